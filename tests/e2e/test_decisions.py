@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.test_views import opened, whispered
-from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.bot import ThreadView, counted, start_flow, words
+from tests.support.simulated import inhabited_town, simulated
 
 GATE = """
 flow: rollout
@@ -66,10 +62,11 @@ async def shows(thread: ThreadView, ts: str, part: str) -> dict[str, Any]:
     return dict(await thread.workspace.wait_for(found, timeout=20))
 
 
-async def test_a_quorum_shows_its_votes_and_names_who_decided(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_quorum_shows_its_votes_and_names_who_decided(tmp_path: Path) -> None:
     """The first of two votes stands on the prompt and on the card; the second decides, and both are named."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, rollout(log, 2)):
+    async with inhabited_town(tmp_path, rollout(log, 2)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         assert "0 of 2 approved" in words(asked)
@@ -87,10 +84,11 @@ async def test_a_quorum_shows_its_votes_and_names_who_decided(workspace: Workspa
         assert counted(log) == ["eu:3"]
 
 
-async def test_a_rejection_is_asked_for_its_reason(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_rejection_is_asked_for_its_reason(tmp_path: Path) -> None:
     """Reject opens a modal; without a reason it takes nothing, with one the thread says who, what and why."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, rollout(log)):
+    async with inhabited_town(tmp_path, rollout(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         await thread.press("ben", asked, "Reject…")
@@ -103,13 +101,12 @@ async def test_a_rejection_is_asked_for_its_reason(workspace: Workspace, tmp_pat
         assert counted(log) == []
 
 
-async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(tmp_path: Path) -> None:
     """What runs is what the edit made of it: the message shows old and new, the vote before is void, and the modal that
     was open on the copy before is refused."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, rollout(log, 2)):
+    async with inhabited_town(tmp_path, rollout(log, 2)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         assert "WHAT" in words(asked)
@@ -140,11 +137,12 @@ async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(
         assert counted(log) == ["us:4"]
 
 
-async def test_a_prompt_is_handed_over(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_prompt_is_handed_over(tmp_path: Path) -> None:
     """Whoever is asked hands over to one more person, who is called in the thread and decides; the first one cannot."""
     log = tmp_path / "log"
     flow = rollout(log)["rollout"].replace(", cleo@example.com, dev@example.com", "")
-    async with running_bot(workspace, tmp_path, {"rollout": flow}):
+    async with inhabited_town(tmp_path, {"rollout": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         menu = asked["blocks"][0]["accessory"]
@@ -177,9 +175,10 @@ nodes:
 """
 
 
-async def test_an_answer_is_taken_back_and_given_anew(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_an_answer_is_taken_back_and_given_anew(tmp_path: Path) -> None:
     """While its time runs an answer has an Undo button, for its author; the question is then open again."""
-    async with running_bot(workspace, tmp_path, {"severity": UNDO}):
+    async with inhabited_town(tmp_path, {"severity": UNDO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "severity")
         asked = await thread.says("How bad?")
         await thread.press("ana", asked, "severe")
@@ -195,9 +194,10 @@ async def test_an_answer_is_taken_back_and_given_anew(workspace: Workspace, tmp_
         assert thread.find("It is") is None
 
 
-async def test_taking_back_while_paused_is_not_called_an_answer(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_taking_back_while_paused_is_not_called_an_answer(tmp_path: Path) -> None:
     """Of a paused session an answer can be taken back, and nobody is told that it goes on with that answer."""
-    async with running_bot(workspace, tmp_path, {"severity": UNDO}):
+    async with inhabited_town(tmp_path, {"severity": UNDO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "severity")
         asked = await thread.says("How bad?")
         await thread.press("ana", asked, "severe")
@@ -211,10 +211,11 @@ async def test_taking_back_while_paused_is_not_called_an_answer(workspace: Works
         await whispered(workspace, "ana", "it goes on with your answer after `resume`")
 
 
-async def test_the_undo_button_goes_when_its_time_is_over(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_the_undo_button_goes_when_its_time_is_over(tmp_path: Path) -> None:
     """Once the time is over the flow goes on and the message has no button any more."""
     flow = UNDO.replace("60s", "1s")
-    async with running_bot(workspace, tmp_path, {"severity": flow}):
+    async with inhabited_town(tmp_path, {"severity": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "severity")
         asked = await thread.says("How bad?")
         await thread.press("ana", asked, "severe")
@@ -225,7 +226,8 @@ async def test_the_undo_button_goes_when_its_time_is_over(workspace: Workspace, 
         assert "Can be taken back" not in words(next(m for m in thread.messages() if m["ts"] == asked["ts"]))
 
 
-async def test_all_of_a_long_command_can_be_read(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_all_of_a_long_command_can_be_read(tmp_path: Path) -> None:
     """A command that no message holds is said to be cut, and the button shows all of it in a modal."""
     log = tmp_path / "log"
     long = "\\n".join(
@@ -234,7 +236,7 @@ async def test_all_of_a_long_command_can_be_read(workspace: Workspace, tmp_path:
     flow = rollout(log)["rollout"].replace(
         "script: 'echo", f"script: '{long.replace(chr(92) + 'n', '; ')}; echo"
     )
-    async with running_bot(workspace, tmp_path, {"rollout": flow}):
+    async with inhabited_town(tmp_path, {"rollout": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         assert "more characters do not fit" in words(asked)

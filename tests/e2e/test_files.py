@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 REPORT = """
 flow: report
@@ -40,11 +39,10 @@ def received(home: Path) -> list[str]:
     return sorted(path.name for path in home.glob("sessions/*/files/*/*"))
 
 
-async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(tmp_path: Path) -> None:
     """It lies in the session's folder under a name of ours; a program reads it, and it is uploaded again."""
-    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")
         ts = await drop(thread, "ana", {"../../évil <!here>.csv": b"a,b\n1,2\n"})
@@ -52,26 +50,26 @@ async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(
         assert "8 " in words(told)
         assert "<!here>" not in words(told)
         await workspace.wait_for(lambda: [m for m in thread.messages() if m.get("upload")])
-        assert received(bot.home) == [f"{ts.replace('.', '-')}-1.csv"]
+        assert received(tmp_path / "home") == [f"{ts.replace('.', '-')}-1.csv"]
 
 
-async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(tmp_path: Path) -> None:
     """Nothing of it is kept, the question stays open, and a smaller one answers it."""
-    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")
         await drop(thread, "ana", {"big.csv": b"x" * 3_000})
         await thread.says("a file may have 2,048")
-        assert received(bot.home) == []
+        assert received(tmp_path / "home") == []
         await drop(thread, "ana", {"small.csv": b"x"})
         await thread.says("small.csv is text/plain")
 
 
-async def test_words_to_a_question_for_files_get_one_hint(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> None:
     """They are no answer; the thread is told so once."""
-    async with running_bot(workspace, tmp_path, {"report": REPORT}):
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
         # The card names the deadline once the bot knows that the question is in front of people.
         await thread.says(", until")
@@ -83,6 +81,7 @@ async def test_words_to_a_question_for_files_get_one_hint(workspace: Workspace, 
         assert thread.count("answered with files") == 1
 
 
+@pytest.mark.process
 async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -100,18 +99,20 @@ async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
         assert [name[-6:] for name in received(bot.home)] == ["-1.csv"]
 
 
-async def test_a_message_that_comes_twice_brings_its_file_once(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_message_that_comes_twice_brings_its_file_once(tmp_path: Path) -> None:
     """The second delivery finds what the first one brought."""
-    async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")
         workspace.faults.redeliver_next(1)
         await drop(thread, "ana", {"a.csv": b"x"})
         await thread.says("a.csv is text/plain")
         await workspace.settled()
-        assert len(received(bot.home)) == 1
+        assert len(received(tmp_path / "home")) == 1
 
 
+@pytest.mark.process
 async def test_the_token_goes_to_no_other_host(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

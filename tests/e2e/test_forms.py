@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.test_views import opened
-from tests.support.acting import Workspace
-from tests.support.bot import ROOT, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import ROOT, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 TYPED = """
 flow: typed
@@ -33,10 +29,11 @@ nodes:
 """
 
 
-async def test_access_is_asked_for_and_granted(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_access_is_asked_for_and_granted(tmp_path: Path) -> None:
     """The form opens with its defaults, says what is wrong at its field, and somebody else decides about its values."""
     flows = {"access-request": (ROOT / "examples" / "access-request.yml").read_text()}
-    async with running_bot(workspace, tmp_path, flows):
+    async with inhabited_town(tmp_path, flows) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "access-request approvers=ben@example.com")
         await thread.press("ana", await thread.says("What do you need access to?"), "Fill in")
         view = await opened(workspace, "ana")
@@ -51,9 +48,10 @@ async def test_access_is_asked_for_and_granted(workspace: Workspace, tmp_path: P
         await thread.says("Granted: System: data warehouse · Level: Read only")
 
 
-async def test_numbers_and_choices_are_typed_as_replies(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_numbers_and_choices_are_typed_as_replies(tmp_path: Path) -> None:
     """A reply that fits is the answer; one that does not is told what would, and other words are people talking."""
-    async with running_bot(workspace, tmp_path, {"typed": TYPED}):
+    async with inhabited_town(tmp_path, {"typed": TYPED}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "typed")
         await thread.says("How many hosts?")
         await thread.reply("ana", "1,200")

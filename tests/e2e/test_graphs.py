@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import counted, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import counted, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 
 def graph(log: Path) -> str:
@@ -42,20 +38,19 @@ finally:
 """
 
 
-async def test_a_graph_goes_on_after_a_kill_a_failure_and_a_pause(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_graph_goes_on_after_a_kill_a_failure_and_a_pause(tmp_path: Path) -> None:
     """Every step runs once: also when the bot is killed while a failed step asks, and a person pauses in between."""
     log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, {"graph": graph(log)}) as bot:
+    async with inhabited_town(tmp_path, {"graph": graph(log)}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "graph")
         await thread.says("Left?")
         await thread.says("Right?")
         await thread.reply("ana", "#left: go")
         await thread.says("broken failed: exit_code")
         asked = await thread.says("Go on without it")
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         await thread.press("ana", asked, "Go on without it")
         await thread.reply("ana", "pause")
         await thread.says("Nothing further starts until")

@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 REGIONS = """
 flow: regions
@@ -24,13 +23,12 @@ nodes:
 """
 
 
-async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(tmp_path: Path) -> None:
     """`pause` says so in the thread; an answer is recorded and starts nothing; others may not resume; `resume` and a
     message goes on, and the flow has the message."""
     file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"regions": REGIONS.format(file=file)}):
+    async with inhabited_town(tmp_path, {"regions": REGIONS.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "regions")
         await thread.says("· *rollout › eu*")
         await thread.says("· *rollout › us*")
@@ -55,6 +53,7 @@ async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(
     assert counted(file) == ["eu=fine", "us=good"]
 
 
+@pytest.mark.process
 async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.acting import Acts
+from tests.support.bot import start_flow, words
+from tests.support.simulated import inhabited_town, simulated
 
 GATE = """
 flow: gate
@@ -20,7 +17,7 @@ nodes:
 """
 
 
-async def home_of(workspace: Workspace, user: str, part: str) -> str:
+async def home_of(workspace: Acts, user: str, part: str) -> str:
     """What somebody's Home says, opened until it says this: a question needs a moment until it can be linked to."""
     for _ in range(50):
         before = (workspace.home(user) or {}).get("hash")
@@ -32,9 +29,10 @@ async def home_of(workspace: Workspace, user: str, part: str) -> str:
     raise AssertionError(f"the Home of {user} does not say {part!r} but:\n{said}")
 
 
-async def test_a_home_has_what_waits_for_this_person(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
     """Whoever may answer a question finds it on their Home with a link; others see only that the flow runs."""
-    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         asked = await thread.says("Approval needed")
         dev = await home_of(workspace, "dev", "Open the gate?")
@@ -48,10 +46,11 @@ async def test_a_home_has_what_waits_for_this_person(workspace: Workspace, tmp_p
         assert "Nothing waits for you" in await home_of(workspace, "dev", "completed")
 
 
-async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) -> None:
     """A run in a private channel is on the Home of its members only."""
-    workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
-    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
+        workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
         thread = await start_flow(workspace, "ana", "secret", "gate")
         await thread.says("Open the gate?")
         assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
@@ -59,9 +58,10 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: Workspa
         assert "Nothing of yours or of your channels is running" in ben
 
 
-async def test_a_home_is_made_anew_by_its_button(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_home_is_made_anew_by_its_button(tmp_path: Path) -> None:
     """`Refresh` shows what has happened since."""
-    async with running_bot(workspace, tmp_path, {"gate": GATE}):
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
         await home_of(workspace, "dev", "Nothing waits for you")
         thread = await start_flow(workspace, "ana", "ops", "gate")
         await thread.says("Open the gate?")

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 DEPLOY = """
 flow: deploy
@@ -20,10 +16,11 @@ nodes: [{id: sure, type: ask, with: {message: "Deploy it?"}}]
 HOTFIX = DEPLOY.replace("flow: deploy", "flow: hotfix\non_conflict: refuse")
 
 
-async def test_the_queue_for_a_lock_is_on_the_cards(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_the_queue_for_a_lock_is_on_the_cards(tmp_path: Path) -> None:
     """Two wait behind a third; each card says whom it waits for and its place, also after the bot was killed; when
     the holder has ended the next one goes on and the last one moves up."""
-    async with running_bot(workspace, tmp_path, {"deploy": DEPLOY, "hotfix": HOTFIX}) as bot:
+    async with inhabited_town(tmp_path, {"deploy": DEPLOY, "hotfix": HOTFIX}) as (workspace, bot):
         first = await start_flow(workspace, "ana", "releases", "deploy service=api")
         await first.says("Deploy it?")
         second = await start_flow(workspace, "ben", "releases", "deploy service=api")
@@ -38,8 +35,8 @@ async def test_the_queue_for_a_lock_is_on_the_cards(workspace: Workspace, tmp_pa
         refused = await start_flow(workspace, "ana", "releases", "hotfix service=api")
         await refused.says("lock deploy-api is held by session-")
         await refused.says("The thread of the one that has it")
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         await first.reply("ana", "yes")
         await first.says("*Completed*")
         await second.says("Deploy it?")

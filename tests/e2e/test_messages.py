@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 REPORT = """
 flow: report
@@ -56,9 +55,10 @@ nodes:
 """
 
 
-async def test_a_report_is_updated_and_told_elsewhere(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_report_is_updated_and_told_elsewhere(tmp_path: Path) -> None:
     """One message that becomes the result, with a table in which nothing is markup, and a file in another channel."""
-    async with running_bot(workspace, tmp_path, {"report": REPORT}):
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("Completed")
         shown = await thread.says("## Hosts")
@@ -77,6 +77,7 @@ async def test_a_report_is_updated_and_told_elsewhere(workspace: Workspace, tmp_
             assert call.args["parse"] == "none"
 
 
+@pytest.mark.process
 async def test_a_long_node_shows_a_bar_and_its_failure_its_last_lines(
     workspace: Workspace, tmp_path: Path
 ) -> None:

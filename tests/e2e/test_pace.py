@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from engine.run.dispatcher import SWEEP_SECONDS
-from tests.support.acting import Workspace
-from tests.support.bot import running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.bot import start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 MESSAGES = 4
 FLOW = "flow: talk\nnodes:\n" + "".join(
@@ -19,9 +15,10 @@ FLOW = "flow: talk\nnodes:\n" + "".join(
 )
 
 
-async def test_messages_follow_each_other_at_once(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_messages_follow_each_other_at_once(tmp_path: Path) -> None:
     """A flow goes on as soon as Slack has its message: several in a row take less than a sweep for each."""
-    async with running_bot(workspace, tmp_path, {"talk": FLOW}):
+    async with inhabited_town(tmp_path, {"talk": FLOW}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "talk")
         await thread.says(f"message 1 of {MESSAGES}")
         await thread.says("*Completed*", timeout=SWEEP_SECONDS * (MESSAGES - 1))

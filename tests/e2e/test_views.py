@@ -1,4 +1,4 @@
-"""Modals: forms, reasons, edits and hand-overs, with the real bot, the real Bolt and real kills."""
+"""Modals: forms, reasons, edits and hand-overs, with the real bot, the real Bolt and a real kill."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from bot.workspace import WorkspaceError
-from tests.support.acting import Workspace
+from tests.support.acting import Acts, Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 FORM = """
 flow: release
@@ -33,13 +32,13 @@ nodes:
 """
 
 
-async def opened(workspace: Workspace, user: str) -> dict[str, Any]:
+async def opened(workspace: Acts, user: str) -> dict[str, Any]:
     """The modal that this person sees, once it is there."""
     await workspace.wait_for(lambda: workspace.views(user))
     return dict(workspace.views(user)[-1])
 
 
-async def whispered(workspace: Workspace, user: str, part: str) -> str:
+async def whispered(workspace: Acts, user: str, part: str) -> str:
     """What only this person was told, once it says this."""
 
     def found() -> str | None:
@@ -49,7 +48,7 @@ async def whispered(workspace: Workspace, user: str, part: str) -> str:
     return found() or ""
 
 
-async def open_form(workspace: Workspace, thread: ThreadView, user: str = "ana") -> dict[str, Any]:
+async def open_form(workspace: Acts, thread: ThreadView, user: str = "ana") -> dict[str, Any]:
     """Press the button that opens the form."""
     await thread.press(user, await thread.says("What do we release?"), "Fill in")
     return await opened(workspace, user)
@@ -60,11 +59,10 @@ def title(view: dict[str, Any]) -> str:
     return str(view["title"]["text"])
 
 
-async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(tmp_path: Path) -> None:
     """What is wrong is said at its field and takes nothing; what is right answers, and the flow goes on with it."""
-    async with running_bot(workspace, tmp_path, {"release": FORM}):
+    async with inhabited_town(tmp_path, {"release": FORM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         view = await open_form(workspace, thread)
         wrong = await workspace.submit_view("ana", view["id"], {"field:version": "2", "field:hosts": 3})
@@ -74,9 +72,10 @@ async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(
         await thread.says("Releasing v2 to 3 hosts")
 
 
-async def test_a_view_that_is_submitted_twice_counts_once(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_view_that_is_submitted_twice_counts_once(tmp_path: Path) -> None:
     """The acknowledgement is lost and the person submits once more, with other values: the first ones count."""
-    async with running_bot(workspace, tmp_path, {"release": FORM}):
+    async with inhabited_town(tmp_path, {"release": FORM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         view = await open_form(workspace, thread)
         workspace.faults.ack_timeout = 1.0
@@ -89,12 +88,11 @@ async def test_a_view_that_is_submitted_twice_counts_once(workspace: Workspace, 
         assert thread.count("Releasing") == 1
 
 
-async def test_a_form_that_somebody_else_was_faster_with_is_refused_in_the_form(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_form_that_somebody_else_was_faster_with_is_refused_in_the_form(tmp_path: Path) -> None:
     """While the form is open another person answers: the submission is refused at its first field and takes nothing."""
     flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
-    async with running_bot(workspace, tmp_path, {"release": flow}):
+    async with inhabited_town(tmp_path, {"release": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         first, second = await open_form(workspace, thread), await open_form(workspace, thread, "ben")
         await workspace.submit_view("ben", second["id"], {"field:version": "v1", "field:hosts": 1})
@@ -103,10 +101,11 @@ async def test_a_form_that_somebody_else_was_faster_with_is_refused_in_the_form(
         assert "Already answered by Ben" in late["errors"]["field:version"]
 
 
-async def test_of_two_submissions_at_once_the_second_is_told(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_of_two_submissions_at_once_the_second_is_told(tmp_path: Path) -> None:
     """One of them answers; the author of the other is told by whom, in the form or, where that was closed, after it."""
     flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
-    async with running_bot(workspace, tmp_path, {"release": flow}):
+    async with inhabited_town(tmp_path, {"release": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         first, second = await open_form(workspace, thread), await open_form(workspace, thread, "ben")
         answers = await asyncio.gather(
@@ -127,6 +126,7 @@ async def test_of_two_submissions_at_once_the_second_is_told(workspace: Workspac
         assert "Already answered by" in said
 
 
+@pytest.mark.process
 async def test_a_submission_survives_a_kill_before_it_is_carried_out(
     workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -144,9 +144,10 @@ async def test_a_submission_survives_a_kill_before_it_is_carried_out(
         assert thread.count("Releasing") == 1
 
 
-async def test_a_trigger_that_is_too_old_says_press_again(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_trigger_that_is_too_old_says_press_again(tmp_path: Path) -> None:
     """A form that could not be opened in time is not silent: only whoever pressed is told to press again."""
-    async with running_bot(workspace, tmp_path, {"release": FORM}):
+    async with inhabited_town(tmp_path, {"release": FORM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         workspace.faults.fail("views.open", error="expired_trigger_id")
         await thread.press("ana", await thread.says("What do we release?"), "Fill in")
@@ -155,13 +156,14 @@ async def test_a_trigger_that_is_too_old_says_press_again(workspace: Workspace, 
         await open_form(workspace, thread)
 
 
-async def test_whoever_may_not_answer_gets_no_form(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_whoever_may_not_answer_gets_no_form(tmp_path: Path) -> None:
     """Where the list of people says it the press is refused at once, where it takes a lookup the form says it."""
-    listed = FORM.replace("form:", f"who: [{workspace.user('ben').id}]\n      form:", 1)
+    listed = FORM.replace("form:", "who: [U0LOCALBEN]\n      form:", 1)
     mailed = FORM.replace("flow: release", "flow: mailed").replace(
         "form:", "who: [ben@example.com]\n      form:", 1
     )
-    async with running_bot(workspace, tmp_path, {"release": listed, "mailed": mailed}):
+    async with inhabited_town(tmp_path, {"release": listed, "mailed": mailed}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         await thread.press("cleo", await thread.says("What do we release?"), "Fill in")
         await whispered(workspace, "cleo", "can answer this")
@@ -173,10 +175,11 @@ async def test_whoever_may_not_answer_gets_no_form(workspace: Workspace, tmp_pat
         )
 
 
-async def test_a_view_id_of_somebody_else_takes_nothing(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_view_id_of_somebody_else_takes_nothing(tmp_path: Path) -> None:
     """A submission of a view that another person opened is refused, and spends no key: its owner can submit it."""
     flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
-    async with running_bot(workspace, tmp_path, {"release": flow}):
+    async with inhabited_town(tmp_path, {"release": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         view = await open_form(workspace, thread)
         workspace.state.views[view["id"]].user_id = workspace.user("cleo").id
@@ -207,9 +210,10 @@ nodes:
 """
 
 
-async def test_a_long_form_goes_page_by_page_through_a_kill(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_long_form_goes_page_by_page_through_a_kill(tmp_path: Path) -> None:
     """A page is checked and kept, Back shows it again, a kill between two pages loses nothing."""
-    async with running_bot(workspace, tmp_path, {"survey": long_form(150)}) as bot:
+    async with inhabited_town(tmp_path, {"survey": long_form(150)}) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "survey")
         view = await open_form(workspace, thread)
         assert view["submit"]["text"] == "Next"
@@ -220,8 +224,8 @@ async def test_a_long_form_goes_page_by_page_through_a_kill(workspace: Workspace
         back = workspace.views("ana")[-1]
         assert back["state"]["values"]["field:f0"]["value"]["value"] == "one"
         await workspace.submit_view("ana", view["id"], {"field:f0": "two"})
-        await bot.kill()
-        await bot.start()
+        await bot.close()
+        await bot.open()
         await workspace.submit_view("ana", view["id"], {"field:f149": "end"})
         await thread.says("first=two last=end")
 
@@ -236,9 +240,10 @@ nodes:
 """
 
 
-async def test_a_date_is_picked_in_the_message(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_date_is_picked_in_the_message(tmp_path: Path) -> None:
     """A form of one field that a message can hold is answered there."""
-    async with running_bot(workspace, tmp_path, {"day": DATE}):
+    async with inhabited_town(tmp_path, {"day": DATE}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "day")
         asked = await thread.says("Which day?")
         picker = next(e for b in asked["blocks"] for e in b.get("elements", []) if e["type"] == "datepicker")
@@ -261,11 +266,10 @@ nodes:
 """
 
 
-async def test_a_slash_command_asks_for_what_is_missing_in_a_modal(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_slash_command_asks_for_what_is_missing_in_a_modal(tmp_path: Path) -> None:
     """`/sayso run NAME` opens the inputs, filled in as far as they were given; submitting starts the flow in a thread."""
-    async with running_bot(workspace, tmp_path, {"deploy": START}):
+    async with inhabited_town(tmp_path, {"deploy": START}) as (workspace, _):
         await workspace.slash("ana", "ops", "/sayso", "run deploy service=checkout")
         view = await opened(workspace, "ana")
         values = view["state"]["values"]
@@ -278,9 +282,10 @@ async def test_a_slash_command_asks_for_what_is_missing_in_a_modal(
         await ThreadView(workspace, "ops", root["ts"]).says("checkout in us on 3 as 1")
 
 
-async def test_the_slash_command_alone_offers_the_flows(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_the_slash_command_alone_offers_the_flows(tmp_path: Path) -> None:
     """`/sayso` shows what can be started; choosing a flow opens its inputs."""
-    async with running_bot(workspace, tmp_path, {"deploy": START, "day": DATE}):
+    async with inhabited_town(tmp_path, {"deploy": START, "day": DATE}) as (workspace, _):
         await workspace.slash("ana", "ops", "/sayso", "")
         shown = await workspace.wait_for(lambda: workspace.ephemerals("ana")[-1])
         await workspace.press("ana", "ops", shown["ts"], text="deploy")
@@ -303,11 +308,10 @@ nodes:
 """
 
 
-async def test_a_reply_that_could_answer_several_questions_is_asked_for_which(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_reply_that_could_answer_several_questions_is_asked_for_which(tmp_path: Path) -> None:
     """Buttons name the open questions; whoever wrote the reply presses one, and what was written answers it."""
-    async with running_bot(workspace, tmp_path, {"two": TWO}):
+    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("What of the red one?")
         await thread.says("What of the blue one?")

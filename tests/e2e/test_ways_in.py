@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.config.settings import Rate, Rates
 from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
-
-pytestmark = pytest.mark.process
+from tests.support.simulated import inhabited_town, simulated
 
 ALERT = """
 flow: outage
@@ -34,13 +34,12 @@ nodes:
 """
 
 
-async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(tmp_path: Path) -> None:
     """A message of an app with the words starts the flow in its thread; anybody in the channel may answer."""
-    pager = workspace.add_user("pager", is_bot=True)
-    workspace.join(pager, "ops")
-    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
+        pager = workspace.add_user("pager", is_bot=True)
+        workspace.join(pager, "ops")
         ts = await workspace.post(pager, "ops", "checkout is down since 10:02")
         thread = ThreadView(workspace, "ops", ts)
         await thread.says("Who looks at checkout? It said: checkout is down since 10:02")
@@ -49,11 +48,12 @@ async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(
         assert f"/{ts}" in said["text"]
 
 
-async def test_an_alert_storm_starts_one_run(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_an_alert_storm_starts_one_run(tmp_path: Path) -> None:
     """Of many alike alerts one starts a run, whose thread counts the others; another service starts one of its own."""
-    pager = workspace.add_user("pager", is_bot=True)
-    workspace.join(pager, "ops")
-    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
+        pager = workspace.add_user("pager", is_bot=True)
+        workspace.join(pager, "ops")
         first = await workspace.post(pager, "ops", "checkout is down")
         thread = ThreadView(workspace, "ops", first)
         await thread.says("Who looks at checkout?")
@@ -64,21 +64,24 @@ async def test_an_alert_storm_starts_one_run(workspace: Workspace, tmp_path: Pat
         assert all(len(workspace.messages("ops", other)) == 1 for other in others)
 
 
-async def test_words_in_another_channel_start_nothing(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_words_in_another_channel_start_nothing(tmp_path: Path) -> None:
     """A trigger with channels counts in those only; what is said elsewhere is left alone."""
-    async with running_bot(workspace, tmp_path, {"outage": ALERT}):
+    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
         other = await workspace.post("ana", "incidents", "checkout is down")
         ts = await workspace.post("ana", "ops", "checkout is down")
         await ThreadView(workspace, "ops", ts).says("Who looks at checkout?")
         assert len(workspace.messages("incidents", other)) == 1
 
 
-async def test_an_alert_from_before_a_restart_is_found(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_an_alert_from_before_a_restart_is_found(tmp_path: Path) -> None:
     """An alert that came while the bot was down starts its run once after the start."""
-    async with running_bot(workspace, tmp_path, {"outage": ALERT}) as bot:
-        await bot.kill()
+    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, bot):
+        await asyncio.sleep(5)
+        await bot.close()
         ts = await workspace.post("ana", "ops", "checkout is down")
-        await bot.start()
+        await bot.open()
         thread = ThreadView(workspace, "ops", ts)
         await thread.says("Who looks at checkout?")
         assert thread.count("It said: checkout is down") == 1
@@ -97,9 +100,10 @@ nodes:
 """
 
 
-async def test_a_reaction_starts_a_run_about_the_message(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_reaction_starts_a_run_about_the_message(tmp_path: Path) -> None:
     """A reaction of somebody who may starts the flow in the message's thread, once while it runs, however many react; others are told."""
-    async with running_bot(workspace, tmp_path, {"look": REACTION}):
+    async with inhabited_town(tmp_path, {"look": REACTION}) as (workspace, _):
         ts = await workspace.post("cleo", "ops", "the queue is long again")
         await workspace.react("cleo", "ops", ts, "eyes")
         await workspace.wait_for(
@@ -125,11 +129,11 @@ nodes:
 """
 
 
-async def test_a_person_over_the_limit_is_told_which_and_until_when(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_person_over_the_limit_is_told_which_and_until_when(tmp_path: Path) -> None:
     """The start beyond the limit of a person is refused with the limit and when it is over; others go on."""
-    async with running_bot(workspace, tmp_path, {"hello": LIMITED}, SAYSO_RATE_PERSON="2/10m"):
+    rates = Rates(person=Rate(2, 600.0))
+    async with inhabited_town(tmp_path, {"hello": LIMITED}, rates=rates) as (workspace, _):
         for _ in range(2):
             await (await start_flow(workspace, "ana", "ops", "hello")).says("Hello there")
         third = await start_flow(workspace, "ana", "ops", "hello")
@@ -138,13 +142,11 @@ async def test_a_person_over_the_limit_is_told_which_and_until_when(
         assert third.count("Hello there") == 0
 
 
-async def test_channels_and_people_that_are_not_listed_start_nothing(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_channels_and_people_that_are_not_listed_start_nothing(tmp_path: Path) -> None:
     """With SAYSO_CHANNELS and SAYSO_USERS only those channels and people count, and others are told so."""
-    ops = workspace.channel("ops").id
-    settings = {"SAYSO_CHANNELS": ops, "SAYSO_USERS": "@sre"}
-    async with running_bot(workspace, tmp_path, {"hello": LIMITED}, **settings):
+    listed = {"channels": frozenset({"C0LOCALOPS"}), "users": frozenset({"@sre"})}
+    async with inhabited_town(tmp_path, {"hello": LIMITED}, **listed) as (workspace, _):
         elsewhere = await start_flow(workspace, "ben", "releases", "hello")
         await elsewhere.says("SAYSO_CHANNELS does not list this channel")
         stranger = await start_flow(workspace, "cleo", "ops", "hello")
@@ -155,9 +157,10 @@ async def test_channels_and_people_that_are_not_listed_start_nothing(
 HERE_ONLY = LIMITED.replace("flow: hello", 'flow: hello\nchannels: ["#releases"]')
 
 
-async def test_a_flow_is_started_in_its_own_channels_only(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_flow_is_started_in_its_own_channels_only(tmp_path: Path) -> None:
     """A flow with `channels` says where it is started when somebody tries elsewhere."""
-    async with running_bot(workspace, tmp_path, {"hello": HERE_ONLY}):
+    async with inhabited_town(tmp_path, {"hello": HERE_ONLY}) as (workspace, _):
         await (await start_flow(workspace, "ana", "ops", "hello")).says(
             "is not started here, but in #releases"
         )
@@ -182,6 +185,7 @@ async def sayso(bot: BotProcess, *words: str, **env: str) -> tuple[int, str, str
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.process
 async def test_ci_starts_a_flow_in_a_channel(workspace: Workspace, tmp_path: Path) -> None:
     """`start-flow` posts a message in the channel and starts the flow in its thread; the same key starts it once."""
     async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
@@ -206,24 +210,17 @@ async def test_ci_starts_a_flow_in_a_channel(workspace: Workspace, tmp_path: Pat
         assert sum("started by ci" in message["text"] for message in workspace.messages("ops")) == 1
 
 
-async def test_a_terminal_that_the_flow_does_not_list_is_refused(
+@pytest.mark.process
+async def test_a_start_from_a_terminal_is_refused_with_what_it_needs(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """`start-flow` by somebody whom the flow does not list is refused with what would be needed."""
+    """`start-flow` by somebody whom the flow does not list, and into a channel that the bot is not in, says so."""
     async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
-        code, _, err = await sayso(
-            bot, "start-flow", "deploy", "--channel", "#ops", "-i", "version=1", SAYSO_USER="mallory"
-        )
+        start = ("start-flow", "deploy", "-i", "version=1", "--channel")
+        code, _, err = await sayso(bot, *start, "#ops", SAYSO_USER="mallory")
         assert code == 5
         assert "unless the flow lists local:mallory" in err
-
-
-async def test_a_channel_without_the_bot_is_refused(workspace: Workspace, tmp_path: Path) -> None:
-    """`start-flow` into a channel that the bot is not in says so."""
-    async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
-        code, _, err = await sayso(
-            bot, "start-flow", "deploy", "--channel", "#random", "-i", "version=1", SAYSO_USER="ci"
-        )
+        code, _, err = await sayso(bot, *start, "#random", SAYSO_USER="ci")
         assert code == 5
         assert "the bot is not in #random" in err
 
@@ -251,9 +248,10 @@ nodes:
 }
 
 
-async def test_a_shortcut_starts_a_flow_about_a_message(workspace: Workspace, tmp_path: Path) -> None:
+@simulated
+async def test_a_shortcut_starts_a_flow_about_a_message(tmp_path: Path) -> None:
     """The shortcut offers the flows that take a message; the chosen one asks for the rest and runs in its thread."""
-    async with running_bot(workspace, tmp_path, SHORTCUTS):
+    async with inhabited_town(tmp_path, SHORTCUTS) as (workspace, _):
         ts = await workspace.post("cleo", "ops", "The queue is long *again*")
         await workspace.shortcut("ana", "sayso:run", "ops", ts)
         await workspace.wait_for(lambda: bool(workspace.views("ana")))
@@ -269,11 +267,10 @@ async def test_a_shortcut_starts_a_flow_about_a_message(workspace: Workspace, tm
         assert f"/{ts}" in said["text"]
 
 
-async def test_with_one_flow_the_shortcut_asks_for_its_inputs_at_once(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+@simulated
+async def test_with_one_flow_the_shortcut_asks_for_its_inputs_at_once(tmp_path: Path) -> None:
     """Where one flow takes a message its form is opened at once, and a reply in a thread starts it in that thread."""
-    async with running_bot(workspace, tmp_path, {"note": SHORTCUTS["note"]}):
+    async with inhabited_town(tmp_path, {"note": SHORTCUTS["note"]}) as (workspace, _):
         root = await workspace.post("ben", "ops", "Talk")
         ts = await workspace.post("cleo", "ops", "more talk", root)
         await workspace.shortcut("ana", "sayso:run", "ops", ts)
