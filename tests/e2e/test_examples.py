@@ -1,10 +1,13 @@
-"""The examples, as the real bot runs them: to their ends, against a real repository, a real server, real files."""
+"""The examples, as the bot runs them: to their ends, against a real repository, a real server, real files."""
 
 from __future__ import annotations
 
 import asyncio
+import runpy
+import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,10 +17,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.support.acting import Workspace
+from tests.support.acting import Acts, Workspace
 from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
+from tests.support.simulated import inhabited_town, simulated
 
-pytestmark = pytest.mark.process
+EXAMPLES = ROOT / "examples"
 
 
 # --- release-checklist -------------------------------------------------------------------------------------
@@ -31,12 +35,11 @@ def git(repository: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a release and one commit after it."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init", "--quiet")
+    folder = tmp_path_factory.mktemp("released")
+    git(folder, "init", "--quiet", "--template=")
     git(folder, "config", "user.name", "Ana Ruiz")
     git(folder, "config", "user.email", "ana@example.com")
     git(folder, "commit", "--quiet", "--allow-empty", "-m", "Begin")
@@ -45,48 +48,55 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-async def checklist(workspace: Workspace, repository: Path, version: str = "1.4.0") -> ThreadView:
+@pytest.fixture
+def repository(tmp_path: Path, released: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(released, tmp_path / "repository"))
+
+
+async def checklist(workspace: Acts, repository: Path, version: str = "1.4.0") -> ThreadView:
     """A started release."""
     line = f"release-checklist version={version} repository={repository}"
     return await start_flow(workspace, "ana", "releases", line)
 
 
-async def test_a_release_is_checked_approved_tagged_and_announced(
-    workspace: Workspace, bot: BotProcess, repository: Path
-) -> None:
+@simulated
+async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path, repository: Path) -> None:
     """Commits are shown, people answer, somebody else approves; the tag carries the notes and the thread says so."""
-    thread = await checklist(workspace, repository)
-    await thread.says("Release *1.4.0*, after v1.3.0:")
-    await thread.says("Sort &lt;b&gt; &amp; `c`")
-    await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
-    await thread.press("ana", await thread.says("change the database?"), "Yes, rehearsed")
-    await thread.says("What should people know")
-    await thread.reply("ana", "Sorting is <faster> & *stable*")
-    approval = await thread.says("Tag *1.4.0*?")
-    await thread.press("ana", approval, "Approve")
-    await workspace.wait_for(lambda: workspace.ephemerals("ana"))
-    assert git(repository, "tag", "--list", "v1.4.0") == ""
-    await thread.press("ben", approval, "Approve")
-    await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
-    await thread.says("*Completed*")
-    assert (
-        git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0") == "Sorting is <faster> & *stable*"
-    )
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        thread = await checklist(workspace, repository)
+        await thread.says("Release *1.4.0*, after v1.3.0:")
+        await thread.says("Sort &lt;b&gt; &amp; `c`")
+        await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
+        await thread.press("ana", await thread.says("change the database?"), "Yes, rehearsed")
+        await thread.says("What should people know")
+        await thread.reply("ana", "Sorting is <faster> & *stable*")
+        approval = await thread.says("Tag *1.4.0*?")
+        await thread.press("ana", approval, "Approve")
+        await workspace.wait_for(lambda: workspace.ephemerals("ana"))
+        assert git(repository, "tag", "--list", "v1.4.0") == ""
+        await thread.press("ben", approval, "Approve")
+        await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
+        await thread.says("*Completed*")
+        assert (
+            git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0")
+            == "Sorting is <faster> & *stable*"
+        )
 
 
-async def test_a_release_that_was_rejected_is_not_tagged(
-    workspace: Workspace, bot: BotProcess, repository: Path
-) -> None:
+@simulated
+async def test_a_release_that_was_rejected_is_not_tagged(tmp_path: Path, repository: Path) -> None:
     """After a rejection the thread says that nothing was tagged, and nothing was."""
-    thread = await checklist(workspace, repository)
-    await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
-    await thread.press("ana", await thread.says("change the database?"), "No changes")
-    await thread.says("What should people know")
-    await thread.reply("ana", "Nothing")
-    await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
-    await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
-    await thread.says("🚫 *release-checklist* was rejected by Dev Rao")
-    assert git(repository, "tag", "--list") == "v1.3.0"
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        thread = await checklist(workspace, repository)
+        await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
+        await thread.press("ana", await thread.says("change the database?"), "No changes")
+        await thread.says("What should people know")
+        await thread.reply("ana", "Nothing")
+        await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
+        await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
+        await thread.says("🚫 *release-checklist* was rejected by Dev Rao")
+        assert git(repository, "tag", "--list") == "v1.3.0"
 
 
 @pytest.mark.parametrize(
@@ -102,31 +112,27 @@ async def test_a_release_that_was_rejected_is_not_tagged(
         ),
     ],
 )
+@simulated
 async def test_a_release_that_is_not_ready_stops(
-    workspace: Workspace,
-    bot: BotProcess,
-    repository: Path,
-    version: str,
-    answers: list[tuple[str, str]],
-    reason: str,
+    tmp_path: Path, repository: Path, version: str, answers: list[tuple[str, str]], reason: str
 ) -> None:
     """What is not ready ends the release with the reason, before anybody is asked to approve it."""
-    thread = await checklist(workspace, repository, version)
-    for question, answer in answers:
-        await thread.press("ana", await thread.says(question), answer)
-    await thread.says(reason)
-    await thread.says("❌ *release-checklist* failed at *Stop:")
-    assert thread.find("Approval needed") is None
-    assert git(repository, "tag", "--list") == "v1.3.0"
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        thread = await checklist(workspace, repository, version)
+        for question, answer in answers:
+            await thread.press("ana", await thread.says(question), answer)
+        await thread.says(reason)
+        await thread.says("❌ *release-checklist* failed at *Stop:")
+        assert thread.find("Approval needed") is None
+        assert git(repository, "tag", "--list") == "v1.3.0"
 
 
-async def test_a_place_without_a_repository_is_named(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+async def test_a_place_without_a_repository_is_named(tmp_path: Path) -> None:
     """A path that is no repository ends the release with what git says about it."""
-    thread = await checklist(workspace, tmp_path)
-    await thread.says("❌ *release-checklist* failed at *Look for uncommitted changes*")
-    await thread.says("not a git repository")
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        thread = await checklist(workspace, tmp_path)
+        await thread.says("❌ *release-checklist* failed at *Look for uncommitted changes*")
+        await thread.says("not a git repository")
 
 
 # --- incident-first-response -------------------------------------------------------------------------------
@@ -166,53 +172,55 @@ async def running_service() -> AsyncIterator[Service]:
         await runner.cleanup()
 
 
-async def test_the_first_five_minutes_of_an_incident(workspace: Workspace, bot: BotProcess) -> None:
+async def test_the_first_five_minutes_of_an_incident(tmp_path: Path) -> None:
     """Facts are gathered although the service fails, anybody in the channel may answer, the team is called once,
     and the first report says it all."""
-    async with running_service() as service:
-        line = f"service=checkout url={service.url}/health pager={service.url}/page"
-        thread = await start_flow(workspace, "ana", "incidents", f"incident-first-response {line}")
-        await thread.press("ana", await thread.says("How bad is it for *checkout*?"), "Down for everybody")
-        facts = await thread.says("*Facts about checkout*")
-        assert "500" in facts["text"]
-        assert "Use%" in facts["text"]
-        assert "Memory: " in facts["text"]
-        await thread.says("What do people see")
-        await thread.reply("cleo", "Errors & <timeouts> since 12:04")
-        await thread.says("What changed lately")
-        await thread.reply("dev", "nothing")
-        await thread.press("ben", await thread.says("Call the whole team for *checkout*?"), "Call them")
-        report = await thread.says("*First report: checkout, Down for everybody*")
-        assert report["text"].strip().splitlines()[1:] == [
-            "What people see: Errors &amp; &lt;timeouts&gt; since 12:04",
-            "What changed: nothing",
-            "Health now: HTTP 200",
-            "Team: called",
-        ]
-        await thread.says("*Completed*")
-    wanted = {"service": "checkout", "severity": "sev1", "seen": "Errors & <timeouts> since 12:04"}
-    assert service.paged == [wanted]
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        async with running_service() as service:
+            line = f"service=checkout url={service.url}/health pager={service.url}/page"
+            thread = await start_flow(workspace, "ana", "incidents", f"incident-first-response {line}")
+            await thread.press(
+                "ana", await thread.says("How bad is it for *checkout*?"), "Down for everybody"
+            )
+            facts = await thread.says("*Facts about checkout*")
+            assert "500" in facts["text"]
+            assert "Use%" in facts["text"]
+            assert "Memory: " in facts["text"]
+            await thread.says("What do people see")
+            await thread.reply("cleo", "Errors & <timeouts> since 12:04")
+            await thread.says("What changed lately")
+            await thread.reply("dev", "nothing")
+            await thread.press("ben", await thread.says("Call the whole team for *checkout*?"), "Call them")
+            report = await thread.says("*First report: checkout, Down for everybody*")
+            assert report["text"].strip().splitlines()[1:] == [
+                "What people see: Errors &amp; &lt;timeouts&gt; since 12:04",
+                "What changed: nothing",
+                "Health now: HTTP 200",
+                "Team: called",
+            ]
+            await thread.says("*Completed*")
+        wanted = {"service": "checkout", "severity": "sev1", "seen": "Errors & <timeouts> since 12:04"}
+        assert service.paged == [wanted]
 
 
-async def test_an_incident_goes_on_when_nothing_can_be_measured(
-    workspace: Workspace, bot: BotProcess
-) -> None:
+async def test_an_incident_goes_on_when_nothing_can_be_measured(tmp_path: Path) -> None:
     """A service that nobody can reach is part of the picture; what is broken for some calls nobody."""
-    async with running_service() as service:
-        gone = service.url
-    thread = await start_flow(
-        workspace, "ana", "incidents", f"incident-first-response service=checkout url={gone}"
-    )
-    await thread.press("ana", await thread.says("How bad is it"), "Broken for some")
-    facts = await thread.says("*Facts about checkout*")
-    assert "Health: HTTP" not in facts["text"]
-    await thread.says("What do people see")
-    await thread.reply("ana", "an empty page")
-    await thread.says("What changed lately")
-    await thread.reply("ana", "a deploy")
-    report = await thread.says("*First report: checkout, Broken for some*")
-    assert "Team: not called" in report["text"]
-    await thread.says("*Completed*")
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        async with running_service() as service:
+            gone = service.url
+        thread = await start_flow(
+            workspace, "ana", "incidents", f"incident-first-response service=checkout url={gone}"
+        )
+        await thread.press("ana", await thread.says("How bad is it"), "Broken for some")
+        facts = await thread.says("*Facts about checkout*")
+        assert "Health: HTTP" not in facts["text"]
+        await thread.says("What do people see")
+        await thread.reply("ana", "an empty page")
+        await thread.says("What changed lately")
+        await thread.reply("ana", "a deploy")
+        report = await thread.says("*First report: checkout, Broken for some*")
+        assert "Team: not called" in report["text"]
+        await thread.says("*Completed*")
 
 
 # --- disk-cleanup ------------------------------------------------------------------------------------------
@@ -220,52 +228,51 @@ async def test_an_incident_goes_on_when_nothing_can_be_measured(
 
 def demo(folder: Path) -> Path:
     """The folder that `make run` makes."""
-    tool = ROOT / "examples" / "tools" / "disk_cleanup.py"
-    subprocess.run([sys.executable, str(tool), "demo", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    tool = runpy.run_path(str(EXAMPLES / "tools" / "disk_cleanup.py"))
+    tool["demo"](Namespace(directory=str(folder)))
     return folder
 
 
-async def test_a_file_that_changed_after_it_was_shown_is_kept(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_file_that_changed_after_it_was_shown_is_kept(tmp_path: Path) -> None:
     """What is deleted is what was approved: a file that was written to meanwhile stays, and the report says why."""
-    folder = await asyncio.to_thread(demo, tmp_path / "demo")
-    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
-    await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
-    approval = await thread.says("Delete these files")
-    (folder / "app.log.1").write_text("somebody needs this")
-    await thread.press("dev", approval, "Delete them")
-    report = await thread.says("won*")
-    assert (
-        "*231 MB won*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
-        in report["text"]
-    )
-    assert (folder / "app.log.1").read_text() == "somebody needs this"
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        folder = await asyncio.to_thread(demo, tmp_path / "demo")
+        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
+        await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
+        approval = await thread.says("Delete these files")
+        (folder / "app.log.1").write_text("somebody needs this")
+        await thread.press("dev", approval, "Delete them")
+        report = await thread.says("won*")
+        assert (
+            "*231 MB won*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
+            in report["text"]
+        )
+        assert (folder / "app.log.1").read_text() == "somebody needs this"
 
 
-async def test_a_directory_without_candidates_says_so(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+@simulated
+async def test_a_directory_without_candidates_says_so(tmp_path: Path) -> None:
     """Where nothing is large and old nobody is asked anything."""
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / "notes.txt").write_text("small")
-    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
-    await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
-    await thread.says("*Completed*")
-    assert thread.find("Which should be deleted?") is None
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        (tmp_path / "small").mkdir()
+        (tmp_path / "small" / "notes.txt").write_text("small")
+        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
+        await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
+        await thread.says("*Completed*")
+        assert thread.find("Which should be deleted?") is None
 
 
-async def test_what_was_not_approved_is_not_deleted(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+async def test_what_was_not_approved_is_not_deleted(tmp_path: Path) -> None:
     """`Keep them` leaves every file, and the thread says that nothing was deleted."""
-    folder = await asyncio.to_thread(demo, tmp_path / "demo")
-    before = sorted(folder.rglob("*"))
-    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
-    await thread.press("ana", await thread.says("Which should be deleted?"), "Only 1 (120 MB)")
-    await thread.press("ben", await thread.says("Delete these files"), "Keep them")
-    await thread.says("Nothing was deleted.")
-    assert sorted(folder.rglob("*")) == before
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+        folder = await asyncio.to_thread(demo, tmp_path / "demo")
+        before = sorted(folder.rglob("*"))
+        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
+        await thread.press("ana", await thread.says("Which should be deleted?"), "Only 1 (120 MB)")
+        await thread.press("ben", await thread.says("Delete these files"), "Keep them")
+        await thread.says("Nothing was deleted.")
+        assert sorted(folder.rglob("*")) == before
 
 
 # --- rolling-restart ---------------------------------------------------------------------------------------
@@ -328,16 +335,18 @@ def remote(folder: Path, fleet: Fleet) -> Path:
     """A program in the place of ssh: it tells the fleet which host it restarts, and counts its runs."""
     program = folder / "remote"
     program.write_text(
-        f"#!{sys.executable}\n"
-        "import sys, urllib.request\n"
+        f"#!{sys.executable} -IS\n"
+        "import socket, sys\n"
         "assert sys.argv[2:] == ['systemctl', 'restart', 'checkout'], sys.argv\n"
-        f"urllib.request.urlopen('http://127.0.0.1:{fleet.port}/restart/' + sys.argv[1], data=b'')\n"
+        f"told = socket.create_connection(('127.0.0.1', {fleet.port}))\n"
+        "told.sendall(f'POST /restart/{sys.argv[1]} HTTP/1.0\\r\\n\\r\\n'.encode())\n"
+        "assert b' 204 ' in told.recv(100)\n"
     )
     program.chmod(0o755)
     return program
 
 
-async def restarting(workspace: Workspace, fleet: Fleet, folder: Path) -> ThreadView:
+async def restarting(workspace: Acts, fleet: Fleet, folder: Path) -> ThreadView:
     """A started restart of the fleet."""
     balancer = f"http://127.0.0.1:{fleet.port}"
     line = f"service=checkout hosts={','.join(HOSTS)} port={fleet.port} balancer={balancer}"
@@ -346,6 +355,7 @@ async def restarting(workspace: Workspace, fleet: Fleet, folder: Path) -> Thread
     )
 
 
+@pytest.mark.process
 async def test_hosts_are_restarted_one_after_the_other(
     workspace: Workspace, bot: BotProcess, tmp_path: Path
 ) -> None:
@@ -366,11 +376,9 @@ async def test_hosts_are_restarted_one_after_the_other(
         assert fleet.log == [*first, "drain localhost", "restart localhost", "enable localhost"]
 
 
-async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(tmp_path: Path) -> None:
     """Stopped after the first host, the thread says where and why, and the second host was never drained."""
-    async with running_fleet() as fleet:
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _), running_fleet() as fleet:
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("dev", await thread.says("· *Before › approval*"), "Approve")
         await thread.press("cleo", await thread.says("127.0.0.1 is back."), "Stop here")
@@ -379,11 +387,9 @@ async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(
         assert fleet.log == ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
 
 
-async def test_a_restart_that_is_rejected_touches_nothing(
-    workspace: Workspace, bot: BotProcess, tmp_path: Path
-) -> None:
+async def test_a_restart_that_is_rejected_touches_nothing(tmp_path: Path) -> None:
     """A rejection ends the run, is shown as a decision, and no host is drained."""
-    async with running_fleet() as fleet:
+    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _), running_fleet() as fleet:
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
         await thread.says("*checkout* was not restarted.")

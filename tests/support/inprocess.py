@@ -391,13 +391,20 @@ def settings_for(folder: Path, **changed: Any) -> Settings:
 
 @asynccontextmanager
 async def town(
-    folder: Path, flows: Mapping[str, str], *, runners: Mapping[str, Runner] | None = None, **settings: Any
+    folder: Path,
+    flows: Mapping[str, str] | Path,
+    *,
+    runners: Mapping[str, Runner] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Town]:
-    """A town whose bot serves these flows (name → YAML), stopped at the end."""
+    """A town whose bot serves these flows (name → YAML, or a folder), stopped at the end."""
     (folder / "flows").mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
-    for name, text in flows.items():
-        (folder / "flows" / f"{name}.yml").write_text(text)
+    if isinstance(flows, Path):
+        settings["flows"] = flows
+    else:
+        for name, text in flows.items():  # noqa: ASYNC240 - a mapping
+            (folder / "flows" / f"{name}.yml").write_text(text)
     made = Town(folder, settings_for(folder, **settings), runners)
     await made.open()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -66,8 +66,8 @@ class TownWorkspace(Acts):
 
 @asynccontextmanager
 async def inhabited_town(
-    folder: Path, flows: dict[str, str], **settings: Any
+    folder: Path, flows: Mapping[str, str] | Path, **settings: Any
 ) -> AsyncIterator[tuple[TownWorkspace, Town]]:
-    """A workspace and a bot that serves these flows (name → YAML); `close` and `open` stop and start it."""
+    """A workspace and a bot that serves these flows (name → YAML, or a folder); `close` and `open` stop and start it."""
     async with town(folder, flows, **settings) as bot:
         yield TownWorkspace(bot), bot
