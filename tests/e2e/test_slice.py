@@ -334,11 +334,11 @@ nodes:
     with: {{script: 'echo ran >> "$LOG"; touch "$STARTED"; sleep 60', env: {{LOG: "{log}", STARTED: "{started}"}}}}
   - {{id: tell, type: message, with: {{text: "Gone on"}}}}
 """
-    async with inhabited_town(tmp_path, {"risky": flow}) as (workspace, bot):
+    async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "risky")
         await workspace.wait_for(started.exists)
-        await bot.close()
-        await bot.open()
+        await bot.kill()
+        await bot.start()
         asked = await thread.says("Whether it had its effect is not known")
         assert counted(log) == ["ran"]
         await thread.press("cleo", asked, "It is done")
