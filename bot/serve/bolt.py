@@ -98,7 +98,8 @@ class SlackApp:
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
         # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
-        self.app = AsyncApp(client=client, before_authorize=_First(self._receive))
+        # Without a name it would look through the sources of all callers for one.
+        self.app = AsyncApp(name="sayso", client=client, before_authorize=_First(self._receive))
         self.sockets = Sockets(
             lambda: _Handler(self, app_token, web_client=app_client, ping_interval=PING_SECONDS),
             connections,

@@ -329,6 +329,7 @@ async def test_an_interrupted_command_is_asked_about_and_never_run_twice(
     flow = f"""
 flow: risky
 nodes:
+  - {{id: ready, type: ask, with: {{message: "Ready?"}}}}
   - id: work
     type: shell
     with: {{script: 'echo ran >> "$LOG"; touch "$STARTED"; sleep 60', env: {{LOG: "{log}", STARTED: "{started}"}}}}
@@ -336,6 +337,10 @@ nodes:
 """
     async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "risky")
+        await thread.says("Ready?")
+        await thread.reply("ana", "yes")
+        # What was posted is known to be there, so that nothing has to be looked for afterwards.
+        await thread.says("*Answered*")
         await workspace.wait_for(started.exists)
         await bot.kill()
         await bot.start()

@@ -213,7 +213,7 @@ class ThreadView:
         """The last message that says this."""
         # Waiting looks often: only what is found is copied.
         thread = self.workspace.state.thread(self.workspace.channel(self.channel).id, self.root_ts)
-        found = next((message for message in reversed(thread) if part in words(message)), None)
+        found = next((m for m in reversed(thread) if part in m["text"] or part in words(m)), None)
         return None if found is None else wire(found, metadata=True)
 
     async def says(self, part: str, timeout: float = 20) -> dict[str, Any]:
