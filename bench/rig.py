@@ -20,7 +20,7 @@ from engine.nodes.runtime.runner import Completed, Runner
 from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
-from prompt_state.projection import projection
+from prompt_state.question_row import projection
 
 ANA = Actor(id="U0LOCALANA", name="ana", facts_known=True)
 STEP_TABLES = ("journal", "snapshots", "inbox", "prompts", "timers", "outbox")

@@ -15,8 +15,7 @@ from bench.floor import MILLISECONDS
 from bench.report import Row, median, quantile
 from engine.messages.messages import Message, user
 from engine.messages.turns import Tool, TurnRequest
-from engine.models.claude import ClaudeProvider
-from engine.models.claude_wire import body_of
+from engine.models.claude import ClaudeProvider, body_of
 from engine.models.provider import complete
 from tests.providers.providerkit import assistant, tool_result_block
 from tests.support.claude_server import KEY, ClaudeServer, Reply, call, claude_server

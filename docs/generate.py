@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo, fields
 from typer.main import get_command
 
 from bot.cli.app import app
-from bot.terminal.exit_codes import MEANINGS
+from bot.terminal.console import MEANINGS
 from bot.wire.manifest import manifest_text
 from engine.flow.docs.reference import flow_reference_markdown
 from engine.journal import events, transitions

@@ -6,10 +6,9 @@ A session that waits has no process, so everything that a reply needs stands in 
 open question as a thread sees it: keyed by thread, with a pointer to its session and snapshot and to the Slack
 message that shows it. There may be any number in a thread; each has its own id.
 
-* `question_row`: the PromptState, its encoding, and the projection of a session's prompts into rows. The rows are
-  written in the same commit as the events they follow from.
-* `store`: reading them back, after a restart as at any other time.
-* `policy`: which of several prompts a person may answer, by `engine.decide.policy`.
+* `question_row`: the PromptState, its encoding, and the projection of a session's prompts into rows. The
+  rows are written in the same commit as the events they follow from; which of several prompts a person may
+  answer, by `engine.decide.policy`; reading them back, after a restart as at any other time
 * `routing`: `route(message, thread)`, what a message in a thread means.
 * `slack_text`: Slack's text as people meant it.
 

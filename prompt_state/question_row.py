@@ -3,24 +3,47 @@
 The engine commits `project(...)` together with the events: a prompt and its row appear, change and close in one
 transaction, so nothing needs repair after a crash. A row is a projection and nothing else; deciding is done on
 the session's state.
+
+What can go wrong with prompts and texts that come in.
+
+Which of several questions a person may answer, by the policy of `engine.decide.policy`. Pure.
+
+PromptState as the engine commits it: a pure extension (`engine.run.executor.Extension`).
+
+Reading PromptState back: the same way after a restart as at any other time, since nothing is kept in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
+from engine.decide.policy import ACTION_OF, Target, authorize
 from engine.forms.question import Question
-from engine.journal.events import Event
-from engine.journal.records import PromptRow
+from engine.journal.events import Event, TimerFired
+from engine.journal.records import PromptRow, Row
 from engine.journal.state import Asked, State
-from engine.language.actors import requester_of
+from engine.language.actors import Actor, requester_of
 from engine.language.codec import Json, decode, encode
-from engine.language.errors import NotJson, SchemaTooNew
-from engine.language.markup import shown
-from prompt_state.errors import MalformedPrompt
+from engine.language.errors import InvalidAnswer, NotJson, SaysoError, SchemaTooNew
+from engine.language.template import shown
+
+
+class MalformedPrompt(SaysoError):
+    """A PromptState is not one that this program writes; it can be projected again from its session."""
+
+    code = "prompt_malformed"
+
+
+class TooLong(InvalidAnswer):
+    """A text is longer than may be taken; nothing of it was used."""
+
+    code = "text_too_long"
+
 
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
@@ -236,3 +259,78 @@ def _checked(document: dict[str, Json]) -> PromptState:
         return convert(document, PromptState)
     except ValidationError as error:
         raise MalformedPrompt(f"prompt {document.get('promptId')!r} is malformed: {error}") from error
+
+
+def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> frozenset[str]:
+    """The ids of those prompts that this actor may answer, decide or resolve."""
+    return frozenset(
+        prompt.prompt_id
+        for prompt in prompts
+        if authorize(
+            actor, ACTION_OF[prompt.kind], replace(target, prompt=prompt, requester_id=prompt.requester_id)
+        ).allowed
+    )
+
+
+def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+    """The rows of prompts that a step changed, written with the events that they follow from."""
+    over = {
+        timer.prompt_id
+        for event in events
+        if isinstance(event, TimerFired) and (timer := before.timers.get(event.timer_id)) is not None
+        if timer.purpose == "undo" and timer.prompt_id is not None
+    }
+    return project(after, events, also=over)
+
+
+class PromptReader(Protocol):
+    """The part of `engine.storage.port.Store` that is needed here."""
+
+    def prompt(self, prompt_id: str) -> PromptRow | None: ...
+
+    def prompts(
+        self,
+        *,
+        thread_key: str | None = None,
+        session_id: str | None = None,
+        statuses: Sequence[str] = (),
+        limit: int | None = 500,
+    ) -> list[PromptRow]: ...
+
+
+def find(store: PromptReader, prompt_id: str) -> PromptState | None:
+    """One prompt by its id, open or closed."""
+    row = store.prompt(prompt_id)
+    return None if row is None else read(row)
+
+
+def of_thread(store: PromptReader, thread_key: str) -> list[PromptState]:
+    """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
+    return _known(store.prompts(thread_key=thread_key, limit=None))
+
+
+def waiting(
+    store: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
+) -> list[PromptState]:
+    """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
+    return _known(
+        store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
+    )
+
+
+def _known(rows: Sequence[PromptRow]) -> list[PromptState]:
+    """The prompts of these rows but those of a newer release, whose sessions are left to it too."""
+    found = []
+    for row in rows:
+        with suppress(SchemaTooNew):
+            found.append(read(row))
+    return found
+
+
+def read(row: PromptRow) -> PromptState:
+    """The prompt of a row. Raises `MalformedPrompt` when the row and its body are not the same prompt."""
+    state = PromptState.from_bytes(row.body)
+    columns = (row.prompt_id, row.session_id, row.thread_key, row.status, row.deadline)
+    if columns != (state.prompt_id, state.session_id, state.thread_key, state.status, state.deadline):
+        raise MalformedPrompt(f"prompt {row.prompt_id}: the row's columns and its body do not agree")
+    return state

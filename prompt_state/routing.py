@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from engine.forms import match_option
-from engine.forms.ask import takes_typed_choice
+from engine.forms.question import takes_typed_choice
 from engine.journal.transitions import ENDED
 from prompt_state.question_row import PromptState
 from prompt_state.slack_text import text_in

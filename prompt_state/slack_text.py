@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from engine.language.codec import clean_text
-from prompt_state.errors import TooLong
+from prompt_state.question_row import TooLong
 
 MAX_BYTES = 16 * 1024
 """UTF-8 bytes that a text may have."""

@@ -18,9 +18,8 @@ from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import EVENTS, SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state, evolve
-from engine.journal.snapshot import read_document
+from engine.journal.snapshot import from_json, read_document, to_json
 from engine.journal.state import State
-from engine.journal.state_json import from_json, to_json
 from tests.support.engine import Scenario, check_invariants
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*/*.jsonl"))

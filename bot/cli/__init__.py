@@ -22,7 +22,7 @@ def main() -> None:
         from bot.cli.app import run
     except KeyboardInterrupt:
         # Reading the modules takes a moment, and people press Ctrl-C in it too.
-        from bot.terminal.exit_codes import INTERRUPTED
+        from bot.terminal.console import INTERRUPTED
 
         sys.exit(INTERRUPTED)
     sys.exit(run(sys.argv[1:]))

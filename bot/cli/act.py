@@ -2,6 +2,8 @@
 
 A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
 does, the command that wants something of it takes it up and carries the request out itself.
+
+`inbox list`, `inbox retry` and `inbox drop`: dead letters, which are rows whose handler failed at each time.
 """
 
 from __future__ import annotations
@@ -9,25 +11,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.config.settings import Settings
-from bot.terminal.cli_context import Place, opened
-from bot.terminal.exit_codes import Exit, exit_of
+from bot.terminal.console import (
+    Exit,
+    Paint,
+    Place,
+    UsageError,
+    database_exists,
+    exit_of,
+    one_line,
+    opened,
+    plural,
+    print_json,
+    table,
+    writing,
+)
 from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, question_lines
-from bot.terminal.output import one_line, print_json
+from bot.terminal.narration import ago, asked_of, question_lines
 from engine.journal.records import Consumed, Head, InboxItem, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
-from engine.language.codec import Json
+from engine.language.codec import Json, decode
 from engine.language.errors import Fenced, Owned, PromptTimedOut, StorageError
-from engine.run.active import utc_now
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
+from engine.run.executor import utc_now
 from engine.run.remote_commands import item
 from engine.run.session import RequestRefused
 from engine.run.sessions import stored_state
@@ -221,3 +235,83 @@ def told(receipt: Receipt, done: str) -> str:
     return (
         "The terminal that has this session did not answer. The request is kept for whoever goes on with it."
     )
+
+
+def list_letters(place: Place, *, as_json: bool) -> int:
+    """Print the dead letters, oldest first."""
+    settings, found = place.settings(), []
+    if database_exists(settings):
+        with opened(settings) as store:
+            found = store.dead_letters()
+    if as_json:
+        print_json({"deadLetters": [_as_json(row) for row in found]})
+        return Exit.OK
+    if not found:
+        print("Nothing was set aside.")
+        return Exit.OK
+    now, headers = utc_now(), ("ID", "KEY", "CAME", "TRIES", "ERROR")
+    for line in table(headers, [_line(row, now) for row in found], Paint(sys.stdout)):
+        print(line)
+    return Exit.OK
+
+
+def _line(row: InboxRow, now: str) -> tuple[str, ...]:
+    why = decode(row.result or b"{}")
+    error = one_line(f"{why.get('error')}: {why.get('message')}", 200)
+    return (str(row.id), one_line(row.key), ago(row.received_at, now), str(why.get("tries")), error)
+
+
+def _as_json(row: InboxRow) -> dict[str, Json]:
+    return {
+        "id": row.id,
+        "key": row.key,
+        "kind": row.kind,
+        "threadKey": row.thread_key,
+        "sessionId": row.session_id,
+        "receivedAt": row.received_at,
+        "payload": decode(row.payload),
+        **decode(row.result or b"{}"),
+    }
+
+
+def retry(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
+    """Open dead letters anew. Raises `UsageError`."""
+    return _decide(place, ids, every=every, again=True, as_json=as_json)
+
+
+def drop(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
+    """Drop dead letters. Raises `UsageError`."""
+    return _decide(place, ids, every=every, again=False, as_json=as_json)
+
+
+def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
+    """Open dead letters anew, or drop them. Raises `UsageError` where one of the ids is none; nothing is changed then."""
+    if bool(ids) == every:
+        raise UsageError("Name what is meant, by id or key (sayso inbox list shows them), or say --all.")
+    settings, done = place.settings(), []
+    if database_exists(settings):
+        with writing(settings) as store:
+            meant = _meant(store, ids)
+            done = [row for row in meant if store.decide_letter(row.key, again=again)]
+            served = "bot" in store.serving()
+    elif ids:
+        raise UsageError(f"There is no dead letter {ids[0]}.")
+    if as_json:
+        print_json({"retried" if again else "dropped": [row.key for row in done]})
+    elif not done:
+        print("Nothing was set aside.")
+    elif again:
+        when = "The bot takes" if served else "No bot runs right now. The next one (sayso start) takes"
+        print(f"{when} {plural(len(done), 'row')} up again.")
+    else:
+        print(f"{plural(len(done), 'row')} dropped.")
+    return Exit.OK
+
+
+def _meant(store: Store, ids: Sequence[str]) -> list[InboxRow]:
+    letters = store.dead_letters()
+    names = {name: row for row in letters for name in (str(row.id), row.key)}
+    for name in ids:
+        if name not in names:
+            raise UsageError(f"There is no dead letter {name}. `sayso inbox list` shows which there are.")
+    return list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters

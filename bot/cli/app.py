@@ -22,8 +22,7 @@ from bot.cli.options import (
     group,
     place_of,
 )
-from bot.terminal.cli_context import Place
-from bot.terminal.exit_codes import INTERRUPTED, Exit, epilog, exit_for
+from bot.terminal.console import INTERRUPTED, Exit, Place, epilog, exit_for
 from engine.language.errors import FlowError, SaysoError
 
 app = typer.Typer(
@@ -116,7 +115,7 @@ def main(
 # --- flows -------------------------------------------------------------------------------------------------
 
 
-@command(app, "dev", "serving:dev_command")
+@command(app, "dev", "run:dev_command")
 def dev(
     flow: FlowFiles = None,
     port: Annotated[
@@ -129,7 +128,7 @@ def dev(
     """Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine."""
 
 
-@command(app, "start", "serving:start_command")
+@command(app, "start", "run:start_command")
 def start(
     flow: FlowFiles = None,
 ) -> None:
@@ -213,7 +212,7 @@ def validate(
     """Check flow files: every problem and warning with file, line, column and a hint. Nothing is executed."""
 
 
-@command(app, "test", "test:run_scenarios")
+@command(app, "test", "dry_run:run_scenarios")
 def play_scenarios(
     scenarios: Annotated[
         list[Path] | None,
@@ -258,7 +257,7 @@ def schema() -> None:
     """Print the JSON Schema of flow files, for editors."""
 
 
-@command(app, "doctor", "checks:doctor_command")
+@command(app, "doctor", "store:doctor_command")
 def doctor(
     manifest: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="The app manifest. [manifest.yml]")
@@ -281,7 +280,7 @@ def manifest(
     """Print the Slack app's manifest for the flows that are served."""
 
 
-@command(app, "verify", "verify:verify_history")
+@command(app, "verify", "store:verify_history")
 def verify(
     what: Annotated[
         str, typer.Argument(metavar="FILE|SESSION", help="An exported session, or a session's id.")
@@ -300,12 +299,12 @@ def verify(
 @locks_app.callback()
 def locks_list(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is None:
-        from bot.cli.locks import list_locks
+        from bot.cli.prompts import list_locks
 
         raise typer.Exit(list_locks(place_of(context), as_json=as_json))
 
 
-@command(locks_app, "release", "locks:release_lock")
+@command(locks_app, "release", "prompts:release_lock")
 def locks_release(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The lock.")],
     session_id: Annotated[
@@ -354,7 +353,7 @@ def store_compact() -> None:
 # --- what agents cost --------------------------------------------------------------------------------------
 
 
-@command(app, "spend", "spend:show_spend")
+@command(app, "spend", "sessions:show_spend")
 def spend(
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How many days, today included.")] = 7,
     as_json: Json = False,

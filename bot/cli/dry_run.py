@@ -2,24 +2,34 @@
 
 Known are the inputs, the outputs of `set`, nodes whose `if` is false, and what follows from them. What depends on
 an answer, on a program or on another machine is shown as it is written, with the names that it waits for.
+
+`test`: plays scenarios and says what became of them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from bot.cli.lookup import actor_for, find_flow
-from bot.terminal.cli_context import Place
-from bot.terminal.exit_codes import Exit
-from bot.terminal.output import Paint, clean, one_line, print_json
+from bot.scenarios.load import Flows, load_scenario
+from bot.scenarios.play import play
+from bot.scenarios.report import Told, as_json, junit, lines, summary
+from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, print_json
 from engine.flow import Flow, Node, coerce_inputs
 from engine.language.actors import Actor, named
 from engine.language.codec import Json, encode
-from engine.language.errors import ExpressionError, SaysoError
+from engine.language.errors import ExpressionError, FlowError, SaysoError
 from engine.language.expressions import Compiled, compile_value, evaluate_condition
+from engine.models.scripted import SUFFIXES as SCRIPTS
+from engine.run.flow_files import SUFFIXES
 
 _REFERENCE = re.compile(r'\{"\$secret":"(\w+)"\}')
 
@@ -329,3 +339,92 @@ def _shown(value: Json) -> str:
 def _with_references(text: str) -> str:
     """References to secrets as the flow writes them."""
     return _REFERENCE.sub(r"{{ secrets.\1 }}", text)
+
+
+FOLDER = "scenarios"
+"""Where scenarios are looked for inside the folder of flows."""
+
+
+def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, report: Path | None, json: bool) -> int:
+    """Play every scenario; the exit code says whether all went well. Raises `UsageError`."""
+    folder = place.settings().flows
+    files = _files(paths or [Path(os.path.relpath(folder / FOLDER))])
+    flows = Flows(folder)
+    paint = Paint(sys.stdout)
+    all_told = []
+    for file in files:
+        told = _told(file, flows, kills=kill)
+        all_told.append(told)
+        if not json:
+            for line in lines(told, paint):
+                print(line, flush=True)
+    if report is not None:
+        _write(report, junit(all_told))
+    if json:
+        print_json(as_json(all_told))
+    else:
+        print(summary(all_told, paint))
+    if any(told.result is None for told in all_told):
+        return Exit.USAGE
+    return Exit.OK if all(told.passed for told in all_told) else Exit.FAILED
+
+
+def _told(file: Path, flows: Flows, *, kills: bool) -> Told:
+    began = time.monotonic()
+    try:
+        scenario = load_scenario(file, flows)
+    except FlowError as error:
+        return Told(str(file), None, str(error))
+    progress = _Progress(scenario.name)
+    try:
+        result = asyncio.run(play(scenario, kills=kills, told=progress))
+    finally:
+        progress.clear()
+    return Told(str(file), result, seconds=time.monotonic() - began)
+
+
+class _Progress:
+    """A line on a terminal that says how many kills were tried; nothing anywhere else."""
+
+    def __init__(self, name: str) -> None:
+        self._name = one_line(name, 60)
+        self._on = sys.stderr.isatty()
+
+    def __call__(self, done: int, of: int) -> None:
+        if self._on:
+            sys.stderr.write(f"\r\x1b[2K  {self._name}: {done} of {of} kills")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave no trace of it."""
+        if self._on:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """The files that are named, and those in the folders that are."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if _is_scenario(file))
+            if not inside:
+                raise UsageError(f"There are no scenarios in {path}: their names end with .yml or .yaml.")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise UsageError(f"There is no scenario {path}. Name files or folders: sayso test SCENARIO.yml")
+    return list(dict.fromkeys(found))
+
+
+def _is_scenario(file: Path) -> bool:
+    return file.suffix in SUFFIXES and not file.name.endswith(SCRIPTS) and file.is_file()
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"The report {file} cannot be written: {error.strerror}.") from error

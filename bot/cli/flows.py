@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.cli.lookup import find_flow, find_session, need_database
-from bot.terminal.cli_context import Place, opened
-from bot.terminal.exit_codes import Exit, UsageError
-from bot.terminal.output import plural, print_json
+from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json
 from engine.flow import Flow
-from engine.flow.docs.diagram import Marks, mermaid
-from engine.flow.docs.svg import svg
+from engine.flow.docs.diagram import Marks, mermaid, svg
 from engine.flow.load import flow_from_body
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
@@ -92,7 +89,7 @@ def _check_file(path: Path) -> dict[str, Checked]:
 
 
 def _sound(flow: Flow) -> Checked:
-    from engine.flow.checks.warnings import warnings
+    from engine.flow.checks.all import warnings
 
     return Checked(flow.name, (), tuple(warnings(flow)))
 

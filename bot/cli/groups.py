@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.options import As, DryRun, Json, NoInput, SessionId, Wait, Why, command, group
-from bot.terminal.cli_context import Place
+from bot.terminal.console import Place
 
 sessions = group("Look at sessions, go on with them, end them.")
 
@@ -111,7 +111,7 @@ def sessions_fork(
     return fork_session(place, session_id, at, answer or [], as_name, mode)
 
 
-@command(sessions, "migrate", "migrate:migrate_session")
+@command(sessions, "migrate", "fork:migrate_session")
 def sessions_migrate(
     session_id: SessionId,
     flow: Annotated[
@@ -281,16 +281,16 @@ Letters = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
-@command(inbox, "list", "inbox:list_letters")
+@command(inbox, "list", "act:list_letters")
 def inbox_list(as_json: Json = False) -> None:
     """List what was set aside: what it is, when it came, and why it failed."""
 
 
-@command(inbox, "retry", "inbox:retry")
+@command(inbox, "retry", "act:retry")
 def inbox_retry(ids: Letters = None, every: All = False, as_json: Json = False) -> None:
     """Hand it to the bot again, once what made it fail is put right."""
 
 
-@command(inbox, "drop", "inbox:drop")
+@command(inbox, "drop", "act:drop")
 def inbox_drop(ids: Letters = None, every: All = False, as_json: Json = False) -> None:
     """Forget it: nothing will follow from it."""

@@ -9,7 +9,7 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 
 from bot.config.settings import Settings
-from bot.terminal.exit_codes import UsageError
+from bot.terminal.console import UsageError
 from bot.wire.client import bot_client, code_of, describe
 
 SECONDS = 5.0

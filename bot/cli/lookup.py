@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from bot.config.settings import Settings
-from bot.terminal.cli_context import Place, database_exists
-from bot.terminal.exit_codes import UsageError
+from bot.terminal.console import Place, UsageError, database_exists
 from engine.flow import Flow
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
@@ -24,7 +23,7 @@ from engine.language.errors import FlowError, SessionEnded, SessionQuarantined, 
 from engine.language.yaml import decode_source, load_located
 from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
 from engine.storage.port import Store
-from prompt_state import store as prompt_store
+from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.terminal.cli_context import Place
+from bot.terminal.console import Place
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 As = Annotated[

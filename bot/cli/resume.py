@@ -8,11 +8,9 @@ from pathlib import Path
 
 from bot.cli.act import Act, act, carry_out, request_of, served
 from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
-from bot.terminal.cli_context import Place, writing
-from bot.terminal.exit_codes import Exit, UsageError, exit_of
+from bot.terminal.console import Exit, Place, UsageError, exit_of, print_json, writing
 from bot.terminal.follow import Begin, Mode, follow, local_gate, result_json
 from bot.terminal.follower import Follower, open_prompts, read_answer
-from bot.terminal.output import print_json
 from engine.journal.records import Head
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
@@ -128,7 +126,7 @@ def _thread(file: dict[str, Json]) -> Json:
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
     """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
-    from bot.compose.assembly import make_engine
+    from bot.compose.environment import make_engine
 
     settings = place.settings()
     with writing(settings) as store:

@@ -1,40 +1,54 @@
-"""`sessions list`, `show` and `export`: looking claims nothing and changes nothing."""
+"""`sessions list`, `show` and `export`: looking claims nothing and changes nothing.
+
+`spend`: what agents have cost, by day, by flow and by session.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 from bot.cli.lookup import also_in_workspace, find_session, need_database
-from bot.rendering.locks import Behind
+from bot.rendering.card import Behind
 from bot.rendering.text import plain
-from bot.terminal.cli_context import Place, database_exists, opened
-from bot.terminal.exit_codes import Exit, UsageError
+from bot.terminal.console import (
+    Exit,
+    Paint,
+    Place,
+    UsageError,
+    clean,
+    database_exists,
+    one_line,
+    opened,
+    plural,
+    print_json,
+    table,
+)
 from bot.terminal.narration import ago, moment
-from bot.terminal.output import Paint, clean, one_line, print_json, table
 from bot.terminal.show import View, show_lines
-from engine.decide.locks import standing
+from engine.decide.limits import standing
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.journal.code_digests import differing
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.history import tree
-from engine.journal.inspection import inspection
-from engine.journal.queries import REJECTED
-from engine.journal.records import Head
+from engine.journal.history import inspection, tree
+from engine.journal.queries import REJECTED, differing
+from engine.journal.records import NANO, Head, SpendRow
 from engine.journal.state import State
 from engine.language.codec import Json, encode
 from engine.language.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
+from engine.messages.money import dollars
 from engine.nodes.runtime.digests import CodeDigests
-from engine.run.active import utc_now
+from engine.run.executor import utc_now
 from engine.run.sessions import stored_state
 from engine.storage.port import Store
-from prompt_state import store as prompt_store
+from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
@@ -270,3 +284,127 @@ def _write_private(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
+
+
+_MOST_SESSIONS = 10
+
+
+@dataclass
+class Sum:
+    """What some model calls came to, in billionths of a dollar."""
+
+    calls: int = 0
+    paid: int = 0
+    unsure: int = 0
+    """Set aside for calls of which nobody knows what they cost, or which are under way."""
+    sessions: set[str] = field(default_factory=set)
+
+    def add(self, row: SpendRow) -> None:
+        """Count one more call."""
+        self.calls += 1
+        self.sessions.add(row.session_id)
+        if row.cost is None:
+            self.unsure += row.reserved
+        else:
+            self.paid += row.cost
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Sessions, calls, dollars, and dollars that may have been paid."""
+        unsure = _told(self.unsure) if self.unsure else ""
+        return str(len(self.sessions)), str(self.calls), _told(self.paid), unsure
+
+    def as_json(self) -> dict[str, Json]:
+        """The same for machines; amounts are exact dollars."""
+        return {
+            "sessions": len(self.sessions),
+            "calls": self.calls,
+            "cost": _exact(self.paid),
+            "unsure": _exact(self.unsure),
+        }
+
+
+def show_spend(place: Place, days: int, *, as_json: bool) -> int:
+    """Print what model calls of the last `days` days cost, today included."""
+    settings = place.settings()
+    today = date.fromisoformat(utc_now()[:10])
+    rows: list[SpendRow] = []
+    if database_exists(settings):
+        with opened(settings) as store:
+            rows = store.spend((today - timedelta(days=days - 1)).isoformat())
+    cap = settings.agents.day_cap
+    if as_json:
+        print_json(_document(rows, days, cap, today.isoformat()))
+        return Exit.OK
+    if not rows:
+        print(f"No agent has asked a model in the last {plural(days, 'day')}.")
+    else:
+        _print_tables(rows)
+    print(_of_today(rows, cap, today.isoformat()))
+    return Exit.OK
+
+
+def _told(amount: int) -> str:
+    """An amount of the store as people read it."""
+    return dollars(Decimal(amount) / NANO)
+
+
+def _print_tables(rows: Sequence[SpendRow]) -> None:
+    paint = Paint(sys.stdout)
+    heads = ("SESSIONS", "CALLS", "COST", "NOT SURE")
+    by_day = sorted(_sums(rows, lambda row: row.day).items())
+    by_flow = _dearest(_sums(rows, lambda row: row.flow_name))
+    by_session = _dearest(_sums(rows, lambda row: row.session_id))
+    for name, sums in (("DAY", by_day), ("FLOW", by_flow)):
+        for line in table((name, *heads), [(clean(key), *each.cells()) for key, each in sums], paint):
+            print(line)
+        print()
+    flows = {row.session_id: row.flow_name for row in rows}
+    listed = [(clean(key), clean(flows[key]), *each.cells()[1:]) for key, each in by_session[:_MOST_SESSIONS]]
+    for line in table(("SESSION", "FLOW", *heads[1:]), listed, paint):
+        print(line)
+    if len(by_session) > _MOST_SESSIONS:
+        print(f"and {plural(len(by_session) - _MOST_SESSIONS, 'session')} more that cost less")
+    print()
+
+
+def _of_today(rows: Iterable[SpendRow], cap: Decimal | None, today: str) -> str:
+    amount = sum(row.amount for row in rows if row.day == today)
+    if cap is None:
+        return f"Today (UTC): {_told(amount)}. No cap is set for a day (SAYSO_MAX_COST_PER_DAY)."
+    left = max(0, int(cap * NANO) - amount)
+    return (
+        f"Today (UTC): {_told(amount)} of {_told(int(cap * NANO))} (SAYSO_MAX_COST_PER_DAY), "
+        f"{_told(left)} left."
+    )
+
+
+def _document(rows: Sequence[SpendRow], days: int, cap: Decimal | None, today: str) -> dict[str, Json]:
+    parts: dict[str, Callable[[SpendRow], str]] = {
+        "byDay": lambda row: row.day,
+        "byFlow": lambda row: row.flow_name,
+        "bySession": lambda row: row.session_id,
+    }
+    spent = sum(row.amount for row in rows if row.day == today)
+    return {
+        "days": days,
+        "today": {"day": today, "counted": _exact(spent), "cap": None if cap is None else format(cap, "f")},
+        **{
+            name: {key: each.as_json() for key, each in sorted(_sums(rows, part).items())}
+            for name, part in parts.items()
+        },
+    }
+
+
+def _sums(rows: Iterable[SpendRow], part: Callable[[SpendRow], str]) -> dict[str, Sum]:
+    found: dict[str, Sum] = {}
+    for row in rows:
+        found.setdefault(part(row), Sum()).add(row)
+    return found
+
+
+def _dearest(sums: dict[str, Sum]) -> list[tuple[str, Sum]]:
+    return sorted(sums.items(), key=lambda item: (-item[1].paid - item[1].unsure, item[0]))
+
+
+def _exact(amount: int) -> str:
+    return format(Decimal(amount) / NANO, "f")

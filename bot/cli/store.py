@@ -1,29 +1,63 @@
-"""`store`, `backup`, `restore`: the store as a whole; `sessions delete`, `purge` and `release`: what lies in it."""
+"""`store`, `backup`, `restore`: the store as a whole; `sessions delete`, `purge` and `release`: what lies in it.
+
+`verify`: whether the history of a session can have happened, and whether anybody changed it.
+
+`doctor`: prints the checks as they come in.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.compose import retention
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
-from bot.terminal.cli_context import Place, database_exists, database_file, opened, writing
-from bot.terminal.exit_codes import Exit, UsageError
-from bot.terminal.output import clean, plural, print_json
-from engine.decide.locks import pending
+from bot.doctor.checks import examine
+from bot.doctor.findings import Check
+from bot.terminal.console import (
+    Exit,
+    Paint,
+    Place,
+    UsageError,
+    clean,
+    database_exists,
+    database_file,
+    opened,
+    plural,
+    print_json,
+    writing,
+)
+from engine.decide.limits import pending
+from engine.decide.verify import verify
+from engine.flow import Flow
 from engine.flow.load import flow_from_body
-from engine.journal.events import decode_event
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import Head
+from engine.journal.snapshot import read_export, to_json
+from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language import timestamps
-from engine.language.durations import parse_duration
-from engine.language.errors import Corrupt, MalformedJournal, SessionError, StorageError
-from engine.run.active import utc_now
+from engine.language.codec import Json, canonical, encode
+from engine.language.errors import (
+    Corrupt,
+    FlowError,
+    MalformedJournal,
+    SessionError,
+    SnapshotRefused,
+    StorageError,
+)
+from engine.language.timestamps import parse_duration
+from engine.run.executor import utc_now
+from engine.run.export import check_signature
 from engine.storage.port import Store
+from engine.storage.private_files import read_key
+from engine.storage.sealing import Sealer
 
 
 def release_store(place: Place) -> int:
@@ -51,7 +85,7 @@ def _tell(store: Store) -> None:
 
 def back_up_store(place: Place, target: Path) -> int:
     """Write a copy of the database, which may be in use. Raises `StorageError`."""
-    from engine.storage.backups import back_up
+    from engine.storage.sqlite import back_up
 
     settings = place.settings()
     database = _need(settings)
@@ -69,7 +103,7 @@ def back_up_store(place: Place, target: Path) -> int:
 
 def restore_store(place: Place, backup: Path) -> int:
     """Put a backup in place of the database. Raises `StorageError`."""
-    from engine.storage.backups import restore
+    from engine.storage.sqlite import restore
 
     settings = place.settings()
     stamp = utc_now()[:19].replace(":", "").replace("-", "")
@@ -206,3 +240,152 @@ def _verify(store: Store, session_id: str) -> int:
             f"Session {session_id} waited for a lock and lost its place when it was set aside. Start the flow anew."
         )
     return len(events)
+
+
+@dataclass
+class Verdict:
+    """What was found: `problem` says which event is wrong and why; None where all of it can have happened."""
+
+    session_id: str
+    events: int
+    signed: bool
+    """Whether the MACs were checked; without the key only the order was."""
+    status: str | None = None
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """The verdict for a machine."""
+        return {
+            "sessionId": self.session_id,
+            "verifies": self.problem is None,
+            "events": self.events,
+            "checked": ["order", "signature"] if self.signed else ["order"],
+            "status": self.status,
+            "problem": self.problem,
+        }
+
+
+def verify_history(place: Place, what: str, *, as_json: bool) -> int:
+    """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
+    file = Path(what)
+    verdict = _of_file(place.settings(), file) if file.is_file() else _of_session(place, what)
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        print(_told(verdict))
+    return Exit.OK if verdict.problem is None else Exit.STORE
+
+
+def _told(verdict: Verdict) -> str:
+    name = clean(verdict.session_id)
+    if verdict.problem is not None:
+        return f"{name} does not verify: {clean(verdict.problem)}"
+    checked = (
+        "and nobody changed it"
+        if verdict.signed
+        else ("but only its order was checked: the key that signed it is not here (SAYSO_SECRET_KEY)")
+    )
+    return f"{name} verifies: its {verdict.events} events can have happened ({verdict.status}), {checked}."
+
+
+# --- an exported file ----------------------------------------------------------------------------------------
+
+
+def _of_file(settings: Settings, path: Path) -> Verdict:
+    try:
+        file = read_export(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    sealer = _sealer(settings)
+    verdict = Verdict(str(file["sessionId"]), len(file["journal"]), signed=False)
+    try:
+        state = _history(
+            (encode(event) for event in file["journal"]), flow_from_body(canonical(file["flow"]))
+        )
+        _is_its_state(file, state)
+        verdict.status = state.status
+        verdict.signed = sealer is not None
+        if sealer is not None:
+            check_signature(file, sealer)
+    except (MalformedJournal, FlowError, SnapshotRefused) as error:
+        verdict.problem = str(error)
+    return verdict
+
+
+def _sealer(settings: Settings) -> Sealer | None:
+    """The key of this home, as far as there is one; no database is opened for it."""
+    key, database = settings.secret_key, database_file(settings)
+    if key is None and database is not None:
+        key = read_key(database.with_name(f"{database.name}.key"))
+    return None if key is None else Sealer(key)
+
+
+def _is_its_state(file: dict[str, Json], state: State) -> None:
+    """The state beside the journal is what the journal says."""
+    if file["sessionId"] != state.session_id:
+        raise MalformedJournal(
+            f"the file is of session {file['sessionId']}, its journal of {state.session_id}"
+        )
+    if canonical(file["state"]) != canonical(to_json(state)):
+        raise MalformedJournal("the state in the file is not what its journal gives")
+
+
+# --- a session of this home ----------------------------------------------------------------------------------
+
+
+def _of_session(place: Place, text: str) -> Verdict:
+    settings = place.settings()
+    need_database(settings, f"no file and no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        verdict = Verdict(head.session_id, head.seq, signed=True)
+        try:
+            rows = list(store.journal(head.session_id))
+            state = _history(rows, None)
+            flow = flow_from_body(store.flow(state.flow_digest))
+            verdict.status = _history(rows, flow).status
+        except (Corrupt, MalformedJournal, FlowError) as error:
+            verdict.problem = str(error)
+    return verdict
+
+
+def _history(rows: Iterable[bytes], flow: Flow | None) -> State:
+    events: list[Event] = [decode_event(row) for row in rows]
+    try:
+        return verify(events, flow)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        # Values of another form than any release writes, deep in an event.
+        raise MalformedJournal(f"an event holds something that none can hold: {error!r}") from error
+
+
+_MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
+
+
+def doctor_command(place: Place, manifest: Path | None, *, deep: bool, as_json: bool) -> int:
+    """Print every check; the exit code says whether one failed. Raises `SettingsError`."""
+    checks = asyncio.run(_examine(place.settings(), manifest, deep=deep, quiet=as_json))
+    failed = sum(1 for check in checks if check.level == "fail")
+    warned = sum(1 for check in checks if check.level == "warn")
+    if as_json:
+        print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
+    else:
+        print(f"{plural(len(checks), 'check')}: {failed} failed, {plural(warned, 'warning')}.")
+    return Exit.FAILED if failed else Exit.OK
+
+
+async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, quiet: bool) -> list[Check]:
+    paint, checks = Paint(sys.stdout), []
+    async for check in examine(settings, manifest, deep=deep):
+        checks.append(check)
+        if not quiet:
+            print(_line(check, paint), flush=True)
+    return checks
+
+
+def _line(check: Check, paint: Paint) -> str:
+    color, sign = _MARKS[check.level]
+    first, *rest = clean(check.text).splitlines() or [""]
+    lines = [f"{paint(color, sign)} {check.name:<10} {first}", *(f"{'':13}{part}" for part in rest)]
+    if check.hint:
+        lines.append(f"{'':13}{paint('dim', clean(check.hint))}")
+    return "\n".join(lines)

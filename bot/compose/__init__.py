@@ -10,12 +10,10 @@ A crash: Nothing of its own.
 
 Files:
 
-* `assembly`: puts an engine together with what every process of sayso needs
 * `environment`: what the bot has from the machine that it runs on: the time, chance, the disk and the
-  network
-* `installed_types`: open sessions whose flows use node types of installed packages: which of them lack one,
-  and which have it back
-* `model_choice`: who answers the agents of a process: Claude, or a script
+  network; puts an engine together with what every process of sayso needs; open sessions whose flows use
+  node types of installed packages: which of them lack one, and which have it back; who answers the agents
+  of a process: Claude, or a script
 * `projections`: timers, locks, prompts and intents follow from the journal: compared with it, and written
   anew where they differ
 * `retention`: deletes what nobody needs any more: ended sessions after their time, with their files; and

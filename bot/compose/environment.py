@@ -3,6 +3,12 @@
 Everything that is not the bot itself comes in here, so that all of it can be taken away: the simulation in the tests
 runs this same bot with a clock, a network and deaths of its own making. Slack's libraries are loaded by the first that
 talks to Slack: a process of the terminal never does.
+
+Puts an engine together with what every process of sayso needs. Imports nothing of Slack's libraries.
+
+Open sessions whose flows use node types of installed packages: which of them lack one, and which have it back.
+
+Who answers the agents of a process: Claude, or a script. Nothing of it is loaded before the first model call.
 """
 
 from __future__ import annotations
@@ -18,14 +24,43 @@ from bot.config.settings import SLACK_PACE, Tuning
 from engine.language import timestamps
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.table import runners
-from engine.run.active import random_text
-from engine.run.wakeups import POLL_SECONDS
+from engine.run.dispatcher import POLL_SECONDS
+from engine.run.executor import random_text
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
     import aiohttp
+import logging
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from bot.config.settings import Settings
+from engine.decide.reinstalled import restored
+from engine.flow import Flow
+from engine.flow.load import flow_from_body
+from engine.journal.records import Head
+from engine.language.errors import FlowError, SaysoError, StorageBroken, StorageError
+from engine.models.keys import KEY_VARIABLES
+from engine.nodes.runtime.runner import NodeContext
+from engine.run.engine import Engine
+from engine.run.sessions import stored_state
+
+if TYPE_CHECKING:
+    from engine.models.provider import Provider
+from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.policy import Gate
+from engine.messages.limits import DEFAULT_MODEL, AgentFacts
+from engine.models.model_turns import ModelTurns
+from engine.nodes.runtime.secrets import SecretSource
+from engine.nodes.runtime.table import with_runner
+from engine.run.executor import Extension
+from engine.run.runtime import ToolServers
+from prompt_state.question_row import projection
+
+if TYPE_CHECKING:
+    from engine.messages.prices import Price
 
 
 def _keep_what_is_loaded() -> None:
@@ -62,3 +97,148 @@ class Machine:
 
 
 THIS_MACHINE = Machine()
+
+
+log = logging.getLogger("sayso")
+
+
+@dataclass
+class Needs:
+    """`lacking` has the sessions by what they lack, in a sentence; `back` those that wait for a type that is here."""
+
+    lacking: dict[str, list[Head]] = field(default_factory=dict)
+    back: list[Head] = field(default_factory=list)
+
+
+def needs(store: Store) -> Needs:
+    """What the open sessions of a store need of packages. Sessions that cannot be read are left out."""
+    found = Needs()
+    flows: dict[str, Flow | None] = {}
+    for head in store.heads(statuses=("running", "paused"), limit=None):
+        if head.quarantined is not None:
+            continue
+        if head.flow_digest not in flows:
+            flows[head.flow_digest] = _of_packages(store, head.flow_digest)
+        flow = flows[head.flow_digest]
+        if flow is None:
+            continue
+        for why in flow.absent.values():
+            found.lacking.setdefault(why, []).append(head)
+        if _has_back(store, head, flow):
+            found.back.append(head)
+    return found
+
+
+def _of_packages(store: Store, digest: str) -> Flow | None:
+    """The flow of that digest, if it uses types of packages; reading one costs more than most sessions are worth."""
+    try:
+        body = store.flow(digest)
+        return flow_from_body(body) if b'"types":' in body else None
+    except (FlowError, StorageError):
+        return None
+
+
+def _has_back(store: Store, head: Head, flow: Flow) -> bool:
+    try:
+        return bool(restored(flow, stored_state(store, head.session_id)))
+    except SaysoError:
+        return False
+
+
+async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
+    """Log what is lacking, and let those of the wanted sessions go on that waited for a type that is here again."""
+    found = await engine.writer.call(lambda: needs(engine.store))
+    for why, heads in found.lacking.items():
+        log.warning("%s: %d open sessions use it; what needs it waits", why, len(heads))
+    for head in filter(wants, found.back):
+        try:
+            await engine.apply(head.session_id, None)
+        except StorageBroken:
+            raise
+        except SaysoError as error:
+            log.warning("%s: %s", head.session_id, error)
+
+
+TURN = "turn"
+"""The type of the nodes that are model calls."""
+
+
+def key_variable(settings: Settings) -> str | None:
+    """The variable that has the key for Claude; None where there is none."""
+    return next((name for name in KEY_VARIABLES if settings.env.get(name, "").strip()), None)
+
+
+def scripted(settings: Settings) -> bool:
+    """Whether scripts answer in place of Claude."""
+    agents = settings.agents
+    if agents.scripted == "never":
+        return False
+    without_key = agents.scripted == "without_key" and key_variable(settings) is None
+    return agents.script is not None or without_key
+
+
+def needs_model(flow: Flow) -> bool:
+    """Whether a flow has an agent, itself or in a flow that it calls."""
+    return any(node.agent is not None for nodes in flow.lists.values() for node in nodes.nodes)
+
+
+def scripts(settings: Settings) -> Callable[[NodeContext], Provider | None]:
+    """Who answers a model call in place of Claude."""
+
+    def answers(ctx: NodeContext) -> Provider | None:
+        if not scripted(settings):
+            return None
+        from engine.models.scripted import scripted_provider
+
+        return scripted_provider(ctx, settings.agents.script)
+
+    return answers
+
+
+def make_engine(
+    settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
+) -> Engine:
+    """An engine over a store, with what every process needs."""
+    extensions: list[Extension] = [projection]
+    if slack:
+        from bot.intents.session_rows import slack_intents
+
+        extensions.append(slack_intents)
+        if scripted(settings):
+            from bot.intents.session_rows import scripted_rows
+
+            extensions.append(scripted_rows)
+    extensions.append(SpendRows(settings.agents.day_cap))
+    source = SecretSource(settings.env, settings.secrets_dir)
+    servers = ToolServers(settings.mcp_file, source.get)
+    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings))
+    engine = Engine(
+        store,
+        policy=gate,
+        runners=with_runner(with_runner(machine.runners(), TURN, models), "mcp", servers),
+        home=settings.home,
+        secret=source.get,
+        extensions=extensions,
+        label=label,
+        snapshot_dir=settings.snapshot_dir,
+        now=machine.now,
+        steady=machine.steady,
+        entropy=machine.entropy,
+        writer=machine.writer(store),
+        agents=AgentFacts(
+            prices=_prices(settings),
+            default_model=settings.agents.model or DEFAULT_MODEL,
+            day_capped=settings.agents.day_cap is not None and not scripted(settings),
+        ),
+    )
+    engine.closing += [models.close, servers.close]
+    return engine
+
+
+def _prices(settings: Settings) -> Mapping[str, Price] | None:
+    """The prices that hold where some are configured."""
+    if not settings.agents.prices:
+        return None
+    from engine.messages.prices import prices_from  # most configure none
+
+    return prices_from(dict(settings.agents.prices))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from engine.language.codec import Json, decode
-from engine.language.durations import parse_duration
 from engine.language.errors import NotJson, SaysoError
+from engine.language.timestamps import parse_duration
 
 
 class SettingsError(SaysoError):

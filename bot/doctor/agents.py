@@ -1,5 +1,8 @@
 """Checks for flows with agents: the key for Claude, what models cost, scripts, MCP servers. Nothing is asked of the
-network, and no server is started."""
+network, and no server is started.
+
+Checks of what is stored: whether it is as new as what was acknowledged, and, in depth, every session of it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
-from bot.compose.model_choice import key_variable, needs_model
+from bot.compose.environment import key_variable, needs_model
+from bot.compose.projections import differences
+from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
 from bot.doctor.findings import Check
 from engine.flow import Flow
+from engine.journal.events import decode_event
+from engine.journal.fold import derive_state
 from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
 from engine.messages.limits import DEFAULT_MODEL
@@ -18,6 +25,7 @@ from engine.messages.prices import UnknownPrice, price_of, prices_from
 from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, resolved, servers
 from engine.nodes.runtime.secrets import SecretSource
+from engine.storage.port import Store
 
 
 def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
@@ -132,3 +140,50 @@ def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:
         yield Check("mcp", "warn", f"MCP server {server.name}: {error}")
     if server.command is not None and shutil.which(server.command, path=os.environ.get("PATH")) is None:
         yield Check("mcp", "warn", f"MCP server {server.name}: there is no program {server.command}")
+
+
+def check_freshness(store: Store) -> Iterator[Check]:
+    """Whether the store takes writes, is suspended, and what its sessions may do a second time."""
+    for trouble in store.troubles():
+        hint = "It tries again by itself. Is something else writing (a backup, an open `sqlite3` shell)? Is the disk full?"
+        yield Check("storage", "fail", trouble, hint)
+    reason = store.suspended()
+    if reason is None:
+        yield Check("freshness", "ok", "the database is as new as its anchor says")
+        return
+    standing = [f"{head.session_id} ({head.flow_name}): {stands}" for head, stands in may_repeat(store)]
+    text = "\n".join([f"suspended, so nothing runs: {reason}", *standing])
+    hint = "What the sessions above did after that moment may be done a second time. Look, then: sayso store release"
+    yield Check("freshness", "fail", text, hint if standing else "To let it go on: sayso store release")
+
+
+def check_deep(store: Store) -> Iterator[Check]:
+    """Every journal verified and folded, every row that follows from one compared with it."""
+    reason = None if store.suspended() else store.stale()
+    if reason is not None:
+        yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
+    heads = store.heads(limit=None)
+    bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
+    hint = "A session that does not verify is set aside when it is taken up."
+    yield Check(
+        "journals",
+        "fail" if bad else "ok",
+        "\n".join(bad) or f"{len(heads)} verify and fold",
+        hint if bad else None,
+    )
+    found = [str(difference) for difference in differences(store)]
+    hint = "They are written anew when the bot starts."
+    yield Check(
+        "derived",
+        "fail" if found else "ok",
+        "\n".join(found) or "timers, locks, prompts and messages are as the journals say",
+        hint if found else None,
+    )
+
+
+def _broken(store: Store, session_id: str) -> str | None:
+    try:
+        derive_state(decode_event(row) for row in store.journal(session_id))
+    except SaysoError as error:
+        return f"{session_id}: {error}"
+    return None

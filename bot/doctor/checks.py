@@ -17,12 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bot.compose.installed_types import needs
+from bot.compose.environment import needs
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
-from bot.doctor.agents import check_agents, check_mcp
+from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
-from bot.doctor.store import check_deep, check_freshness
 from bot.wire.client import app_client, bot_client, describe
 from bot.wire.manifest import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.wire.sockets import HEARD

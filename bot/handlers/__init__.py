@@ -17,7 +17,6 @@ Files:
 * `clicks`: what is done with presses in messages: options, controls, Undo, the end of a session, and which
   question was meant
 * `replies`: what people say and press, carried out: one engine command, committed with the row that asked
-  for it; edits, which change nothing
-* `text_messages`: what is done with what people say: inbox rows → engine commands, control words, and words
-  where nothing is done
+  for it; edits, which change nothing; what is done with what people say: inbox rows → engine commands,
+  control words, and words where nothing is done
 """

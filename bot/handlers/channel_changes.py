@@ -1,7 +1,7 @@
 """What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands. And what
 people are told of dead letters, and of sessions that do not verify.
 
-These events only make quicker what posting finds out anyway (`bot.outbound.reachability`), so one that is lost costs time
+These events only make quicker what posting finds out anyway (`bot.outbound.destinations`), so one that is lost costs time
 and nothing else. Only the deletion of a question's message is known from its event alone, until it is edited.
 """
 
@@ -21,7 +21,7 @@ from engine.language.actors import CHANNEL, Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageError
 from engine.run.engine import Engine
-from prompt_state import store as prompts
+from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState
 
 log = logging.getLogger("sayso.changes")

@@ -22,9 +22,8 @@ from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.run.engine import Engine
-from prompt_state import store as prompts
-from prompt_state.errors import TooLong
-from prompt_state.question_row import PromptState
+from prompt_state import question_row as prompts
+from prompt_state.question_row import PromptState, TooLong
 from prompt_state.routing import read_message
 
 GONE = "This button is not known here any more."

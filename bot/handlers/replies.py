@@ -2,19 +2,30 @@
 
 A reply that answers a question in its thread: `Replies.reply` has the session's `PromptState`, and calls
 `Engine.resume(session, message)`, which loads the snapshot. A refusal is told to its author only.
+
+What is done with what people say: inbox rows → engine commands, and words where nothing is done.
+
+Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
+was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is
+held: it stays in the inbox.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
-from bot.inbound import decisions
+from bot.inbound import decisions, payloads
 from bot.outbound.notices import Notices, held, whispered
 from bot.rendering import phrases
-from bot.rendering.text import escape
-from bot.wire.downloads import IncomingFiles, NotNow
-from bot.wire.users import LookupFailed, People
-from engine.decide.commands import Answer, Command, Steer
+from bot.rendering.notes import menu_blocks
+from bot.rendering.text import escape, plain
+from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
+from bot.wire.client import IncomingFiles, NotNow
+from bot.wire.users import LookupFailed, People, UnknownPerson
+from engine.decide import commands
+from engine.decide.commands import Answer, Command, Resume, Steer, Undo
 from engine.decide.policy import Gate, authorize
 from engine.journal.records import Consumed, Head, InboxRow
 from engine.journal.state import State
@@ -23,8 +34,28 @@ from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.nodes.runtime.folder import FileRefused
 from engine.run.engine import Engine
-from prompt_state import store as prompts
-from prompt_state.question_row import PromptState
+from prompt_state import question_row as prompts
+from prompt_state.question_row import PromptState, TooLong, may_act_on
+from prompt_state.routing import Answer as TextAnswer
+from prompt_state.routing import (
+    Chatter,
+    Control,
+    Hint,
+    Hold,
+    Ignore,
+    Menu,
+    Message,
+    Note,
+    Route,
+    Say,
+    SessionView,
+    TakeBack,
+    Thread,
+    route,
+)
+from prompt_state.routing import (
+    Steer as SteerBy,
+)
 
 
 def takes_messages(state: State) -> bool:
@@ -170,3 +201,265 @@ async def edited(engine: Engine, notices: Notices, row: InboxRow) -> bool:
         await notices.consume(row, "ignored")
         return True
     return await notices.whisper(row, data, text, "told")
+
+
+log = logging.getLogger("sayso.conversation")
+
+
+class Controls:
+    """Obeys control words."""
+
+    def __init__(self, engine: Engine, gate: Gate, standing: SessionStatus, telling: Notices) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._status = standing
+        self._notices = telling
+        self._acts = {
+            "pause": self._pause,
+            "stop": self._pause,
+            "resume": self._resume,
+            "cancel": self._confirm_cancel,
+        }
+
+    async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Do what was said."""
+        if said.word == "help":
+            return await self._notices.look(row, data, actor, phrases.thread_help())
+        act = self._acts.get(said.word)
+        if said.sessions and act is not None:
+            return await act(row, data, actor, said)
+        status = await self._status.of(await self._heads(row))
+        return await self._notices.look(row, data, actor, status)
+
+    async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
+
+        async def pause(session_id: str) -> State:
+            return await self._engine.pause(session_id, actor=actor, reason=phrases.by(actor))
+
+        states, refusal = await self._each(said.sessions, pause)
+        if not states:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.paused_text(states, said.word), "applied")
+
+    async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Let what is held here go on."""
+        heads = await self._heads(row)
+        held = [head.session_id for head in heads if head.phase == "held"]
+        if not held:
+            status = await self._status.of(heads)
+            return await self._notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
+
+        async def resume(session_id: str) -> State:
+            return await self._engine.apply(session_id, Resume(said.text or phrases.GO_ON, actor, row.key))
+
+        try:
+            states, refusal = await self._each(held, resume)
+        except InvalidAnswer as error:
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
+        if not states:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, phrases.resumed_text(states), "applied")
+
+    async def _confirm_cancel(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
+    ) -> bool:
+        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
+        mine, refusal = [], "You may not cancel this."
+        for session_id in said.sessions:
+            state = await self._engine.verified_state(session_id)
+            verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
+            if verdict.allowed:
+                mine.append((state.flow_name, session_id))
+            refusal = verdict.reason or refusal
+        if not mine:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        text, blocks = phrases.confirm_cancel(mine)
+        return await self._notices.tell(row, data, text, "told", blocks=blocks)
+
+    async def _each(
+        self, sessions: Iterable[str], act: Callable[[str], Awaitable[State]]
+    ) -> tuple[list[State], str]:
+        """The states of those sessions with which it could be done, and why not with the last other one."""
+        states, refusal = [], ""
+        for session_id in sessions:
+            try:
+                states.append(await act(session_id))
+            except InvalidAnswer:
+                raise
+            except (Refused, SessionError) as error:
+                refusal = str(error)
+        return states, refusal
+
+    async def _heads(self, row: InboxRow) -> list[Head]:
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=row.thread_key)
+        return heads
+
+
+class Conversation:
+    """Handles the inbox rows of messages."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        people: People,
+        gate: Gate,
+        home: decisions.Home,
+        starts: MessageStarts,
+        replies: Replies,
+        status: SessionStatus,
+        notices: Notices,
+    ) -> None:
+        self._engine = engine
+        self._people = people
+        self._gate = gate
+        self._home = home
+        self._starts = starts
+        self._replies = replies
+        self._status = status
+        self._notices = notices
+        self._controls = Controls(engine, gate, status, notices)
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    async def message(self, row: InboxRow) -> bool:
+        """A message: starts a flow, or means something in its thread, or is people talking."""
+        data = decode(row.payload)
+        heads = await self._heads(row.thread_key)
+        try:
+            said = payloads.said(data, self._home)
+        except TooLong as error:
+            return await self._notices.tell(row, data, str(error), "too_long")
+        if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
+            keys = await self._status.threads(data["channel"])
+            if len(keys) > 1:
+                return await self._notices.tell(row, data, phrases.SEVERAL_HERE, "told")
+            if keys:
+                row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
+                said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
+        if self._starts.concerned(said, data, heads):
+            return await self._starts.by_message(row, data, said)
+        try:
+            actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
+        except UnknownPerson as error:
+            return await self._notices.nobody(row, error)
+        except LookupFailed as error:
+            return held(row, error)
+        return await self._routed(row, data, said, actor, heads)
+
+    def _meant_for_a_thread(self, said: Message) -> bool:
+        """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
+        and on a phone a thread is far away."""
+        about_flows = asks_about_flows(said) or self._starts.names_flow(said)
+        return bool(said.text or said.has_files) and not about_flows
+
+    # --- replies in a thread -------------------------------------------------------------------------------
+
+    async def _routed(
+        self, row: InboxRow, data: dict[str, Json], said: Message, actor: Actor, heads: Sequence[Head]
+    ) -> bool:
+        # What was set aside takes nothing and waits for nothing; its thread was told.
+        sound = {head.session_id for head in heads if head.quarantined is None}
+        asked = [prompt for prompt in await self._prompts(row.thread_key) if prompt.session_id in sound]
+        thread = Thread(
+            sessions=tuple(
+                SessionView(head.session_id, head.status, head.phase)
+                for head in heads
+                if head.session_id in sound
+            ),
+            prompts=tuple(asked),
+            may_answer=self._may_answer(actor, asked),
+            steerable=await steerable(self._engine, self._gate, actor, heads),
+            hinted=await self._hinted(asked),
+            author=actor.id,
+        )
+        found = route(said, thread)
+        match found:
+            case Hold():
+                return False
+            case TextAnswer(prompt_id, text):
+                return await self._replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
+            case Control():
+                return await self._controls.obey(row, data, actor, found)
+            case TakeBack(prompt_id):
+                session_id = _by_id(asked, prompt_id).session_id
+                return await self._replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
+            case SteerBy(session_id, text):
+                return await self._replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
+            case Chatter() | Ignore() | Note():
+                await self._notices.consume(row, "ignored")
+                return True
+            case Menu() | Hint() | Say():
+                return await self._explain(row, data, actor, found, asked)
+
+    async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
+        """The questions about which the thread was given a hint that nobody asked for, also by an earlier process."""
+        found = [
+            prompt.prompt_id
+            for prompt in asked
+            if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
+        ]
+        rows = [
+            await self._engine.writer.call(self._engine.store.outbox_row, f"hint:{prompt_id}")
+            for prompt_id in found
+        ]
+        return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
+
+    def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
+        if not asked:
+            return frozenset()
+        requester = {"id": asked[0].requester_id, "name": asked[0].requester_name}
+        return may_act_on(actor, asked, self._gate.target(requester, True))
+
+    async def _explain(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        actor: Actor,
+        found: Route,
+        asked: Sequence[PromptState],
+    ) -> bool:
+        match found:
+            case Menu(prompt_ids, _):
+                meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
+                text = phrases.menu_text(meant, await self._status.places(meant))
+                blocks = menu_blocks(text, meant, data["ts"], data["user"])
+                return await self._notices.tell(row, data, text, "told", blocks=blocks)
+            case Hint(kind, prompt_ids, once):
+                text = phrases.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
+                # How a question is answered helps everybody; what was wrong with one reply, its author.
+                key = f"hint:{prompt_ids[0]}" if once else None
+                outcome = "hinted" if once else "told"
+                if kind not in ("buttons", "files"):
+                    return await self._notices.whisper(row, data, plain(text), outcome, key=key)
+                return await self._notices.tell(row, data, text, outcome, key=key)
+            case _:
+                status = await self._status.of(await self._heads(row.thread_key))
+                return await self._notices.look(row, data, actor, status)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    async def _heads(self, key: str | None) -> list[Head]:
+        if key is None:
+            return []
+        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=key)
+        return heads
+
+    async def _prompts(self, key: str | None) -> list[PromptState]:
+        return await self._engine.writer.call(prompts.of_thread, self._engine.store, key) if key else []
+
+    async def _prompt(self, prompt_id: str) -> PromptState | None:
+        return await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
+
+    async def _entries(self, row: InboxRow) -> list[str]:
+        asked = await self._prompts(row.thread_key)
+        return [
+            entry
+            for prompt in asked
+            if prompt.open
+            for entry in (*(prompt.who or ()), *(prompt.approvers or ()))
+        ]
+
+
+def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:
+    return next(prompt for prompt in asked if prompt.prompt_id == prompt_id)

@@ -12,7 +12,7 @@ A crash: A payload without an acknowledgement comes again; its idempotency key k
 Files:
 
 * `decisions`: what is done with what arrives from Slack, as values whose types are checked
-* `interactions`: what people press, choose, submit and command in Slack, as what is done with it
-* `payloads`: what arrives from Slack, as what is done with it (`bot.inbound.decisions`)
+* `payloads`: what arrives from Slack, as what is done with it (`bot.inbound.decisions`); what people press,
+  choose, submit and command in Slack, as what is done with it
 * `triggers`: what starts flows: the line that people write, and what the served flows listen for
 """

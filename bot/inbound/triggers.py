@@ -20,7 +20,7 @@ from typing import Any
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json
-from prompt_state.errors import TooLong
+from prompt_state.question_row import TooLong
 from prompt_state.slack_text import text_in
 
 _PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)

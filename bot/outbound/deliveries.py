@@ -26,11 +26,10 @@ from bot.outbound.posts import (
     result_of,
 )
 from bot.outbound.sender import STALE_SECONDS, Send, Sender
-from bot.rendering.deliveries import Delivered, Extra, delivered
-from bot.rendering.notes import message_blocks
+from bot.rendering.notes import Delivered, Extra, delivered, message_blocks
 from bot.rendering.text import clip, shown
 from bot.wire.client import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
-from engine.decide.evaluate import named_node
+from engine.decide.step import named_node
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps

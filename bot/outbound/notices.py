@@ -1,6 +1,11 @@
 """What is said in place of doing something: to the whole thread, or to the author of a row alone.
 
 A row is consumed together with the words that tell its author why nothing was caused, so that both come once.
+
+Reminders, escalations, and what is told to one person elsewhere: rows that follow from a session's clocks.
+
+Each has a key of its own (question, and count or step), so it is there once whatever is killed. Other channels and
+people each have a lane of their own: one that Slack refuses holds no other, and the thread is told.
 """
 
 from __future__ import annotations
@@ -11,10 +16,26 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from bot.intents.session_rows import ephemeral_row, note_row
+from bot.outbound.calls import Hold, Place, Posted
+from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
+from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
+from bot.rendering.approvals import handed_text
+from bot.rendering.notes import note
+from bot.rendering.prompts import (
+    deleted_too_often,
+    escalation,
+    out_of_reach,
+    refused_target,
+    reminder,
+    told_elsewhere,
+)
 from bot.rendering.text import for_reader
+from bot.wire.client import Permanent
 from bot.wire.users import LookupFailed, UnknownPerson
 from engine.decide.policy import Gate, authorize
-from engine.journal.records import Consumed, InboxRow, PutOutbox, Row
+from engine.flow import Flow
+from engine.journal.records import Consumed, InboxRow, OutboxRow, PutOutbox, Row
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -121,3 +142,115 @@ def retried(handle: Handler) -> Handler:
 @lru_cache(maxsize=1000)
 def _log_held(key: str, reason: str) -> None:
     log.warning("%s is held: %s", key, reason)
+
+
+class Clocks(Sender):
+    """Sends the rows of clocks."""
+
+    def kinds(self) -> dict[str, Send]:
+        """By kind of row."""
+        return {
+            "remind": self.remind,
+            "escalate": self.escalate,
+            "handed": self.handed,
+            "tell": self.tell,
+            "direct": self.direct,
+        }
+
+    # --- in the thread -------------------------------------------------------------------------------------
+
+    async def remind(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention those who are asked. Not where it was answered meanwhile, or a later reminder waits behind this one."""
+        state, flow, prompt = await self._about(data)
+        if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
+            return Sent(DROPPED)
+        names = await self.names(_entries(prompt))
+        text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
+        return await self._in_thread(row, state, text)
+
+    async def escalate(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention the others in the thread, and say who is told elsewhere."""
+        state, flow, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return Sent(DROPPED)
+        told = prompt.escalate[data["step"]]["to"]
+        names = await self.names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
+        text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
+        return await self._in_thread(row, state, text)
+
+    async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it is over already."""
+        state, _, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return Sent(DROPPED)
+        to = str(data["to"])
+        known = await self.names([to])
+        return await self._in_thread(row, state, handed_text(prompt, data["by"], known.get(to, to)))
+
+    async def _in_thread(self, row: OutboxRow, state: State, text: str) -> Outcome:
+        return Sent(position(await self.poster.once(row, thread_of(state), note(text, row.key))))
+
+    # --- elsewhere -----------------------------------------------------------------------------------------
+
+    async def tell(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Post in another channel or a direct message. What Slack refuses for good is said in the thread."""
+        state = await self.sessions.state(data["sessionId"])
+        if state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        text = await self._text(row, data, state)
+        if text is None:
+            return Sent(DROPPED)
+        try:
+            channel = await self.places.channel(data["to"], state.actor)
+            posted = await self.poster.once(row, Place(channel), note(text, row.key))
+        except Permanent as fault:
+            log.warning("%s: %s", row.key, fault)
+            if data["about"] == "escalation":
+                await self._say_refused(row, data["to"], state, fault)
+            return Failed({"error": fault.reason, "message": str(fault)})
+        return Sent(position(posted))
+
+    async def direct(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """A direct message that belongs to no session."""
+        channel = await self.places.channel(f"dm:{data['person']}", None)
+        return Sent(position(await self.poster.once(row, Place(channel), note(data["text"], row.key))))
+
+    async def _text(self, row: OutboxRow, data: dict[str, Json], state: State) -> str | None:
+        """What is told, or None where it is not true any more."""
+        flow = await self.sessions.flow(state.session_id)
+        if data["about"] == "unreachable":
+            if state.phase != "unreachable" and not is_uncertain(row):
+                return None
+            return out_of_reach(state, flow, data["reason"], data.get("until"))
+        _, _, prompt = await self._about(data)
+        if not prompt.open and not is_uncertain(row):
+            return None
+        if data["about"] == "deleted":
+            return deleted_too_often(state, prompt, flow)
+        return told_elsewhere(state, prompt, flow, await self._link(prompt))
+
+    async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
+        thread = state.thread or {}
+        text = refused_target(to, str(fault))
+        place = (str(thread["key"]), thread["channel"], thread["threadTs"])
+        said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
+        await self.writer.call(self.writer.store.consume, [], self.now(), [said])
+
+    # --- what they need ------------------------------------------------------------------------------------
+
+    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
+        state = await self.sessions.state(data["sessionId"])
+        prompt = state.prompts.get(data["promptId"])
+        if prompt is None or state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
+        return state, await self.sessions.flow(data["sessionId"]), prompt
+
+    async def _link(self, prompt: Asked) -> str | None:
+        shown = prompt.shown or {}
+        if not shown.get("ts"):
+            return None
+        return await self.link(Posted(shown["channel"], shown["ts"]))
+
+
+def _entries(prompt: Asked) -> list[str]:
+    return [str(entry) for entry in prompt.approvers or prompt.who or ()]

@@ -13,10 +13,9 @@ from bot.config.settings import SLACK_PACE, Tuning
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold, Pace
 from bot.outbound.deliveries import Deliveries, Uploads
-from bot.outbound.destinations import Names, Places, Speakers
+from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
+from bot.outbound.notices import Clocks
 from bot.outbound.posts import Failed, Outcome, Poster, Sent, Sessions, posted_of, refused_result
-from bot.outbound.reachability import Reachability, in_thread
-from bot.outbound.reminders import Clocks
 from bot.outbound.senders import Rows
 from bot.outbound.streams import Streams
 from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
@@ -34,8 +33,8 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.nodes.types.meter import Meter
-from engine.run.active import utc_now
+from engine.nodes.types.spec import Meter
+from engine.run.executor import utc_now
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")

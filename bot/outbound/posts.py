@@ -18,7 +18,7 @@ from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode
-from engine.nodes.types.meter import Meter
+from engine.nodes.types.spec import Meter
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")

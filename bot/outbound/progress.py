@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from bot.intents.session_rows import card_row
-from bot.rendering.locks import Behind
-from engine.decide import locks
+from bot.rendering.card import Behind
+from engine.decide import limits
 from engine.journal.events import Event, LockAcquired, SessionEnd
 from engine.journal.state import State
 from engine.language.errors import SaysoError
@@ -22,9 +22,9 @@ queue_log = logging.getLogger("sayso.queues")
 
 async def behind(writer: Writer, state: State) -> Behind | None:
     """Whom a session waits for; None for one that waits for no lock, or whose turn it is. Raises `StorageError`."""
-    if state.lock is None or not locks.pending(state):
+    if state.lock is None or not limits.pending(state):
         return None
-    found = locks.standing(await writer.call(writer.store.locks, state.lock.name), state.session_id)
+    found = limits.standing(await writer.call(writer.store.locks, state.lock.name), state.session_id)
     return None if found is None else Behind(*found)
 
 

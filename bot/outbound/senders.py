@@ -21,8 +21,7 @@ from bot.outbound.posts import (
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered
-from bot.rendering.card import card
-from bot.rendering.locks import Behind, holder_thread
+from bot.rendering.card import Behind, card, holder_thread
 from bot.rendering.notes import end_note, message_blocks, note
 from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import closed_prompt, closed_run, prompt_key, prompt_message
@@ -35,7 +34,7 @@ from engine.journal.state import Asked, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
-from prompt_state import store as prompts
+from prompt_state import question_row as prompts
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
-from engine.language.markup import harmless, open_code
+from engine.language.template import harmless, open_code
 
 ASK = "ask_human"
 """The tool whose calls have no line: each is a question of its own in the thread."""

@@ -3,12 +3,15 @@
 It shows every node with what became of it, what the session waits for and on whom, and how it ended. Times of what
 is not over are points in time ("since 14:02"), not durations: a card is edited when something happens, and a
 duration would be wrong a minute later.
+
+What a session says of its lock. Pure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from bot.rendering.blocks import (
     Block,
@@ -24,7 +27,6 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, latest_visits, place_of
-from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import (
     ICONS,
     REJECTED,
@@ -35,7 +37,7 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.prompt_clocks import out_of_reach_words
+from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
@@ -44,7 +46,53 @@ from engine.journal.queries import is_rejected, is_rejection, launched, verdict_
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.nodes.types.meter import Meter
+from engine.nodes.types.spec import Meter
+
+
+class Behind(NamedTuple):
+    """Whom a session waits for: the first of the queue for its lock, and its own place behind that one, from 1.
+    `link` leads to the thread of the first one, where it has one."""
+
+    holder: str
+    place: int
+    link: str | None = None
+
+
+def lock_wait(state: State, behind: Behind | None) -> str:
+    """What a session waits for, as mrkdwn: `lock deploy-x, held by session-1 · 2nd in the queue`; "" where it does
+    not wait for a lock."""
+    if state.lock is None or not limits.pending(state):
+        return ""
+    name = f"lock `{safe(state.lock.name)}`"
+    if behind is None:
+        return name
+    where = f" (<{behind.link}|its thread>)" if behind.link else ""
+    return f"{name}, held by `{safe(behind.holder)}`{where} · {ordinal(behind.place)} in the queue"
+
+
+def lock_fact(state: State, behind: Behind | None) -> str:
+    """The same for a terminal, or which lock the session holds; the caller makes its text harmless."""
+    if state.lock is None or state.ended:
+        return ""
+    if not limits.pending(state):
+        return f"holds {state.lock.name}"
+    if behind is None:
+        return f"waits for {state.lock.name}"
+    place = ordinal(behind.place)
+    return f"waits for {state.lock.name}, held by {behind.holder}; {place} in the queue"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def holder_thread(error: dict[str, Json] | None) -> str | None:
+    """The thread key of the session that held the lock when this error refused another one."""
+    held_by = (error or {}).get("heldBy")
+    return held_by.get("threadKey") if isinstance(held_by, dict) else None
+
 
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""

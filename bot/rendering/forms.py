@@ -18,9 +18,8 @@ from typing import Any
 from bot.rendering.blocks import Block, about, actions, button, context, field_block, modal, quoted, section
 from bot.rendering.text import clip, one_line, picked, safe, shown
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
-from engine.forms.ask import field_options
 from engine.forms.parse import read_value, units
-from engine.forms.question import Question
+from engine.forms.question import Question, field_options
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.rendering.card import Behind, lock_wait
 from bot.rendering.flow import FlowLike, place_of
-from bot.rendering.locks import Behind, lock_wait
 from bot.rendering.nested import REJECTED, asks_for, open_prompts
-from bot.rendering.prompt_clocks import out_of_reach_words
+from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
-from engine.forms.ask import takes_typed_choice
+from engine.forms.question import takes_typed_choice
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import Asked, State
 from engine.language import timestamps

@@ -13,8 +13,8 @@ from engine.forms.question import Question
 from engine.language import timestamps
 from engine.language.actors import requester_of
 from engine.language.codec import Json
-from engine.language.markup import escape_markup
-from engine.language.markup import shown as shown
+from engine.language.template import escape_markup
+from engine.language.template import shown as shown
 from prompt_state.slack_text import unescape
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)

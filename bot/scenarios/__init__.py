@@ -8,13 +8,10 @@ where the process dies right before or right after that commit: all that counts 
 
 | module | |
 |---|---|
-| `document` | the file, as it is written |
+| `document` | the file, as it is written; what they give; how nodes and questions are named |
 | `load`, `reader` | read it, and check it against its flow |
-| `scenario` | what they give |
-| `world` | what outlives a process: the clock, people, effects, what was said |
-| `fakes` | the runner of every node: what the scenario says comes of it |
+| `world` | what outlives a process: the clock, people, effects, what was said; the runner of every node: what the scenario says comes of it |
 | `life` | one process over the world: runs until nothing more happens by itself |
-| `places` | how nodes and questions are named |
 | `steps` | what people do |
 | `expect` | what must be true |
 | `play` | a whole scenario, once or with kills |

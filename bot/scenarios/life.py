@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from bot.rendering.deliveries import as_plain
-from bot.scenarios.fakes import Fakes
-from bot.scenarios.places import is_place
-from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, World, gate_for
+from bot.rendering.notes import as_plain
+from bot.scenarios.document import is_place
+from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
-from engine.decide.evaluate import node_at
+from engine.decide.step import node_at
 from engine.journal.events import Event
 from engine.journal.queries import asked_in_order, launched
 from engine.journal.records import Commit
@@ -31,9 +30,9 @@ from engine.nodes.runtime.runner import NodeContext
 from engine.nodes.types.registry import mode_of
 from engine.run.engine import Engine
 from engine.run.frontend import Message
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.testing import CrashingStore
-from prompt_state.projection import projection
+from prompt_state.question_row import projection
 
 MOST_ROUNDS = 10_000
 """So many things may happen one after the other without a person or time in between."""

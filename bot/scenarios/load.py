@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from bot.scenarios.document import ScenarioDoc
+from bot.scenarios.document import Scenario, ScenarioDoc
 from bot.scenarios.reader import Reader, read_part
-from bot.scenarios.scenario import Scenario
 from engine.flow import Flow
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.errors import FlowError, Problem

@@ -11,12 +11,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bot.scenarios.document import ExpectDoc
-from bot.scenarios.expect import Mismatch, View, mismatches, says
+from bot.scenarios.document import Act, ExpectDoc, Scenario, Step, Wait
+from bot.scenarios.expect import Mismatch, Story, View, changes, mismatches, says, story
 from bot.scenarios.life import Died, GaveUp, Kill, Life
-from bot.scenarios.scenario import Act, Scenario, Step, Wait
 from bot.scenarios.steps import Hand, done_before, open_lines
-from bot.scenarios.trace import Story, changes, story
 from bot.scenarios.world import SESSION, THREAD, World, actors, starter
 from engine.decide.commands import Hold, Resume
 from engine.journal.events import Event

@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bot.scenarios.document import BESIDE, NODE_STATUS, VERBS, ExpectDoc, FakeDoc, PersonDoc, ScenarioDoc
-from bot.scenarios.scenario import Act, Deed, Scenario, Step, Wait
+from bot.scenarios.document import (
+    BESIDE,
+    NODE_STATUS,
+    VERBS,
+    Act,
+    Deed,
+    ExpectDoc,
+    FakeDoc,
+    PersonDoc,
+    Scenario,
+    ScenarioDoc,
+    Step,
+    Wait,
+)
 from engine.flow import Flow, Node
 from engine.journal.folds.agents import TURN
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
-from engine.language.durations import parse_duration
+from engine.language.timestamps import parse_duration
 from engine.language.yaml import Located
 from engine.messages.errors import ScriptError
 

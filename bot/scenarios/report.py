@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.rendering.text import plain
+from bot.scenarios.document import described
 from bot.scenarios.expect import texts_of
 from bot.scenarios.play import Failure, Result
-from bot.scenarios.scenario import described
+from bot.terminal.console import Paint, clean, one_line, plural
 from bot.terminal.narration import happened
-from bot.terminal.output import Paint, clean, one_line, plural
 from engine.journal.events import AgentMessage, AgentToolRequested, Event, PromptRequested
 from engine.journal.fold import evolve
 from engine.journal.state import State

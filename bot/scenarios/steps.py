@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bot.config.session_files import SessionFiles, keep
+from bot.scenarios.document import Act, is_asked
 from bot.scenarios.life import GaveUp
-from bot.scenarios.places import is_asked
-from bot.scenarios.scenario import Act
 from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
 from engine.decide.policy import ACTION_OF, Gate
 from engine.forms import match_option

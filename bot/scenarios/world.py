@@ -1,22 +1,36 @@
-"""What outlives a process: the time, who people are, what was done outside, and what can be seen in the thread."""
+"""What outlives a process: the time, who people are, what was done outside, and what can be seen in the thread.
+
+The runner of every node in a scenario: what the scenario says comes of it, or the real one where it says so.
+
+A run is known by its idempotency key and by how many outcomes its place has had before. What was done under both is
+done: when a killed process had not yet recorded it, the same run gives the same again and touches nothing twice, as
+a service does that honours idempotency keys. Any other second run is a second effect, and is seen.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from bot.scenarios.document import PersonDoc
-from bot.scenarios.scenario import Scenario
+from bot.scenarios.document import ErrorDoc, FakeDoc, PersonDoc, Scenario
 from engine.decide.policy import Gate
-from engine.journal.events import Event, decode_event
+from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted, decode_event
 from engine.journal.folds.agents import TURN
-from engine.language import timestamps
+from engine.language import diagnostics, timestamps
 from engine.language.actors import Actor
-from engine.language.codec import Json
-from engine.nodes.runtime.runner import Outcome
-from engine.storage.memory import MemoryStore
+from engine.language.codec import Json, encode
+from engine.messages.errors import ScriptError
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
+from engine.nodes.runtime.table import runners
+from engine.nodes.types.registry import node_types, spec_of
+from engine.storage.open import MemoryStore
+
+if TYPE_CHECKING:
+    from engine.messages.turns import Tool
+
 
 TEAM = "T0SCENARIO"
 CHANNEL = "C0SCENARIO"
@@ -149,3 +163,190 @@ def starter(scenario: Scenario) -> Actor:
     if start.trigger is not None:
         return Actor.itself(start.trigger)
     return actors(scenario.people)[start.as_ or next(iter(scenario.people))]
+
+
+_OUTCOMES = (
+    *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
+    "agent:toolResult",
+)
+_UNKNOWN = ("timeout", "lost")
+_CLAUDE = "Write under `claude` a list of turns:   - text: what it says"
+
+_DEFAULTS: Mapping[str, Mapping[str, Json]] = {
+    "shell": {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0},
+    "http": {"status": 200, "headers": {}, "body": "", "json": None},
+}
+
+
+class Scene(Protocol):
+    """What the fakes of one life read and say."""
+
+    world: World
+    events: list[Event]
+
+    async def at_gate(self, ctx: NodeContext) -> bool:
+        """A node waits here until it is its turn; False when it has to leave."""
+
+    def node_id(self, path: str) -> str:
+        """The id of the node at a path that is under way."""
+
+    def give_up(self, lines: Sequence[str], path: diagnostics.Path = ...) -> None:
+        """The scenario cannot go on: nothing further is stored."""
+
+
+class Fakes(Mapping[str, Runner]):
+    """Runners by type, for one life."""
+
+    def __init__(self, life: Scene) -> None:
+        self._life = life
+        self._real = runners()
+
+    def __getitem__(self, kind: str) -> Runner:
+        async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+            try:
+                return await self._run(kind, config, ctx)
+            except Exception as error:
+                self._life.give_up([f"{ctx.path}: {type(error).__name__}: {error}"])
+                return Interrupted("cut")
+
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._real)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    async def _run(self, kind: str, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        life, world = self._life, self._life.world
+        if not await life.at_gate(ctx):
+            return Interrupted("cut")
+        node_id = life.node_id(ctx.path)
+        number = outcomes_at(life.events, ctx.path)
+        run = (ctx.idempotency_key, number)
+        before = [done for done in world.done if (done.path, done.number) == (ctx.path, number)]
+        if any(done.life == world.lives for done in before):
+            world.twice.append(ctx.path)
+        if run not in world.outcomes:
+            outcome = await self._outcome(kind, node_id, config, ctx, number)
+            if outcome is None or (isinstance(outcome, Interrupted) and outcome.reason in ("cut", "left")):
+                return outcome or Interrupted("cut")
+            world.outcomes[run] = outcome
+        if not before:
+            world.done.append(Done(ctx.path, node_id, kind, number, config, world.lives))
+        return world.outcomes[run]
+
+    async def _outcome(
+        self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
+    ) -> Outcome | None:
+        """What comes of this run; None where the scenario does not say, which ends it."""
+        scenario = self._life.world.scenario
+        if kind == TURN:
+            return await self._turn(config, ctx, number)
+        name = next((name for name in (ctx.path, node_id) if name in scenario.fakes), None)
+        if name is None:
+            if kind in HARMLESS:
+                return await self._real[kind](config, ctx)
+            self._life.give_up(unmentioned(kind, node_id, ctx.path, config))
+            return None
+        entries = scenario.fakes[name]
+        entry = self._life.world.entry(name, ctx.idempotency_key, number)
+        fake = entries[min(entry, len(entries) - 1)]
+        if fake.real:
+            return _timeless(await self._real[kind](config, ctx))
+        return outcome_of(fake, kind, config)
+
+    async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
+        """What Claude says, by the script: the place of the call in its session says which turn that is."""
+        from engine.models.scripted import Script, ScriptedProvider, place_of, position_of
+        from engine.models.turn_runner import TurnRunner
+
+        scenario, said = self._life.world.scenario, self._life.world.said
+        if scenario.script is None:
+            self._life.give_up(
+                [f"{ctx.path}: Claude is asked now, and the scenario does not say what it answers.", _CLAUDE]
+            )
+            return None
+        agent, call = place_of(ctx.path)
+        turns = scenario.script.turns_of(agent)
+        position = position_of(turns, call, number + 1)
+        said[agent] = max(said.get(agent, 0), position + 1)
+        provider = ScriptedProvider(Script(turns=turns), position)
+        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers)(config, ctx)
+        if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
+            self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
+            return None
+        return outcome
+
+
+async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:
+    """No server is asked what its tools take: the script says with what it calls them."""
+    from engine.messages.turns import Tool
+
+    return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
+
+
+def outcomes_at(events: list[Event], path: str) -> int:
+    """How many outcomes a place has had. What a kill cut has none; what a time limit or a lost connection cut has."""
+    return sum(1 for event in events if _is_outcome(event, path))
+
+
+def _is_outcome(event: Event, path: str) -> bool:
+    if isinstance(event, AgentMessage | AgentCompacted):
+        return event.turn == path
+    if event.path != path:
+        return False
+    return event.type in _OUTCOMES or (isinstance(event, NodeInterrupted) and event.reason in _UNKNOWN)
+
+
+def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
+    """What a fake says, as the real runner would report it."""
+    if fake.interrupted is not None:
+        return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
+    if fake.error is not None:
+        error = ErrorDoc(message=fake.error) if isinstance(fake.error, str) else fake.error
+        return Failed(error.type, error.message, error.details)
+    if kind not in _DEFAULTS:
+        default = node_types()[kind].unknown_output if kind in node_types() else {}
+        return Completed({**default, **fake.output} if isinstance(fake.output, dict) else fake.output)
+    output = {**_DEFAULTS[kind], **(fake.output if isinstance(fake.output, dict) else {})}
+    return _shell(output, config) if kind == "shell" else _http(output, config)
+
+
+def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
+    code, fine = output["exit_code"], config.get("ok_codes") or [0]
+    if fine == "any" or code in fine:
+        return Completed(output)
+    return Failed("exit_code", f"ended with exit code {code}", output)
+
+
+def _http(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
+    if output["json"] is not None and not output["body"]:
+        output["body"] = encode(output["json"]).decode()
+    status, fine = output["status"], config.get("ok_status")
+    if status in fine if fine else isinstance(status, int) and status < 400:
+        return Completed(output)
+    return Failed("http_status", f"{config.get('url')} was answered with {status}", output)
+
+
+def _timeless(outcome: Outcome) -> Outcome:
+    """What really ran takes another time in every run, and no time passes in a scenario."""
+    if isinstance(outcome, Completed) and isinstance(outcome.output, dict) and "seconds" in outcome.output:
+        return Completed({**outcome.output, "seconds": 0.0})
+    return outcome
+
+
+def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) -> list[str]:
+    """What to write for a node that the scenario does not mention."""
+    example = {
+        "shell": "{output: {stdout: ...}}",
+        "http": "{output: {status: 200, json: {...}}}",
+    }.get(kind, "{output: ...}")
+    what = encode(config.get("run") or config.get("url") or config.get("call")).decode()
+    where = "" if path == node_id else f" ({path})"
+    reads = spec_of(kind).on_crash(config) == "again"
+    return [
+        f"`{node_id}`{where} would {'read' if reads else 'run'} now, and the scenario does not say what comes of it.",
+        *([f"It is of type {kind}: {what}"] if what != "null" else []),
+        f"Write under `nodes`:   {node_id}: {example}   (or `done`, `{{error: ...}}`, a list of them, or `real`)",
+    ]

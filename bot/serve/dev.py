@@ -25,7 +25,7 @@ from engine.flow import Flow
 from engine.flow.model import Trigger
 from engine.language.errors import SaysoError
 from engine.run.flow_files import SUFFIXES
-from engine.storage.home_lease import Lease
+from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
 """Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""

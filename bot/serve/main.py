@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from bot.compose import retention
-from bot.compose.assembly import make_engine
-from bot.compose.environment import THIS_MACHINE, Machine
-from bot.compose.installed_types import look_after
+from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
 from bot.compose.projections import mend
 from bot.compose.suspension import until_released
 from bot.config.library import Library
@@ -23,8 +21,7 @@ from bot.config.settings import Settings, slack_tokens
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.clicks import Presses
-from bot.handlers.replies import Replies, edited
-from bot.handlers.text_messages import Conversation
+from bot.handlers.replies import Conversation, Replies, edited
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
 from bot.outbound.calls import Modals
@@ -33,18 +30,16 @@ from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
 from bot.serve.bolt import SlackApp
 from bot.start.form import FlowChoice, StartForm
-from bot.start.from_messages import MessageStarts, SessionStatus
-from bot.start.from_triggers import TriggerStarts
+from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.schedules import WANTED_ROOTED, Schedules
-from bot.start.starter import RateLimits, Starter
-from bot.start.threads import ThreadStarts
+from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
-from bot.views.home import HomeKind
-from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject
+from bot.views.kinds import FullText, HandOverForm, HomeKind, PromptLookup, Reject
 from bot.views.service import Kind, Views
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
     AuthLost,
+    IncomingFiles,
     Permanent,
     ReadBudget,
     app_client,
@@ -53,7 +48,6 @@ from bot.wire.client import (
     describe,
     passing,
 )
-from bot.wire.downloads import IncomingFiles
 from bot.wire.manifest import Report, needed_by, scope_report
 from bot.wire.sockets import HEARD
 from bot.wire.users import Channels, Links, People
@@ -64,9 +58,8 @@ from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import SaysoError
-from engine.run.dispatcher import Dispatcher
+from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import DRAIN_SECONDS
-from engine.run.wakeups import LocalWakeups
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
 

@@ -1,4 +1,7 @@
-"""Follows a session in this terminal and says how it ended: what `run`, `resume` and `answer` have in common."""
+"""Follows a session in this terminal and says how it ended: what `run`, `resume` and `answer` have in common.
+
+What a session that rests waits for, one by one: `waitsFor` of the JSON that commands print, and the lines for people.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
@@ -15,15 +18,12 @@ from typing import Any, TextIO, TypeAlias
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
 from bot.rendering.text import asked, elapsed, plain
-from bot.terminal.cli_context import Place, writing
-from bot.terminal.exit_codes import INTERRUPTED, exit_of
+from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, one_line, print_json, writing
 from bot.terminal.follower import Follower, due_moments, engine_action, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, error_text, question_lines, where
-from bot.terminal.output import clean, one_line, print_json
+from bot.terminal.narration import asked_of, error_text, moment, question_lines, where
 from bot.terminal.screen import TerminalScreen
-from bot.terminal.waits import line, waits_for
 from engine.decide import limits
-from engine.decide.locks import pending
+from engine.decide.limits import pending
 from engine.decide.policy import Gate
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import Asked, NodeRun, State
@@ -32,6 +32,53 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
 from engine.storage.port import Store
+
+MOVES = ("wait", "retry", "undo")
+"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
+
+
+def waits_for(state: State, store: Store) -> list[dict[str, Json]]:
+    """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
+
+    Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.
+    """
+    if state.ended:
+        return []
+    return [*_people(state), *_lock(state, store), *_times(state)]
+
+
+def _people(state: State) -> Iterator[dict[str, Json]]:
+    if state.phase == "held":
+        yield {"kind": "person", "promptId": None, "path": None, "who": ["requester"], "until": None}
+    for prompt in open_prompts(state):
+        who = asked(prompt, state.actor)
+        found = {"promptId": prompt.prompt_id, "path": prompt.path, "who": who, "until": prompt.deadline}
+        yield {"kind": "person", **found}
+
+
+def _lock(state: State, store: Store) -> Iterator[dict[str, Json]]:
+    if state.lock is not None and limits.pending(state):
+        behind = limits.standing(store.locks(state.lock.name), state.session_id)
+        holder = None if behind is None else behind[0]
+        yield {"kind": "lock", "name": state.lock.name, "holder": holder, "until": None}
+
+
+def _times(state: State) -> Iterator[dict[str, Json]]:
+    for timer in sorted(state.timers.values(), key=lambda timer: (timer.due_at, timer.timer_id)):
+        if timer.purpose in MOVES:
+            yield {"kind": "time", "for": timer.purpose, "path": timer.path, "until": timer.due_at}
+
+
+def line(wait: Mapping[str, Json]) -> str | None:
+    """A lock or a time as a line; None for a person, whose question is told with its own words."""
+    if wait["kind"] == "lock":
+        held = f", held by {wait['holder']}" if wait["holder"] else ""
+        return f"waits for lock {one_line(wait['name'], 80)}{held}"
+    if wait["kind"] == "time":
+        why = {"wait": "", "retry": " to try again", "undo": ": an answer can be taken back"}[wait["for"]]
+        return f"waits until {moment(wait['until'])}{why}  {clean(wait['path'] or '')}"
+    return None
+
 
 ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
@@ -83,7 +130,7 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
 
 async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
     # It brings Slack's libraries with it: not before a session really runs.
-    from bot.compose.assembly import make_engine
+    from bot.compose.environment import make_engine
 
     settings = place.settings()
     gate = local_gate(settings)

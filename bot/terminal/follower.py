@@ -21,10 +21,9 @@ from typing import Any, Protocol
 
 from bot.config.session_files import SessionFiles, keep, typed_paths
 from bot.outbound.progress import behind
-from bot.rendering.locks import lock_fact
-from bot.terminal.forms import Filling, editing_of, filling_of
-from bot.terminal.frontend import SHOWN, Lines, TerminalFrontend
-from engine.decide import locks
+from bot.rendering.card import lock_fact
+from bot.terminal.frontend import SHOWN, Filling, Lines, TerminalFrontend, editing_of, filling_of
+from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
 from engine.forms import Field, match_option
@@ -236,7 +235,7 @@ class Follower:
         due = due_moments(state)
         if due and not self._wait:
             return False
-        if locks.pending(state):
+        if limits.pending(state):
             if not self._wait:
                 return False
             await self._say_queue(state)

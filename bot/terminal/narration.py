@@ -8,20 +8,18 @@ from datetime import datetime
 from bot.rendering.agents import brief_input
 from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
-from bot.terminal.output import Paint, clean, one_line
+from bot.terminal.console import Paint, clean, one_line
 from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
-from engine.journal.code_digests import CHANGED
 from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
-from engine.journal.queries import REJECTED, is_rejected, is_rejection
+from engine.journal.queries import CHANGED, REJECTED, is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import LEFT, Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.nodes.types.installed import MISSING
-from engine.nodes.types.registry import code_key, mode_of
+from engine.nodes.types.registry import MISSING, code_key, mode_of
 
 MARKS = {
     "completed": "✓",

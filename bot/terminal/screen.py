@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
+from bot.terminal.console import Paint, clean, one_line
 from bot.terminal.follower import EDIT
-from bot.terminal.forms import editing_of, field_lines, filling_of
+from bot.terminal.frontend import editing_of, field_lines, filling_of
 from bot.terminal.narration import asked_of, happened, moment, proposal_lines, question_lines, where
-from bot.terminal.output import Paint, clean, one_line
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
@@ -26,7 +26,7 @@ from engine.journal.folds.agents import TURN
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of
-from engine.run.active import utc_now
+from engine.run.executor import utc_now
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.rendering.locks import Behind, lock_fact
+from bot.rendering.card import Behind, lock_fact
 from bot.rendering.text import elapsed
+from bot.terminal.console import Paint, clean, one_line
 from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
     STATUS_COLORS,
@@ -18,18 +19,16 @@ from bot.terminal.narration import (
     question_lines,
     started_by,
 )
-from bot.terminal.output import Paint, clean, one_line
 from engine.decide import limits
 from engine.flow import Flow
-from engine.journal.code_digests import CHANGED
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
-from engine.journal.queries import REJECTED, is_rejected, is_rejection, verdict
+from engine.journal.queries import CHANGED, REJECTED, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 
 @dataclass(frozen=True)

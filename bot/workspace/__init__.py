@@ -14,11 +14,19 @@ A crash loses at most the last fifth of a second of what is saved with `persist_
 whole. Sockets, trigger ids, response URLs, recorded calls and deliveries do not survive a restart.
 """
 
-from bot.workspace.errors import NotAcknowledged, SlackError, WorkspaceError
+from bot.workspace.elements import Suggestion
 from bot.workspace.faults import Faults
 from bot.workspace.server import DEFAULT_SEED, Workspace
-from bot.workspace.state import Channel, Group, State, User, default_state
-from bot.workspace.text import Suggestion
+from bot.workspace.state import (
+    Channel,
+    Group,
+    NotAcknowledged,
+    SlackError,
+    State,
+    User,
+    WorkspaceError,
+    default_state,
+)
 
 __all__ = [
     "DEFAULT_SEED",

@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from bot.workspace.errors import WorkspaceError
 from bot.workspace.server import Workspace
+from bot.workspace.state import WorkspaceError
 
 
 async def _serve(port: int, persist: Path | None) -> None:

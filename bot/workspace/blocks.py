@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-from bot.workspace.errors import SlackError, invalid
-from bot.workspace.state import Json
+from bot.workspace.state import Json, SlackError, invalid
 
 MAX_TEXT = 40_000
 MAX_UPDATE_TEXT = 4_000

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bot.workspace.errors import WorkspaceError
+from bot.workspace.state import WorkspaceError
 
 Json = dict[str, Any]
 DisconnectMode = Literal["graceful", "abrupt", "silent", "deaf"]

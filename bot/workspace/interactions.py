@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.workspace import elements, payloads
-from bot.workspace.core import Core
-from bot.workspace.errors import NotAcknowledged, SlackError, WorkspaceError
+from bot.workspace.core import Core, Views
+from bot.workspace.elements import to_entities
 from bot.workspace.methods import files as uploads
-from bot.workspace.state import Channel, Json, User, View
-from bot.workspace.text import to_entities
-from bot.workspace.views import Views
+from bot.workspace.state import Channel, Json, NotAcknowledged, SlackError, User, View, WorkspaceError
 
 MAX_TYPED = 12_000  # characters that Slack's composer takes before it makes a file of them
 

@@ -15,13 +15,11 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from bot.workspace import elements, text
-from bot.workspace.changes import Push
-from bot.workspace.core import Core
-from bot.workspace.errors import NotAcknowledged, WorkspaceError
+from bot.workspace import elements
+from bot.workspace.core import Core, Views
 from bot.workspace.interactions import Interactions, People
-from bot.workspace.state import Channel, Json, User, in_channel
-from bot.workspace.views import Views
+from bot.workspace.payloads import Push
+from bot.workspace.state import Channel, Json, NotAcknowledged, User, WorkspaceError, in_channel
 
 NOT_SLACK = "A local workspace. It is not Slack; nothing leaves this machine."
 
@@ -116,7 +114,7 @@ class PageApi:
             "users": [_person(u) for u in state.users.values()],
             "groups": [{"id": g.id, "handle": g.handle, "name": g.name} for g in state.groups.values()],
             "channels": [self._channel_shown(user, c) for c in visible],
-            "suggestions": text.shown(self.core.suggestions, state, {c.id for c in visible}),
+            "suggestions": elements.shown(self.core.suggestions, state, {c.id for c in visible}),
             "connected_sockets": len(self.core.sockets.connections),
         }
 

@@ -1,20 +1,372 @@
-"""The workspace as a server."""
+"""The workspace as a server.
+
+The HTTP server: which address serves what, and who may ask.
+
+It listens on 127.0.0.1 only. Requests must name a loopback host, and come from no other origin: otherwise any
+web page that a person visits could act in the workspace through their browser.
+
+The Web API over HTTP: arguments in any of Slack's ways, tokens, scopes, faults, and a record of each call.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from bot.workspace.changes import Saver, load
-from bot.workspace.core import Core
-from bot.workspace.http import Site
+from aiohttp import web
+
+from bot.workspace.core import Core, Views
+from bot.workspace.elements import Suggestion, checked
+from bot.workspace.faults import MethodFault
 from bot.workspace.interactions import Interactions, People
+from bot.workspace.methods import METHODS, files
+from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.pageapi import PageApi
-from bot.workspace.state import State, default_state
-from bot.workspace.text import Suggestion, checked
-from bot.workspace.views import Views
-from bot.workspace.webapi import WebApi
+from bot.workspace.payloads import Saver, load
+from bot.workspace.state import Json, SlackError, State, WorkspaceError, default_state
+
+WITHOUT_TOKEN = ("api.test",)
+HANG_SECONDS = 600.0  # longer than anybody waits for an answer
+
+
+@dataclass(slots=True)
+class ApiCall:
+    """One recorded call. `at` is in seconds since 1970; `response` is None when no answer was sent."""
+
+    method: str
+    args: Json
+    at: float
+    token_in: Literal["header", "argument", ""] = ""
+    response: Json | None = None
+    status: int = 200
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call was answered with success."""
+        return bool(self.response and self.response.get("ok"))
+
+    def to_json(self) -> Json:
+        """What another process may read of it."""
+        return {"method": self.method, "args": self.args, "at": self.at, "response": self.response}
+
+
+class WebApi:
+    """The handler of `/api/{method}`."""
+
+    def __init__(self, core: Core, views: Views) -> None:
+        self.core, self.views = core, views
+        self.calls: list[ApiCall] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one call."""
+        method = request.match_info["method"]
+        args, token, token_in = await _arguments(request)
+        record = ApiCall(method, args, self.core.clock(), token_in)
+        self.calls.append(record)
+        if self.core.faults.away:
+            return await self._away(record, request)
+        slow = self.core.faults.take(method, ("slow",))
+        if slow:
+            await asyncio.sleep(slow.seconds)
+        refusal = self.core.faults.take(method, ("ratelimit", "fail"))
+        if refusal:
+            return self._refused(record, refusal)
+        record.response = self._answer(method, args, token)
+        lost = self.core.faults.take(method, ("effect_then_fail",)) if record.ok else None
+        self.core.changes.touch()
+        if lost:
+            return self._lost(record, request, lost)
+        return web.json_response(record.response, headers=self._headers(method, token))
+
+    async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
+        """Nobody is there: nothing is done."""
+        mode = self.core.faults.away
+        self.core.faults.strike("away", method=record.method)
+        self.core.changes.touch()
+        if mode == "hang":
+            await self.core.changes.wait_for(lambda: self.core.faults.away != "hang", timeout=HANG_SECONDS)
+        if mode != "503" and request.transport is not None:
+            request.transport.abort()
+        record.status = 503
+        return web.Response(status=503, text="the local workspace was told to be away")
+
+    def _answer(self, method: str, args: Json, token: str) -> Json:
+        try:
+            granted = self._granted(method, token)
+            if method not in METHODS:
+                raise SlackError("unknown_method", req_method=method)
+            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
+            if known.scope:
+                call.need(known.scope)
+            return {"ok": True, **known.answer(call)}
+        except SlackError as refusal:
+            return refusal.body()
+        except WorkspaceError as refusal:
+            return SlackError(refusal.error, refusal.text).body()
+
+    def _granted(self, method: str, token: str) -> frozenset[str]:
+        """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
+        if method in WITHOUT_TOKEN:
+            return frozenset()
+        if not token:
+            raise SlackError("not_authed")
+        if self.core.faults.token_error:
+            raise SlackError(self.core.faults.token_error)
+        state = self.core.state
+        if token == state.app_token:
+            if not method.startswith("apps.") and method != "auth.test":
+                raise SlackError("not_allowed_token_type")
+            return frozenset(APP_TOKEN_SCOPES)
+        if token != state.bot_token:
+            raise SlackError("invalid_auth")
+        if method.startswith("apps."):
+            raise SlackError("not_allowed_token_type")
+        return frozenset(self._scopes())
+
+    def _scopes(self) -> tuple[str, ...]:
+        given = self.core.faults.scopes
+        return DEFAULT_SCOPES if given is None else tuple(given)
+
+    def _headers(self, method: str, token: str) -> dict[str, str]:
+        headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
+        if self.core.faults.announce_scopes:
+            is_app = token == self.core.state.app_token
+            headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
+            if method in METHODS and METHODS[method].scope:
+                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
+        return headers
+
+    def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:
+        record.status = fault.status
+        headers = {}
+        if fault.kind == "ratelimit":
+            record.response = {"ok": False, "error": "ratelimited"}
+            headers["Retry-After"] = str(fault.retry_after)
+        elif fault.error:
+            record.status, record.response = 200, {"ok": False, "error": fault.error}
+        self.core.changes.touch()
+        if record.response is None:
+            return web.Response(status=record.status, text="the local workspace was told to fail")
+        return web.json_response(record.response, status=record.status, headers=headers)
+
+    @staticmethod
+    def _lost(record: ApiCall, request: web.Request, fault: MethodFault) -> web.Response:
+        if fault.mode == "drop_connection" and request.transport is not None:
+            request.transport.abort()
+        record.status = 500
+        return web.Response(status=500, text="the local workspace was told to lose this answer")
+
+
+async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:
+    """Arguments from query, form and JSON body together, the token (header first) and where it was."""
+    args: Json = dict(request.query)
+    if request.content_type == "application/json":
+        args.update(await _json_body(request))
+    elif request.method == "POST":
+        form = await request.post()
+        args.update({key: value for key, value in form.items() if isinstance(value, str)})
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    token = str(args.pop("token", "") or "")
+    if scheme.lower() == "bearer":
+        return args, bearer.strip(), "header"
+    return args, token, "argument" if token else ""
+
+
+async def _json_body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text() or "{}")
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+HOST = "127.0.0.1"
+DOWNLOAD = "files.download"
+"""What faults call the fetching of a file, which is no method of the Web API."""
+PAGE = Path(__file__).parent / "page"
+PAGE_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".json": "application/json",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Site:
+    """The routes, and the listening socket."""
+
+    def __init__(
+        self, core: Core, web_api: WebApi, page: PageApi, interactions: Interactions, port: int
+    ) -> None:
+        self.core, self.web_api, self.interactions = core, web_api, interactions
+        self.settle: Callable[[], None] = lambda: None
+        """Called before an answer goes out."""
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self._page = page
+
+    @web.middleware
+    async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """What was changed is kept before whoever changed it hears of it."""
+        answer = await handler(request)
+        self.settle()
+        return answer
+
+    async def start(self) -> None:
+        """Begin to listen and set the workspace's address."""
+        app = web.Application(middlewares=[_same_origin, self._settled], client_max_size=64 * 1024 * 1024)
+        app.add_routes(
+            [
+                web.route("*", "/api/{method}", self.web_api.handle),
+                web.get("/link/", self.core.sockets.handle),
+                web.post("/response/{app}/{key}", self._response_url),
+                web.post("/upload/{file}", self._upload),
+                web.get("/files/{file}", self._file),
+                web.post("/_faults", self._set_fault),
+                web.get("/_faults", self._faults),
+                web.get("/_calls", self._calls),
+                web.get("/_deliveries", self._deliveries),
+                *self._page.routes(),
+                web.get("/{name:[A-Za-z0-9_./-]*}", _static),
+            ]
+        )
+        # shutdown_timeout: sockets are closed by Workspace.stop, nothing else is worth waiting for.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, self._port)
+        await site.start()
+        self._port = int(self._runner.addresses[0][1])
+        self.core.base_url = f"http://{HOST}:{self._port}"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _response_url(self, request: web.Request) -> web.Response:
+        if self.core.faults.away:
+            return web.Response(status=503, text="the local workspace was told to be away")
+        try:
+            body = json.loads(await request.text())
+            self.interactions.answer_by_url(request.match_info["key"], body)
+        except SlackError as refusal:
+            return web.json_response(refusal.body(), status=404 if "url" in refusal.error else 400)
+        except (ValueError, AttributeError):
+            return web.json_response({"ok": False, "error": "invalid_payload"}, status=400)
+        return web.Response(text="ok")
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        content = await request.read()
+        if request.content_type == "multipart/form-data":
+            content = await _first_part(request)
+        try:
+            files.store(self.core.state.files, request.match_info["file"], content)
+        except WorkspaceError as problem:
+            return web.Response(status=404, text=problem.text)
+        return web.Response(text=f"OK - {len(content)}")
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        """A stored file: for the app with its token, for the page without."""
+        file = self.core.state.files.get(request.match_info["file"])
+        if file is None:
+            return web.Response(status=404, text="no such file")
+        sent = request.headers.get("Authorization", "")
+        is_page = request.headers.get("Sec-Fetch-Site") in ("same-origin", "none")
+        if not is_page and sent != f"Bearer {self.core.state.bot_token}":
+            return web.Response(status=403, text="a file needs the token of the app")
+        refusal = self.core.faults.take(DOWNLOAD, ("fail",))
+        if refusal:
+            self.core.changes.touch()
+            headers = {"Location": refusal.error} if refusal.error else {}
+            return web.Response(
+                status=refusal.status, text="the local workspace was told to fail", headers=headers
+            )
+        headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+        slow = self.core.faults.take(DOWNLOAD, ("slow",))
+        content = files.content_of(file)
+        if slow:
+            return await self._stalled(request, content, slow.seconds)
+        return web.Response(body=content, content_type=file["mimetype"], headers=headers)
+
+    async def _stalled(self, request: web.Request, content: bytes, seconds: float) -> web.StreamResponse:
+        """Send half of a file, and the rest much later."""
+        answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
+        await answer.prepare(request)
+        await answer.write(content[: len(content) // 2])
+        self.core.changes.touch()
+        await asyncio.sleep(seconds)
+        await answer.write(content[len(content) // 2 :])
+        return answer
+
+    async def _set_fault(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.text())
+            for one in body if isinstance(body, list) else [body]:
+                self.core.faults.apply(one)
+        except (WorkspaceError, ValueError, AttributeError) as problem:
+            return web.json_response({"ok": False, "error": str(problem)}, status=400)
+        return web.json_response({"ok": True})
+
+    async def _faults(self, request: web.Request) -> web.Response:
+        return web.json_response({"log": self.core.faults.log, "struck": self.core.faults.struck})
+
+    async def _calls(self, request: web.Request) -> web.Response:
+        return web.json_response({"calls": [call.to_json() for call in self.web_api.calls]})
+
+    async def _deliveries(self, request: web.Request) -> web.Response:
+        return web.json_response({"deliveries": [d.to_json() for d in self.core.sockets.deliveries]})
+
+
+async def _first_part(request: web.Request) -> bytes:
+    form = await request.post()
+    for value in form.values():
+        if isinstance(value, web.FileField):
+            return value.file.read()
+    return b""
+
+
+async def _static(request: web.Request) -> web.StreamResponse:
+    """A file of the page; nothing outside its folder."""
+    name = request.match_info["name"] or "index.html"
+    path = (PAGE / name).resolve()
+    kind = PAGE_TYPES.get(path.suffix)
+    if kind is None or not path.is_relative_to(PAGE.resolve()) or not path.is_file():
+        return web.Response(status=404, text="There is nothing here. This is a local workspace, not Slack.")
+    headers = {
+        "Content-Security-Policy": POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
+    return web.Response(body=path.read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+
+
+@web.middleware
+async def _same_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse other hosts (DNS rebinding) and other origins (pages of the web that a person visits)."""
+    host = request.headers.get("Host", "")
+    origin = request.headers.get("Origin")
+    is_foreign = origin is not None and origin != f"http://{host}"
+    if host.rsplit(":", 1)[0] not in (HOST, "localhost") or is_foreign:
+        return web.json_response({"ok": False, "error": "foreign_origin"}, status=403)
+    return await handler(request)
+
+
+__all__: list[Any] = ["HOST", "Site"]
+
 
 DEFAULT_SEED = default_state
 

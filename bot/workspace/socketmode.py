@@ -17,10 +17,9 @@ from typing import Any, Literal
 from aiohttp import WSMsgType, web
 
 from bot.workspace import payloads
-from bot.workspace.changes import Changes
-from bot.workspace.errors import NotAcknowledged
 from bot.workspace.faults import CountedFault, DisconnectMode, Faults
-from bot.workspace.state import Json, State
+from bot.workspace.payloads import Changes
+from bot.workspace.state import Json, NotAcknowledged, State
 
 MAX_CONNECTIONS = 10
 CLOSE_SECONDS = 0.5  # how long to wait for the app to say goodbye too

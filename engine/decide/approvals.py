@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import re
 
-from engine.decide import binding, prompt_timers, question
+from engine.decide import prompt_timers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.forms import check_form
-from engine.forms.ask import wrong_text
-from engine.forms.question import Question
+from engine.forms.question import Question, wrong_text
 from engine.journal import events as ev
-from engine.journal.folds.prompts import asked_people, votes_without
-from engine.journal.grammar.ids import undo_id
+from engine.journal.folds.session import asked_people, votes_without
+from engine.journal.grammar.common import undo_id
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -198,7 +197,7 @@ def _covered(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Js
     try:
         if prompt.tool:
             return conversations().call_covered(turn, prompt, values)
-        return binding.foreseen(turn.flow, turn.state, prompt.path, values)
+        return question.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 

@@ -6,24 +6,22 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from engine.decide import binding, containers, question
+from engine.decide import containers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import Work, due, next_node
-from engine.decide.evaluate import evaluate_condition, evaluate_config
 from engine.decide.fixpoint import end_flow, settle
-from engine.decide.step import Turn
+from engine.decide.step import Turn, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
-from engine.journal.code_digests import CHANGED, changed
 from engine.journal.folds.agents import TURN
-from engine.journal.grammar.ids import wait_id
-from engine.journal.queries import doomed
+from engine.journal.grammar.common import wait_id
+from engine.journal.queries import CHANGED, changed, doomed
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 _MOST_STARTS_A_TURN = 200
 """Pure nodes run inside a turn; this bounds how long one turn can hold the event loop."""
@@ -91,7 +89,7 @@ def _start_next(turn: Turn, item: Work) -> None:
         if not evaluate_condition(turn.flow, node, turn.state, scope, turn.facts.now):
             _skip(turn, path, node, item, "its `if` is false")
             return
-        declined = binding.declined(turn.flow, turn.state, node, path)
+        declined = question.declined(turn.flow, turn.state, node, path)
         if declined is not None:
             _skip(turn, path, node, item, declined)
             return
@@ -110,7 +108,7 @@ def _checked_config(turn: Turn, path: str, node: Node, config: Json = None) -> J
         return config
     if config is None:
         config = evaluate_config(turn.flow, node, turn.state, scope_of(path), turn.facts.now)
-    binding.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
+    question.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
     return config
 
 
@@ -193,7 +191,7 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
         return
     asked = question.node_prompt(node, config)
     try:
-        covers = binding.foreseen(turn.flow, turn.state, path, asked.values)
+        covers = question.foreseen(turn.flow, turn.state, path, asked.values)
     except SaysoError as error:
         message = f"{error} (while it was put together what would run once this is approved)"
         turn.fail(path, {"type": error.code, "message": message})

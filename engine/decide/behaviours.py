@@ -75,4 +75,4 @@ class Conversations(Protocol[Turn_contra]):
 @cache
 def conversations() -> Conversations[Any]:
     """The behaviour of agents, loaded by the first who asks."""
-    return cast(Conversations[Any], import_module("engine.decide.agents.behaviour"))
+    return cast(Conversations[Any], import_module("engine.decide.agents.conversation"))

@@ -51,7 +51,7 @@ class Facts(Struct, frozen=True):
     entropy: str
     policy: Policy
     code: Mapping[str, str] = MappingProxyType({})
-    """Digests of the code that the flow runs beside itself; see `engine.journal.code_digests`."""
+    """Digests of the code that the flow runs beside itself; see `engine.journal.queries`."""
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.decide import approvals, locks, prompt_timers, replies
+from engine.decide import approvals, limits, prompt_timers, replies
 from engine.decide.begin import begin
 from engine.decide.commands import (
     Abort,
@@ -157,8 +157,8 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Gone: prompt_timers.gone,
     Unreachable: prompt_timers.unreachable,
     Reachable: prompt_timers.reachable,
-    LockGranted: locks.granted,
-    LockQueued: locks.queued,
+    LockGranted: limits.granted,
+    LockQueued: limits.queued,
     Abort: replies.abort,
     Hold: replies.hold,
     Resume: replies.resume,

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.decide import containers, locks
+from engine.decide import containers, limits
 from engine.decide.behaviours import conversations
-from engine.decide.evaluate import node_at
+from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
-from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_of
-from engine.journal.queries import doomed, launched, open_prompt_at, undo_pending
+from engine.journal.queries import CHANGED, doomed, launched, open_prompt_at, undo_pending
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
-from engine.nodes.types.installed import MISSING
-from engine.nodes.types.registry import mode_of
+from engine.nodes.types.registry import MISSING, mode_of
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -52,7 +50,7 @@ def _goes_on(state: State, running: list[str]) -> bool:
     if state.phase == "finalizing":
         # What still runs of the flow ends first.
         return FINALLY in state.frames and not state.finally_skipped and all(map(in_finally, running))
-    may = state.phase == "running" and state.inputs is not None and not locks.pending(state)
+    may = state.phase == "running" and state.inputs is not None and not limits.pending(state)
     return may and state.frames[ROOT].error is None
 
 

@@ -13,8 +13,7 @@ these nodes get another visit, whose paths end in `~2`, `~3`, ...
 from __future__ import annotations
 
 from engine.decide import limits
-from engine.decide.evaluate import evaluate_test
-from engine.decide.step import Turn
+from engine.decide.step import Turn, evaluate_test
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
 from engine.journal.queries import doomed, open_prompt_at

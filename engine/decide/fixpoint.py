@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.decide import containers, locks, prompt_timers, question, replies
+from engine.decide import containers, limits, prompt_timers, question, replies
 from engine.decide.due import due, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
-from engine.journal.code_digests import CHANGED
-from engine.journal.queries import asked_in_order, doomed, launched, open_prompt_at
+from engine.journal.queries import CHANGED, asked_in_order, doomed, launched, open_prompt_at
+from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
-from engine.journal.state_json import current_path
 from engine.journal.transitions import Status
 from engine.language.codec import Json
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 
 def settle(turn: Turn) -> None:
@@ -50,7 +49,7 @@ def _finish_or_pause(turn: Turn) -> None:
         end_flow(turn, "failed", _failed_at(state, root), root.error)
     elif state.phase == "pausing":
         _hold_or_complete(turn)
-    elif locks.pending(state):
+    elif limits.pending(state):
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
     elif state.active or state.open_prompts or due(turn.flow, state):
@@ -88,7 +87,7 @@ def end_flow(
         list_id is not None
         and turn.state.inputs is not None
         and turn.state.phase in ("running", "pausing", "unreachable")
-        and not locks.pending(turn.state)
+        and not limits.pending(turn.state)
     ):
         turn.emit(ev.FlowFinalizing, path=path, outcome=outcome, list_id=list_id, error=error)
     elif outcome == "failed":
@@ -108,7 +107,7 @@ def _finalize(turn: Turn) -> None:
     _withdraw_prompts(turn)
     list_id = turn.flow.finally_list
     # What runs at the end runs under the lock: without it there is nothing to clean up that this session did.
-    skipped = turn.state.finally_skipped or turn.state.inputs is None or locks.pending(turn.state)
+    skipped = turn.state.finally_skipped or turn.state.inputs is None or limits.pending(turn.state)
     if list_id is not None and not skipped:
         if turn.state.outcome == "aborted" and FINALLY not in turn.state.frames:
             turn.emit(ev.FlowFinalizing, outcome="aborted", list_id=list_id)

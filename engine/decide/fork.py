@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from engine.decide import prompt_timers
-from engine.decide.locks import pending
+from engine.decide.limits import pending
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve

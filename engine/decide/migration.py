@@ -24,7 +24,7 @@ from engine.journal.state import Frame, NodeRun, State, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json, copy
 from engine.language.errors import InvalidInputs, SessionEnded, SessionError, SessionRunning
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 
 class MigrationRefused(SessionError):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from engine.decide.commands import Installed
-from engine.decide.evaluate import node_at
-from engine.decide.step import Turn
+from engine.decide.step import Turn, node_at
 from engine.flow import Flow
 from engine.journal import events as ev
 from engine.journal.queries import open_prompt_at
 from engine.journal.state import State
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 
 def restored(flow: Flow, state: State) -> list[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from engine.decide import containers, edges, limits, locks, prompt_timers, question
+from engine.decide import containers, edges, limits, prompt_timers, question
 from engine.decide.approvals import OPEN_PHASES, is_over, open_prompt, start_undo, vote
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Abort, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decide.policy import ACTION_OF
-from engine.decide.rejections import conclude
+from engine.decide.question import conclude
 from engine.decide.step import Turn
 from engine.forms import match_option
-from engine.forms.ask import takes_typed_choice
+from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
+from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
-from engine.journal.state_json import current_path
 from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import EmptyMessage, InvalidAnswer, SessionEnded, SessionRunning, SeveralPrompts
@@ -23,7 +23,7 @@ def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) 
     if missing:
         name = missing[0]
         turn.ask(f"inputs/{name}", question.input_prompt(turn.flow, name))
-    elif locks.queue_up(turn, values):
+    elif limits.queue_up(turn, values):
         code = dict(turn.facts.code) or None
         turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values), code=code)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.decide.due import only_waits
 from engine.decide.edges import is_through
-from engine.decide.evaluate import node_at
+from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.flow.node import plan_of
@@ -18,8 +18,7 @@ from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.folds.agents import agent_of
-from engine.journal.grammar.common import frame_at, path_of, same
-from engine.journal.grammar.ids import timeout_id
+from engine.journal.grammar.common import frame_at, path_of, same, timeout_id
 from engine.journal.state import FINALLY, ROOT, Frame, State, scope_of
 from engine.language.errors import MalformedJournal
 

@@ -12,11 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.flow.command_lines import pattern_problem
+from engine.flow.builtin_tools import pattern_problem
 from engine.flow.input_document import InputDoc
 from engine.flow.node import ToolKind, Verdict
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
+from engine.nodes.types.addresses import is_host
 from engine.nodes.types.fields import (
     Callable_,
     Config,
@@ -29,7 +30,6 @@ from engine.nodes.types.fields import (
     check_env,
     check_headers,
 )
-from engine.nodes.types.hosts import is_host
 from engine.nodes.types.prompts import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts, too_few
 from engine.nodes.types.spec import NodeSpec
 

@@ -1,22 +1,282 @@
-"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.subflows`)."""
+"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.subflows`).
+
+From the sound text of an agent to its plan and its lists: one node for all its model calls, one for each tool.
+
+Both lists stand in `Flow.lists` like any other, so that the nodes are found where those of a body would be. Their ids
+have a dot, which no id of a file has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from engine.flow.build_agents import BuildContext, inputs_of, with_agent
+from engine.flow.agent_document import TOOLS, RuleDoc, ToolDoc
+from engine.flow.builtin_tools import (
+    ASKS_PEOPLE,
+    BUILTIN,
+    Entry,
+    agents,
+    described,
+    entry_of,
+    named_rules,
+    tool_names,
+)
 from engine.flow.document import EdgeDoc, FlowDoc, NodeDoc, RetryDoc
-from engine.flow.model import FINALLY, Edge, Edition, Flow, Limits, NodeList
-from engine.flow.node import ROOT, Gate, Node, Retry
-from engine.flow.raw_tools import agents
+from engine.flow.input_document import InputDoc
+from engine.flow.model import FINALLY, Edge, Edition, Flow, Input, Limits, NodeList
+from engine.flow.node import ROOT, AgentPlan, Gate, Node, Retry, Rule, ToolKind, ToolPlan
 from engine.flow.triggers import trigger_of
 from engine.language.codec import Json
 from engine.language.diagnostics import Path
-from engine.language.expressions import Compiled, compile_condition, compile_value
+from engine.language.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.language.yaml import Located
-from engine.nodes.types.registry import package_of
-from engine.nodes.types.spec import OnCrash
+from engine.nodes.types.registry import absent_spec, node_types, package_of
+from engine.nodes.types.spec import NodeSpec, OnCrash
+
+TURN_RETRY = Retry(
+    attempts=5, backoff="exponential", delay=2.0, max_delay=300.0, jitter=0.2, until_deadline=True
+)
+"""How often a model call is made again, where the flow does not say; an outage is waited out."""
+
+_PLAIN = ("name", "description", "input", "timeout", "on_crash")
+"""Settings that every tool may have; they are no settings of its plan."""
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What building a node needs of its file: the tools of the file, the agents whose conversation a later one gets, the
+    flow's name, the places, and the node types that cannot be used here."""
+
+    tools: Mapping[str, ToolDoc]
+    kept: frozenset[str]
+    flow: str
+    located: Located
+    absent: frozenset[str] = frozenset()
+
+    def compiled(self, kind: str, config: Mapping[str, Json]) -> tuple[NodeSpec, Compiled]:
+        """What is known of a node's type, and its `with` ready to evaluate."""
+        if kind in self.absent:
+            # Which of the fields took secrets is not known; none is evaluated.
+            return absent_spec(kind), compile_config(config, frozenset(config), frozenset())
+        spec = node_types()[kind]
+        return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
+
+
+def with_agent(
+    node: Node, retry: Retry | None, path: Path, context: BuildContext
+) -> tuple[Node, list[NodeList]]:
+    """The node of an agent with its plan, and its two lists; `path` is where it stands, `retry` that of its calls."""
+    builder = _Tools(node, path, context)
+    for index, item in enumerate(node.config.get("tools") or []):
+        builder.add(entry_of(item), (*path, "with", "tools", index))
+    plan = AgentPlan(
+        tools=tuple(builder.plans),
+        rules=tuple(_rules(node.config.get("approvals") or {}, builder.plans)),
+        output=node.config.get("output"),
+        context=tuple(node.config.get("context") or ()),
+        keeps=node.id in context.kept,
+    )
+    turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"
+    turn = replace(
+        _node(f"{node.id}.turn", "turn", {}, node.line, context),
+        name=node.name,
+        list_id=turn_list,
+        retry=retry or TURN_RETRY,
+        on_crash=node.on_crash,
+    )
+    nodes = tuple(tool.node for tool in builder.plans)
+    lists = [NodeList(turn_list, (turn,), (), context.flow), NodeList(tools_list, nodes, (), context.flow)]
+    return replace(node, agent=plan, retry=None, lists={"turn": turn_list, "tools": tools_list}), lists
+
+
+def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, context: BuildContext) -> Node:
+    spec, compiled = context.compiled(kind, config)
+    return Node(
+        id=node_id,
+        type=kind,
+        name=node_id,
+        index=0,
+        config=config,
+        compiled=compiled,
+        timeout=spec.timeout,
+        secrets=compiled.secrets,
+        line=line,
+    )
+
+
+class _Tools:
+    """Collects the tools of one agent, each in its place."""
+
+    def __init__(self, agent: Node, path: Path, context: BuildContext) -> None:
+        self.agent = agent
+        self.context = context
+        self.plans: list[ToolPlan] = []
+
+    def add(self, entry: Entry, path: Path) -> None:
+        """The tools that an entry of the list gives: one, or as many as it names of an MCP server."""
+        if entry.name in self.context.tools and entry.settings is None:
+            self._add_own(entry.name, self.context.tools[entry.name])
+        else:
+            self._add_builtin(entry, self.context.located.spans[path][0].line)
+
+    def _add_own(self, name: str, document: ToolDoc) -> None:
+        line = self.context.located.spans[("tools", name)][0].line
+        config = document.with_ or {}
+        node = self._placed(name, document.type, config, line, document.timeout, document.on_crash)
+        is_flow = node.spec.calls
+        node = replace(node, calls=config["flow"] if is_flow else None)
+        schema = None if is_flow else schema_of(inputs_of(document.input or {}))
+        self.plans.append(
+            ToolPlan(name, "flow" if is_flow else "node", document.description or "", schema, node)
+        )
+
+    def _add_builtin(self, entry: Entry, line: int) -> None:
+        kind: Any = entry.name
+        given = entry.settings or {}
+        tool = TOOLS[kind]
+        model = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
+        settled = model.model_dump(exclude_none=True)
+        settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
+        for name in tool_names(entry):
+            config = {key: given[key] for key in given if key in tool.given} | model.shared(name)
+            node = self._placed(
+                name,
+                tool.node_type,
+                config,
+                line,
+                getattr(model, "timeout", None) if kind != "ask_human" else None,
+                getattr(model, "on_crash", None),
+            )
+            self.plans.append(
+                ToolPlan(
+                    name, kind, _description(kind, given, settings), _schema(kind, model), node, settings
+                )
+            )
+
+    def _placed(
+        self,
+        name: str,
+        kind: str,
+        config: Mapping[str, Json],
+        line: int,
+        timeout: float | None,
+        on_crash: OnCrash | None,
+    ) -> Node:
+        made = _node(f"{self.agent.id}.{name}", kind, config, line, self.context)
+        return replace(
+            made,
+            name=name,
+            index=len(self.plans),
+            list_id=f"{self.agent.id}:tools",
+            timeout=made.timeout if timeout is None else timeout,
+            on_crash=on_crash,
+        )
+
+
+def _description(kind: ToolKind, given: Mapping[str, Json], settings: Mapping[str, Json]) -> str:
+    parts = [described(kind, settings)] if kind in BUILTIN else []
+    own = given.get("description")
+    return " ".join([*parts, own] if isinstance(own, str) else parts)
+
+
+def _schema(kind: ToolKind, model: Any) -> Json:
+    if kind in BUILTIN:
+        return BUILTIN[kind].input_schema
+    if kind == "python" and model.input is not None:
+        return schema_of(inputs_of(model.input))
+    return None
+
+
+# --- what a tool takes -------------------------------------------------------------------------------------
+
+
+def inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
+    """Inputs by name."""
+    return {name: document.as_input(name) for name, document in documents.items()}
+
+
+def schema_of(inputs: Mapping[str, Input]) -> dict[str, Json]:
+    """The JSON Schema of what a tool with these inputs takes."""
+    return {
+        "type": "object",
+        "properties": {name: _property(entry) for name, entry in inputs.items()},
+        "required": [name for name, entry in inputs.items() if entry.required],
+        "additionalProperties": False,
+    }
+
+
+def _property(entry: Input) -> dict[str, Json]:
+    schema: dict[str, Json] = {"type": entry.type}
+    if entry.description is not None:
+        schema["description"] = entry.description
+    choices = None if entry.choices is None else list(entry.choices)
+    if entry.type == "array":
+        items: dict[str, Json] = {} if entry.items is None else {"type": entry.items}
+        schema["items"] = items if choices is None else {**items, "enum": choices}
+    elif choices is not None:
+        schema["enum"] = choices
+    if entry.default is not None:
+        schema["default"] = entry.default
+    return schema
+
+
+def with_flow_tools(flow: Flow, called: Mapping[str, Flow]) -> Flow:
+    """The flow whose agents know what the flows take that they call as tools."""
+    lists = {list_id: _described_list(nodes, called) for list_id, nodes in flow.lists.items()}
+    return replace(flow, lists=lists) if lists != flow.lists else flow
+
+
+def _described_list(nodes: NodeList, called: Mapping[str, Flow]) -> NodeList:
+    if not any(node.agent for node in nodes.nodes):
+        return nodes
+    return replace(nodes, nodes=tuple(_described_node(node, called) for node in nodes.nodes))
+
+
+def _described_node(node: Node, called: Mapping[str, Flow]) -> Node:
+    if node.agent is None:
+        return node
+    tools = tuple(_described_tool(tool, called) for tool in node.agent.tools)
+    return replace(node, agent=replace(node.agent, tools=tools))
+
+
+def _described_tool(tool: ToolPlan, called: Mapping[str, Flow]) -> ToolPlan:
+    if tool.node.calls is None:
+        return tool
+    flow = called[tool.node.calls]
+    told = tool.description or flow.description or f"Runs the flow {flow.name}."
+    return replace(tool, description=told, input_schema=schema_of(flow.inputs))
+
+
+# --- who approves ------------------------------------------------------------------------------------------
+
+
+def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator[Rule]:
+    for name, written in approvals.items():
+        documents = [RuleDoc.model_validate(rule) for rule in named_rules(written)]
+        taken = [name] if name != "*" else _others(approvals, tools)
+        for tool in taken:
+            for document in documents:
+                yield _rule(tool, document)
+
+
+def _others(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> list[str]:
+    """The tools that have no approvals of their own. Asking people is never approved by people."""
+    return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in ASKS_PEOPLE]
+
+
+def _rule(tool: str, document: RuleDoc) -> Rule:
+    return Rule(
+        tool=tool,
+        verdicts=tuple(document.verdicts),
+        when=None if document.when is None else compile_condition(document.when),
+        approvers=None if document.approvers is None else tuple(document.approvers),
+        required=document.required,
+        exclude_requester=document.exclude_requester,
+        timeout=document.timeout,
+        message=document.message,
+    )
 
 
 def build(

@@ -1,12 +1,38 @@
-"""The tools that come with sayso, as the model gets to know them: what they are for and what they take. Pure."""
+"""The tools that come with sayso, as the model gets to know them: what they are for and what they take. Pure.
+
+The command of a shell tool: from one line to a program and its arguments, and whether they are allowed. Pure.
+
+No shell ever reads the line, so nothing in it can do more than be an argument. What a shell would do with it is refused
+all the same, because the model means it: a `|` that became an argument would only be a puzzle.
+
+An allow-list has patterns, compared word by word, each word whole:
+
+| pattern | allows |
+|---|---|
+| `tail` | the program `tail` with any arguments |
+| `kubectl get *` | `kubectl get` with any further arguments, or none |
+| `systemctl status nginx` | exactly these words |
+| `kubectl -n * get *` | in the middle `*` is exactly one word that is no option |
+| `cat logs/*.log` | inside a word `*` is any characters but `/` |
+| `*` | every program with any arguments |
+
+A program is compared as it is written: `kubectl` does not allow `./kubectl` nor `/tmp/kubectl`.
+
+The entries of an agent's `tools` and `approvals` in a flow's raw data: what they name, before anybody checked them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from engine.flow.checks.shape import as_list, as_mapping, talks, walk
 from engine.flow.node import ToolKind
 from engine.language.codec import Json
+from engine.language.errors import ToolRefused
 
 MOST_WRITTEN = 2**20
 """Characters of a file that the model writes at once."""
@@ -179,3 +205,155 @@ def described(kind: ToolKind, settings: Mapping[str, Json]) -> str:
 
 def _listed(names: Json) -> str:
     return ", ".join(f"`{name}`" for name in names or ()) or "none"
+
+
+ANY = "*"
+_OPERATORS = {
+    "|": "pipes",
+    ";": "several commands",
+    "&": "several commands and background jobs",
+    "<": "redirections",
+    ">": "redirections",
+    "(": "subshells",
+    ")": "subshells",
+    "\n": "several lines",
+}
+_EXPANSION = re.compile(r"\$[({A-Za-z_0-9@*#?!$-]|`")
+
+
+def split_command(command: str) -> list[str]:
+    """The words of a command. Raises `ToolRefused` for what only a shell could do."""
+    command = command.strip()
+    for found, why in _shell_syntax(command):
+        raise ToolRefused(
+            f"`{found}` is not possible: no shell runs this command, so there are no {why}. Make one call for each "
+            "program; put quotes around text in which such characters are meant as they are."
+        )
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ToolRefused(
+            f"the command cannot be split into words: {error}. Check its quotes and backslashes."
+        ) from error
+    if not words or not words[0]:
+        raise ToolRefused("the command is empty. Write the program and its arguments.")
+    if any("\0" in word for word in words):
+        raise ToolRefused("the command contains a NUL character, which no argument may.")
+    return words
+
+
+def _shell_syntax(command: str) -> Iterator[tuple[str, str]]:
+    """What a shell would act on: outside quotes operators, outside single quotes expansions too."""
+    quote, at = "", 0
+    while at < len(command):
+        char = command[at]
+        if char == "\\" and quote != "'":
+            at += 2
+            continue
+        if char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+        elif not quote and char in _OPERATORS:
+            yield ("a line break" if char == "\n" else char), _OPERATORS[char]
+        elif quote != "'" and (match := _EXPANSION.match(command, at)):
+            yield match.group(), "variables and no commands inside others"
+        at += 1
+
+
+def allowed(words: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether one of these patterns allows a program with these arguments."""
+    return any(_fits(words, pattern.split()) for pattern in patterns)
+
+
+def _fits(words: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern or not words:
+        return False
+    if pattern[0] == ANY:
+        return len(pattern) == 1
+    if words[0] != pattern[0]:
+        return False
+    if len(pattern) == 1:
+        return True
+    rest, wanted = words[1:], pattern[1:]
+    if wanted[-1] == ANY:
+        wanted = wanted[:-1]
+        rest = rest[: len(wanted)] if len(rest) >= len(wanted) else ()
+    return len(rest) == len(wanted) and all(map(_word_fits, rest, wanted))
+
+
+def _word_fits(word: str, pattern: str) -> bool:
+    if ANY not in pattern:
+        return word == pattern
+    if ".." in word.split("/") or (pattern.startswith(ANY) and word.startswith("-")):
+        return False
+    if pattern == ANY:
+        return True
+    parts = (re.escape(part) for part in pattern.split(ANY))
+    return re.fullmatch("[^/]*".join(parts), word, re.DOTALL) is not None
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern of an allow-list; None when it is sound."""
+    words = pattern.split()
+    if not words:
+        return "a pattern begins with a program"
+    if ANY in words[0] and words != [ANY]:
+        return "the program of a pattern is written out; only `*` alone stands for any"
+    if any(char in pattern for char in "'\"\\"):
+        return "a pattern has no quotes: its words are compared as they are"
+    return None
+
+
+ASKS_PEOPLE: frozenset[ToolKind] = frozenset({"ask_human"})
+"""The tools whose work is done by people."""
+
+
+class Entry(NamedTuple):
+    """One entry of `tools`: a name, and the settings where it has any."""
+
+    name: str
+    settings: Mapping[str, Json] | None = None
+
+
+def entry_of(item: Any) -> Entry:
+    """What an entry says; an empty name where it is neither text nor a mapping of one name."""
+    if isinstance(item, str):
+        return Entry(item)
+    if isinstance(item, dict) and len(item) == 1:
+        ((name, settings),) = item.items()
+        return Entry(name, as_mapping(settings))
+    return Entry("")
+
+
+def tool_names(entry: Entry) -> list[str]:
+    """What the model calls the tools that an entry gives, as far as that is known."""
+    settings = entry.settings or {}
+    if entry.name == "mcp":
+        tools = [tool for tool in as_list(settings.get("tools")) if isinstance(tool, str)]
+        return [f"{settings.get('server')}__{tool}" for tool in tools]
+    name, call = settings.get("name"), settings.get("call")
+    if isinstance(name, str) and name:
+        return [name]
+    if entry.name == "python":
+        return [call.rpartition(":")[2]] if isinstance(call, str) else []
+    return [entry.name]
+
+
+def named_rules(written: Json) -> list[Json]:
+    """The rules that stand under one name in `approvals`: a list of verdicts is short for one with these verdicts."""
+    if not isinstance(written, list):
+        return [written]
+    return written if any(isinstance(item, dict) for item in written) else [{"verdicts": written}]
+
+
+def agents(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All agents of a flow, as written."""
+    for _, node in walk(data):
+        if talks(node):
+            yield node
+
+
+def entries(node: Mapping[str, Any]) -> list[Entry]:
+    """The tools of an agent, as written."""
+    return [entry_of(item) for item in as_list(as_mapping(node.get("with")).get("tools"))]

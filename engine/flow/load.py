@@ -1,4 +1,11 @@
-"""Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where."""
+"""Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where.
+
+Texts of the first edition, as sessions pinned them: what they left out meant something else. Pure.
+
+In the first edition a rejected approval completed, and so did a flow whose loop edge was used up. Where such a text is read
+again, that is spelled out in its data, so that one engine runs both. What no field can say (a graph of which no final node
+ran) is asked of `Flow.edition`.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +18,33 @@ from pydantic import ValidationError
 
 from engine.flow.build import build
 from engine.flow.checks.all import check_flow
-from engine.flow.checks.raw_lists import as_mapping, spec_at
+from engine.flow.checks.shape import as_list, as_mapping, spec_at, walk
 from engine.flow.document import FlowDoc
-from engine.flow.editions import spell_out
 from engine.flow.model import BODY_VERSIONS, Edition, Flow
 from engine.flow.subflows import FindFlow, link
 from engine.language.codec import decode
 from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
 from engine.language.errors import FlowError, Problem, SchemaTooNew
 from engine.language.yaml import Located, load_located
-from engine.nodes.types.installed import why_missing
-from engine.nodes.types.registry import node_types, unusable_type
+from engine.nodes.types.registry import node_types, unusable_type, why_missing
 from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
+
+
+def spell_out(data: dict[str, Any]) -> None:
+    """Write into a sound text of the first edition what it means."""
+    _spell_out_edges(data)
+    for _, node in walk(data):
+        _spell_out_edges(node)
+        spec = spec_at(node)
+        if spec is not None and "on_reject" in spec.static_fields:
+            node["with"].setdefault("on_reject", "continue")
+
+
+def _spell_out_edges(holder: Mapping[str, Any]) -> None:
+    for edge in as_list(holder.get("edges")):
+        if edge.get("type") == "loop":
+            edge.setdefault("on_limit", "continue")
 
 
 def load_flow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.flow.checks.raw_lists import as_mapping, parts, spec_at
+from engine.flow.checks.shape import as_mapping, parts, spec_at
 from engine.flow.checks.visibility import Output
 from engine.flow.reached import Reached, condition_facts, jumps
 from engine.nodes.types.spec import Known

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from engine.flow import reachability
-from engine.flow.checks.raw_lists import as_mapping, covered_by, spec_at
+from engine.flow.checks.shape import as_mapping, covered_by, spec_at
 from engine.language.errors import ExpressionError
 from engine.language.template import Segment, split_text
 from engine.nodes.types.prompts import GOTO

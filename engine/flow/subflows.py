@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from engine.flow.build_agents import with_flow_tools
-from engine.flow.checks.raw_lists import as_mapping, spec_at, walk
+from engine.flow.build import with_flow_tools
+from engine.flow.builtin_tools import agents, entries
+from engine.flow.checks.shape import as_mapping, spec_at, walk
 from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
 from engine.flow.node import Node
-from engine.flow.raw_tools import agents, entries
 from engine.language.codec import Json
 from engine.language.diagnostics import MAX_FAULTS, Fault, Path, suggest
 from engine.language.errors import FlowError, InvalidInputs, Problem

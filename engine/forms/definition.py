@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.forms.formats import FORMATS
+from engine.forms.formats import FORMATS, pattern_problem
 from engine.forms.parse import MOST_TEXT, is_empty, read_value
-from engine.forms.patterns import pattern_problem
 from engine.language.codec import Json, clean_text
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.errors import InvalidAnswer

@@ -1,20 +1,86 @@
 """One value for one field: from what was typed, clicked or given as JSON to what is stored.
 
 Every reader raises `InvalidAnswer` with a sentence for whoever filled the field in.
+
+A whole form: what came, as values or as a sentence for each field that is wrong; and the same as words.
+
+Options by what people type: a label, a value, or a number of the list.
+
+Fields and values as people read them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from engine.forms import options
 from engine.forms.formats import read_format
 from engine.language.codec import Json, clean_text
+from engine.language.diagnostics import nearest, suggest
 from engine.language.errors import InvalidAnswer
+
+_SHOWN = 20
+
+
+def is_numbered(options: Sequence[Mapping[str, Json]]) -> bool:
+    """Whether options may be chosen by number: not where a number could also be what an option says."""
+    return not any(
+        str(word).strip().isdigit() for option in options for word in (option["label"], option["value"])
+    )
+
+
+def match_option(
+    options: Sequence[Mapping[str, Json]], text: str, *, by_number: bool = False
+) -> Mapping[str, Json] | None:
+    """The one option that a text means, or None where it is none or could be several.
+
+    A label as it is written, where it is no other option's value; else label or value without regard to case; with
+    `by_number` also a place in the list, counted from one, where no option says a number itself.
+    """
+    typed = text.strip()
+    if not typed:
+        return None
+    found = [option for option in options if typed in _words(option)]
+    if len(found) == 1 and _words(found[0])[0] == typed:
+        return found[0]
+    found = [option for option in options if typed.casefold() in map(str.casefold, _words(option))]
+    if found:
+        return found[0] if len(found) == 1 else None
+    if by_number and is_numbered(options) and typed.isascii() and typed.isdigit() and len(typed) < 6:
+        place = int(typed)
+        return options[place - 1] if 1 <= place <= len(options) else None
+    return None
+
+
+def among(options: Iterable[Mapping[str, Json]], value: Json) -> Mapping[str, Json] | None:
+    """The option with exactly this value. `True` is not 1 in JSON, although it is in Python."""
+    for option in options:
+        if option["value"] == value and isinstance(option["value"], bool) == isinstance(value, bool):
+            return option
+    return None
+
+
+def listed(options: Sequence[Mapping[str, Json]]) -> str:
+    """The labels for a sentence; of a long list the first ones."""
+    labels = ", ".join(str(option["label"]) for option in options[:_SHOWN])
+    more = len(options) - _SHOWN
+    return f"{labels} and {more} more" if more > 0 else labels
+
+
+def meant(options: Sequence[Mapping[str, Json]], text: str) -> str:
+    """`Did you mean X?` for a text that is no option, with a space before it; nothing where none is close."""
+    close = nearest(text, [str(option["label"]) for option in options[:200]])
+    return "" if close is None else f" Did you mean {close}?"
+
+
+def _words(option: Mapping[str, Json]) -> tuple[str, str]:
+    value = option["value"]
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return str(option["label"]).strip(), text.strip()
+
 
 Field: TypeAlias = Mapping[str, Json]
 """A settled field; see `engine.forms`."""
@@ -152,12 +218,12 @@ _READERS: Mapping[str, Callable[[Field, Json], Json]] = {
 def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:
     offered = field["options"]
     # What a person typed means a label first; what a program gave is a value.
-    found = None if by_number else options.among(offered, raw)
+    found = None if by_number else among(offered, raw)
     if found is None and isinstance(raw, str):
-        found = options.match_option(offered, raw, by_number=by_number)
+        found = match_option(offered, raw, by_number=by_number)
     if found is None:
-        close = options.meant(offered, raw) if isinstance(raw, str) else ""
-        raise InvalidAnswer(f"Choose one of: {options.listed(offered)}.{close}")
+        close = meant(offered, raw) if isinstance(raw, str) else ""
+        raise InvalidAnswer(f"Choose one of: {listed(offered)}.{close}")
     return found
 
 
@@ -165,7 +231,7 @@ def _choices(field: Field, raw: Json, by_number: bool) -> list[Json]:
     offered = field["options"]
     given = _split(offered, raw, by_number) if isinstance(raw, str) else raw
     if not isinstance(given, list):
-        raise InvalidAnswer(f"Choose from: {options.listed(offered)}; several with commas between them.")
+        raise InvalidAnswer(f"Choose from: {listed(offered)}; several with commas between them.")
     if len(given) > len(offered):
         raise InvalidAnswer(f"Choose at most {len(offered)}, each of them once.")
     chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
@@ -189,7 +255,7 @@ def _split(offered: Sequence[Mapping[str, Json]], text: str, by_number: bool) ->
         end = min(start + longest, len(parts))
         option = None
         while option is None and end > start:
-            option = options.match_option(offered, ",".join(parts[start:end]), by_number=by_number)
+            option = match_option(offered, ",".join(parts[start:end]), by_number=by_number)
             end -= option is None
         if option is not None:
             found.append(option["value"])
@@ -197,3 +263,145 @@ def _split(offered: Sequence[Mapping[str, Json]], text: str, by_number: bool) ->
             found.append(parts[start].strip())
         start = max(end, start + 1)
     return found
+
+
+_NEEDED = "Please fill this in."
+
+
+def check_form(fields: Sequence[Field], values: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, str]]:
+    """What is stored for a filled-in form, and a sentence for each field that is wrong (then the values are partial).
+
+    A field that `values` does not name gets its default; one that is there and empty is empty: null, or an empty list
+    where several can be chosen. Anything may stand in `values`; nothing is raised.
+    """
+    found: dict[str, Json] = {}
+    wrong: dict[str, str] = {}
+    names = [field["name"] for field in fields]
+    for name in values:
+        if name not in names:
+            hint = suggest(str(name), names)
+            wrong[str(name)] = f"There is no such field{f' ({hint})' if hint else ''}."
+    for field in fields:
+        name = field["name"]
+        raw = values[name] if name in values else field.get("default")
+        try:
+            found[name] = _value(field, raw)
+        except InvalidAnswer as error:
+            wrong[name] = str(error)
+    return found, wrong
+
+
+def parse_typed(field: Field, text: str) -> Json:
+    """The value of a typed reply: options by label, value or number of the list, several with commas between them.
+
+    Raises `InvalidAnswer` with what would be right.
+    """
+    if is_empty(text):
+        raise InvalidAnswer("The answer is empty.")
+    return read_value(field, text, by_number=True)
+
+
+def defaults(fields: Sequence[Field]) -> dict[str, Json]:
+    """The values of a form that nobody filled in; null where a field has no default."""
+    return {field["name"]: field.get("default", _nothing(field)) for field in fields}
+
+
+def _value(field: Field, raw: Json) -> Json:
+    value = _nothing(field) if is_empty(raw) else read_value(field, raw)
+    if field.get("required") and is_empty(value):
+        raise InvalidAnswer(_NEEDED)
+    return value
+
+
+def _nothing(field: Field) -> Json:
+    return [] if field["type"] == "choices" else None
+
+
+# --- inputs of a flow ------------------------------------------------------------------------------------
+
+
+def input_field(
+    name: str, kind: str, about: str | None, choices: Sequence[Json] | None
+) -> dict[str, Json] | None:
+    """The field for an input of a flow that was not given; None for one that only JSON can say."""
+    field: dict[str, Json] = {"name": name, "type": kind, "title": name, "required": True}
+    if about:
+        field["description"] = about
+    if choices is not None:
+        field["type"] = "choices" if kind == "array" else "choice"
+        field["options"] = [{"value": choice, "label": str(choice)} for choice in choices]
+        return field
+    return field if kind in ("string", "number", "integer", "boolean") else None
+
+
+_MOST_WORDS = 500
+
+_ABOUT = {
+    "email": "an e-mail address",
+    "uri": "an address such as https://example.com",
+    "date": "a day, such as 2026-11-24",
+    "date-time": "a time with its offset, such as 2026-11-24T15:00:00Z",
+    "user": "a person",
+    "channel": "a channel",
+}
+
+
+def value_text(field: Field, value: Json) -> str:
+    """A stored value as people read it: options by their labels, a dash where there is none."""
+    if is_empty(value):
+        return "–"
+    if field["type"] == "choices" and isinstance(value, list):
+        return ", ".join(_label(field, item) for item in value)
+    if field["type"] == "choice":
+        return _label(field, value)
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return str(value)
+
+
+def form_text(fields: Sequence[Field], values: Mapping[str, Json]) -> str:
+    """A filled-in form on one line: of a single field its value, else `Title: value · Title: value`."""
+    given = [(field, value_text(field, values.get(field["name"]))) for field in fields]
+    if len(given) == 1:
+        return given[0][1]
+    line = " · ".join(f"{field['title']}: {' '.join(text.split())}" for field, text in given)
+    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"
+
+
+def limits_text(field: Field) -> str:
+    """What fits into a field, in a few words: `a number from 1 to 90`. Empty where anything does."""
+    kind = field["type"]
+    if kind == "boolean":
+        return "yes or no"
+    if kind in ("integer", "number"):
+        what = "a whole number" if kind == "integer" else "a number"
+        return what + _range(
+            field.get("minimum"), field.get("maximum"), " from {} to {}", " of at least {}", " up to {}"
+        )
+    if kind == "choices":
+        several = _range(
+            field.get("minItems"), field.get("maxItems"), " ({} to {})", " (at least {})", " (at most {})"
+        )
+        return f"any of them{several}"
+    if kind == "choice":
+        return ""
+    about = _ABOUT.get(field.get("format") or "", "")
+    size = _range(
+        field.get("minLength"), field.get("maxLength"), "{} to {} characters", "at least {} characters",
+        "at most {} characters",
+    )  # fmt: skip
+    pattern = f"like {field['pattern']}" if field.get("pattern") else ""
+    return ", ".join(part for part in (about, size, pattern) if part)
+
+
+def _range(least: Json, most: Json, both: str, low: str, high: str) -> str:
+    if least is not None and most is not None:
+        return both.format(least, most)
+    if most is not None:
+        return high.format(most)
+    return "" if least is None else low.format(least)
+
+
+def _label(field: Field, value: Json) -> str:
+    found = among(field["options"], value)
+    return str(value if found is None else found["label"])

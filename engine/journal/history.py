@@ -3,6 +3,8 @@
 The state forgets what a finished pass did beyond its outputs; the journal does not. So a tree is drawn from the
 journal, and as it was at an earlier event from the events up to that one. With the flow, the nodes that have not
 begun stand in it as well, in the order of the file.
+
+A session as people and programs look at it. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from engine.flow import Flow
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import REJECTED, is_rejected
-from engine.journal.state import FINALLY, scope_of
+from engine.journal.records import Head
+from engine.journal.snapshot import to_json
+from engine.journal.state import FINALLY, State, scope_of
 from engine.language.codec import Json
 
 
@@ -380,3 +384,18 @@ def _mark(entry: Entry) -> str:
     if entry.type != "agent" or not entry.open:
         return entry.status
     return min((each.status for each in entry.walk() if each.open), key=WEIGHT.index)
+
+
+def inspection(state: State, head: Head) -> dict[str, Json]:
+    """The state's document with waiting nodes' outputs as `{awaiting: true, promptId}` and where it stands in the store."""
+    data = to_json(state)
+    for prompt_id in state.open_prompts:
+        prompt = state.prompts[prompt_id]
+        data["outputs"][prompt.path] = {"awaiting": True, "promptId": prompt_id}
+    data["code"] = (state.error or {}).get("type") if state.status == "failed" else None
+    data["quarantined"] = head.quarantined
+    data["epoch"] = head.epoch
+    data["owner"] = head.owner
+    if head.quarantined:
+        data["phase"] = "quarantined"
+    return data

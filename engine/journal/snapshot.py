@@ -2,17 +2,310 @@
 
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
 file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
+
+`SessionState`: the state of a session as one JSON document, and back.
+
+Names are those of the specifications, with what they forgot, in camelCase throughout; what flows, people and services
+wrote (inputs, outputs, prompts) keeps its own. `frames` and `containers`, keyed by path, are the truth; `currentNodeId`
+and `containerStack` (outermost first) only project the oldest wait. `pendingMessages` are the texts of those `messages`
+that nothing took yet.
+
+Schema 2. Schema 1, which is still read, had the names of fields below the first level in snake_case, and all messages
+under `pendingMessages`; nothing in it says which of them were still pending.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from types import GenericAlias
+from typing import Any, get_args
+
+from immutables import Map
+from msgspec import Struct, convert
+from msgspec.structs import astuple, replace
+
+from engine.forms.question import Question
 from engine.journal.events import SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state
+from engine.journal.folds.agents import agent_of
 from engine.journal.records import Loaded
-from engine.journal.state import State
-from engine.journal.state_json import from_json, to_json
-from engine.language.codec import Json, canonical, decode
+from engine.journal.state import (
+    COLLECT,
+    ROOT,
+    UNFINISHED,
+    AgentRun,
+    Asked,
+    ContainerRun,
+    Frame,
+    NodeRun,
+    Spent,
+    State,
+    scope_of,
+)
+from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import MalformedJournal, NotJson, SnapshotRefused
+
+SCHEMA = 2
+"""Of the document, not of the journal."""
+
+_READ = (1, 2)
+
+
+def current_path(state: State) -> str | None:
+    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None.
+
+    A container is not where anything stands as long as something in it is unfinished.
+    """
+    waits = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    if waits:
+        return min(waits, key=lambda prompt: (prompt.requested_at, prompt.path)).path
+    inside = [path for path in state.active if path not in state.containers]
+    runs = [(state.nodes[path].started_at or "", path) for path in inside or state.active]
+    return min(runs)[1] if runs else None
+
+
+def to_json(state: State) -> dict[str, Json]:
+    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once.
+
+    Everything is in an order of its own: maps have none, and equal states shall look the same in every process.
+    """
+    place = current_path(state)
+    runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
+    run = state.nodes.get(place) if place else None
+    return {
+        "schemaVersion": SCHEMA,
+        **{wire: getattr(state, _NAMES[wire]) for wire in _ALWAYS},
+        "status": state.status,
+        "currentNodeId": run.node_id if run else place,
+        "currentNodeIndex": run.position if run else state.frames.get(ROOT, Frame()).position,
+        "outputs": {
+            path: run.output
+            for path, run in runs
+            if run.status == "completed" and agent_of(state, path) is None
+        },
+        "nodes": {path: _node_json(run) for path, run in runs},
+        "frames": {scope: _frame_json(frame) for scope, frame in sorted(state.frames.items())},
+        "containers": {path: _container_json(found) for path, found in sorted(state.containers.items())},
+        "containerStack": container_stack(state, place),
+        "loopCounters": {
+            f"{scope}/{jump}" if scope else jump: number
+            for scope, frame in sorted(state.frames.items())
+            for jump, number in sorted(frame.loops.items())
+        },
+        "prompts": {
+            key: _asked_json(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)
+        },
+        "timers": {key: _named(timer) for key, timer in sorted(state.timers.items())},
+        "messages": list(state.messages),
+        "pendingMessages": [text for _, text in state.pending],
+        "pendingKeys": [key for key, _ in state.pending],
+        "seen": sorted(state.seen),
+        **_sometimes_json(state),
+    }
+
+
+def _sometimes_json(state: State) -> dict[str, Json]:
+    """What is there only where there is any of it."""
+    found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
+    found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
+    found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
+    return {name: value for name, value in found.items() if value or (name == "codeChanged" and state.code)}
+
+
+_ALWAYS = (
+    "sessionId", "parentSessionId", "flowName", "flowDigest", "phase", "outcome", "seq", "createdAt", "updatedAt",
+    "actor", "thread", "given", "inputs", "nodeRuns", "promptsAsked", "pausedAt", "pauseReason", "error",
+    "finallySkipped",
+)  # fmt: skip
+"""The fields that stand in every document as they are."""
+
+_SOMETIMES = ("code", "codeChanged", "pausing", "lock", "limits", "spent", "conversations", "caps", "owed")
+"""The fields that stand in a document only where there is any of it."""
+
+_NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, strict=True))
+
+
+def _named(record: Struct) -> dict[str, Json]:
+    """The fields of a record under the names of the document."""
+    fields = zip(record.__struct_encode_fields__, astuple(record), strict=True)
+    return {name: _plain(value) for name, value in fields}
+
+
+def _plain(value: Any) -> Json:
+    """A value as JSON has it. Keys are sorted, since a map has no order."""
+    if isinstance(value, Map):
+        return {key: _plain(item) for key, item in sorted(value.items())}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _named(value) if isinstance(value, Struct) else value
+
+
+def _by_number(item: tuple[str, Asked]) -> tuple[int, str]:
+    return item[1].number or 0, item[0]
+
+
+def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
+    """The containers around a place, outermost first, as the specifications name their parts."""
+    stack: list[dict[str, Json]] = []
+    scope = scope_of(place) if place else ROOT
+    while scope != ROOT and scope in state.frames:
+        frame = state.frames[scope]
+        owner = frame.owner
+        if owner is None:
+            break
+        container = state.containers[owner]
+        items = container.items or []
+        stack.insert(
+            0,
+            {
+                "nodeId": container.node_id,
+                "path": owner,
+                "iterationIndex": frame.order,
+                "totalIterations": container.total
+                if container.total != COLLECT
+                else len(container.keys or []),
+                "currentItem": items[frame.order] if frame.order < len(items) else None,
+                "childIndex": frame.position,
+                "completedIterations": [
+                    {**result, "item": items[number] if number < len(items) else None}
+                    for number, result in sorted(container.results.items())
+                ],
+                "partialChildOutputs": {
+                    node_id: state.nodes[path].output
+                    for node_id, path in frame.nodes.items()
+                    if state.nodes[path].status == "completed"
+                },
+            },
+        )
+        scope = scope_of(owner)
+    return stack
+
+
+_QUESTION = frozenset(Question.__struct_fields__)
+
+
+def _asked_json(asked: Asked) -> dict[str, Json]:
+    """A question, whose part that was asked stands under `spec`."""
+    names = zip(asked.__struct_encode_fields__, asked.__struct_fields__, strict=True)
+    own = {wire: _plain(getattr(asked, name)) for wire, name in names if name not in _QUESTION}
+    places = {name: own.pop(name) for name in ("promptId", "path")}
+    return {**places, "kind": asked.kind, "status": own.pop("status"), "spec": asked.to_wire(), **own}
+
+
+def _read_asked(record: dict[str, Json]) -> dict[str, Json]:
+    fields = {**record["spec"], **record}
+    return {name: value for name, value in fields.items() if name != "spec" and value is not None}
+
+
+def _frame_json(frame: Frame) -> dict[str, Json]:
+    fields = _named(frame)
+    if frame.graph is not None:
+        sets = {name: sorted(getattr(frame.graph, name)) for name in ("ready", "ended", "again")}
+        fields["graph"] = {**fields["graph"], **sets}
+    return fields
+
+
+def _container_json(container: ContainerRun) -> dict[str, Json]:
+    results = [container.results[number] for number in sorted(container.results)]
+    fields = {**_named(container), "results": results}
+    del fields["agent"]
+    return fields if container.agent is None else {**fields, "agent": _agent_json(container.agent)}
+
+
+def _agent_json(agent: AgentRun) -> dict[str, Json]:
+    messages = [agent.messages[number] for number in range(len(agent.messages))]
+    return {**_named(agent), "messages": messages, "spent": _spent_json(agent.spent)}
+
+
+def _spent_json(spent: Spent) -> dict[str, Json]:
+    """Tokens of calls that have no answer are there only where there are any."""
+    return {name: value for name, value in _named(spent).items() if value or not name.endswith("Tokens")}
+
+
+def _node_json(run: NodeRun) -> dict[str, Json]:
+    named = zip(run.__struct_encode_fields__, astuple(run), strict=True)
+    fields = {name: value for name, value in named if value is not None and name != "output"}
+    if run.kept is not None:
+        fields["kept"] = _agent_json(run.kept)
+    return fields
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def from_json(data: Json) -> State:
+    """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
+    try:
+        if data["schemaVersion"] not in _READ:
+            raise MalformedJournal(
+                f"snapshot of schema {data['schemaVersion']}; this release reads up to {SCHEMA}"
+            )
+        state = convert(_fields(data), State, dec_hook=_map)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedJournal(f"not a session state: {error!r}") from error
+    active = [path for path, run in state.nodes.items() if run.status in UNFINISHED]
+    unanswered = [key for key, prompt in state.prompts.items() if prompt.open]
+    return replace(state, active=Map(dict.fromkeys(active)), open_prompts=Map(dict.fromkeys(unanswered)))
+
+
+def _fields(data: dict[str, Json]) -> dict[str, Json]:
+    """The fields of the state, of a document of either schema."""
+    named: Callable[[Json], Json] = _camel_names if data["schemaVersion"] == 1 else dict
+    outputs = data["outputs"]
+    records = ("frames", "containers", "timers")
+    fields: dict[str, Json] = {
+        **{name: data[name] for name in _ALWAYS},
+        **{name: {key: named(record) for key, record in data[name].items()} for name in records},
+        "nodes": {path: {**named(run), "output": outputs.get(path)} for path, run in data["nodes"].items()},
+        "prompts": {key: _read_asked(named(prompt)) for key, prompt in data["prompts"].items()},
+        "seen": data["seen"],
+        **{name: data[name] for name in _SOMETIMES if name in data},
+        **{name: named(data[name]) for name in ("lock", "spent") if name in data},
+    }
+    if data["schemaVersion"] == 1:
+        return {**fields, "messages": data["pendingMessages"]}
+    pending = list(zip(data["pendingKeys"], data["pendingMessages"], strict=True))
+    return {**fields, "messages": data["messages"], "pending": pending}
+
+
+def _camel_names(record: dict[str, Json]) -> dict[str, Json]:
+    """A record of schema 1, whose names are in snake_case."""
+    named = {_camel(name): value for name, value in record.items()}
+    for inner in ("agent", "kept", "spent"):
+        if named.get(inner) is not None:
+            named[inner] = _camel_names(named[inner])
+    if "calls" in named:
+        named["calls"] = {path: _camel_names(call) for path, call in named["calls"].items()}
+    return named
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+def _map(kind: Any, value: Json) -> Map[Any, Any]:
+    """A persistent map. A list has the keys of a set, or passes and messages by number; a pass says its own."""
+    key, item = get_args(kind)
+    if not isinstance(value, list):
+        return Map(convert(value, GenericAlias(dict, (key, item)), dec_hook=_map))
+    if item is None:
+        return Map(dict.fromkeys(value))
+    return Map({entry.get("index", number): entry for number, entry in enumerate(value)})
+
+
+def to_bytes(state: State) -> bytes:
+    """The state as a snapshot row holds it."""
+    return encode(to_json(state))
+
+
+def from_bytes(data: bytes) -> State:
+    """The state of a snapshot row. Raises `MalformedJournal`."""
+    try:
+        return from_json(decode(data))
+    except NotJson as error:
+        raise MalformedJournal(str(error)) from error
+
 
 VERSION = 1
 

@@ -45,7 +45,7 @@ UNFINISHED = ("started", "interrupted", "retrying", "failing")
 
 @dataclass_transform(frozen_default=True)
 class _Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A part of the state. `engine.journal.state_json` reads and writes it under the names of the document."""
+    """A part of the state. `engine.journal.snapshot` reads and writes it under the names of the document."""
 
 
 class NodeRun(_Record):

@@ -33,7 +33,6 @@ from typing import Any, Literal, TypeAlias
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
 from engine.language.errors import ExpressionError
-from engine.language.markup import escape_markup, markdown_escapes
 from engine.language.template import (
     BadExpression,
     Expression,
@@ -42,8 +41,10 @@ from engine.language.template import (
     Reference,
     Run,
     Segment,
+    escape_markup,
     failed,
     is_marker_key,
+    markdown_escapes,
     split_text,
     statement_offset,
     trimmed,

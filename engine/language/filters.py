@@ -23,10 +23,10 @@ from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS  # type: ignore[attr-
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 
-from engine.language import dates, matching
+from engine.language import matching, working_hours
 from engine.language.codec import Json
 from engine.language.diagnostics import shape_of
-from engine.language.durations import format_duration
+from engine.language.timestamps import format_duration
 from engine.language.value_types import MAX_BYTES, BadValue, TooLarge, as_text, fail_undefined, plain
 
 MAX_RANGE = 10_000
@@ -272,19 +272,19 @@ def _match(value: str, pattern: str) -> list[Json] | None:
 
 
 def _after(value: str, duration: str | float) -> str:
-    return _own(dates.moved, value, duration, 1)
+    return _own(working_hours.moved, value, duration, 1)
 
 
 def _before(value: str, duration: str | float) -> str:
-    return _own(dates.moved, value, duration, -1)
+    return _own(working_hours.moved, value, duration, -1)
 
 
 def _since(value: str, earlier: str) -> float:
-    return _own(dates.seconds_since, value, earlier)
+    return _own(working_hours.seconds_since, value, earlier)
 
 
 def _date(value: str, form: str = "%Y-%m-%d", zone: str = "UTC") -> str:
-    return _own(dates.written, value, form, zone)
+    return _own(working_hours.written, value, form, zone)
 
 
 def _duration(value: float) -> str:

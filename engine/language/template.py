@@ -1,16 +1,24 @@
 """Finds the `{{ }}` in a text. Brackets and quotes inside an expression are followed, so `}}` may stand in them.
 
 What an expression is stands here too, without Jinja: a process that evaluates none does not load it.
+
+What keeps the values in a message harmless: no mention, no link and no picture that the author did not write. Pure.
+
+A flow's own words are markup; what an expression gives is not the author's. In Slack's `mrkdwn` it is enough to
+escape three characters. A `markdown` text has no such escape that holds inside code as well as outside of it, so
+there a value keeps its form (headings, lists, tables, code), and only what could reach somebody or lead somewhere is
+taken apart: `<` before a name, links and pictures, and addresses, which stand as code. What is judged is the text as
+it will be shown: characters that are spelled out there, or become others, are so before anything is looked for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
-from engine.language.codec import Json
+from engine.language.codec import Json, clean_text
 from engine.language.errors import ExpressionError
 
 _LITERAL_HINT = "for braces that are plain text write {{ '{{' }}"
@@ -135,3 +143,136 @@ def trimmed(text: str) -> str:
     """A text for an error: without white space around it, cut at 80 characters."""
     text = str(text).strip()
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_BEGINS_TAG = re.compile(r"<(?=[@#!?/A-Za-z])")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
+_CODE = re.compile(r"```(?P<fence>.*?)```|`(?P<span>[^`\n]+)`", re.DOTALL)
+_RUN = re.compile(r"`+|\n[ \t]*(?=\n)")
+_TILDES = re.compile("~{3,}")
+_ROW = re.compile(r"^(?=.*-)(?=.*\|)[ \t>|:-]+$", re.MULTILINE)
+"""The line below a table's head: with one, every `|` parts cells, in code too."""
+_LANGUAGE = re.compile(r"[\w+#.-]*[ \t]*\n")
+_BAR = re.compile(r"\\*\|")
+_ADDRESS = re.compile(r":?[\\/]{2}|:\\|www\.|mailto:|@\w|\w@|[\w-]\.[^\W\d_]{2}", re.IGNORECASE)
+_WORD = re.compile(r"[^\s|]+")
+
+
+def shown(text: str) -> str:
+    """Text as it can be shown: NFC without lone surrogates, and what would hide or reorder other text (control and
+    bidi characters) spelled out. Shown once more it stays the same."""
+    text = clean_text(text)[0].replace("\r\n", "\n")
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def escape_markup(text: str) -> str:
+    """`& < >` as entities, so that nothing in a value is a mention, a link or a channel."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def markdown_escapes(pieces: Sequence[object]) -> list[Callable[[str], str]]:
+    """For each piece of a markdown text (literal texts, and expressions between them) what makes its value harmless:
+    that depends on whether the author's words have opened code there, stand on its line, or are a table."""
+    escapes: list[Callable[[str], str]] = []
+    texts = [piece if isinstance(piece, str) else "-" for piece in pieces]
+    table = bool(_ROW.search("".join(texts)))
+    for at in range(len(texts)):
+        before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
+        opened = open_code(before)
+        if opened is not None:
+            escapes.append(_in_fence if opened[1].startswith("```") else _in_span)
+        elif table and "|" in before.rpartition("\n")[2] + after.partition("\n")[0]:
+            escapes.append(_in_cell)
+        else:
+            starts, ends = not before or before.endswith("\n"), not after or after.startswith("\n")
+            escapes.append(partial(harmless, starts=starts, ends=ends))
+    return escapes
+
+
+def open_code(text: str) -> tuple[int, str] | None:
+    """Where code begins that is still open at the end of a markdown text, and the backticks that would close it."""
+    opened: tuple[int, str] | None = None
+    for found in _RUN.finditer(text):
+        run = found[0]
+        if run.startswith("\n"):
+            # Only a fence goes on behind an empty line.
+            opened = opened if opened and opened[1].startswith("```") else None
+        elif opened is None:
+            opened = (found.start(), run)
+        elif opened[1] == run:
+            opened = None
+    return opened
+
+
+def harmless(text: str, *, starts: bool = True, ends: bool = True) -> str:
+    """A value in a markdown text, outside of code. `starts`, `ends`: it is the first, or the last, on its line."""
+    text = _broken(text)
+    table = _ROW.search(text) is not None
+    made, position = ["\n"] if starts else [], 0
+    for found in _CODE.finditer(text):
+        _join(made, _outside(text[position : found.start()]))
+        _join(made, _code(found, table))
+        position = found.end()
+    _join(made, _outside(text[position:]))
+    if made and made[-1].endswith("\n```") and not ends:
+        made.append("\n")
+    return "".join(made[1:] if starts else made)
+
+
+def _broken(text: str) -> str:
+    """As it will be shown, without what is a mention, a link or HTML wherever it stands, in code too."""
+    return _ENTITY.sub("& ", _BEGINS_TAG.sub("< ", shown(text.replace("\r\n", "\n").replace("\r", "\n"))))
+
+
+def _join(made: list[str], part: str) -> None:
+    """Add a part so that its marks of code are read as such: beside those of other code they would be read as one, and
+    a fence of several lines only is one if it has its lines for itself."""
+    if not part:
+        return
+    if part.startswith("```") and made:
+        made[-1] = made[-1].rstrip(" \t")
+    last = next((text for text in reversed(made) if text), "")
+    if part.startswith("```"):
+        made.append("" if last.endswith("\n") else "\n")
+    elif last.endswith("\n```"):
+        made.append("" if part.startswith("\n") else "\n")
+    elif last.endswith("`") and part.startswith("`"):
+        made.append(" ")
+    made.append(part)
+
+
+def _code(found: re.Match[str], table: bool) -> str:
+    """Code as it is surely read: what is inside has no mark that could end it."""
+    body = found["span"] if found["fence"] is None else found["fence"].replace("`", "'")
+    if "\n" in body:
+        # Behind the marks stands the name of a language, or nothing: else the line could be the head of a table.
+        begins = "" if _LANGUAGE.match(body) else "\n"
+        return f"```{begins}{body}```" if body.endswith("\n") else f"```{begins}{body}\n```"
+    if found["fence"] is not None:
+        body = body.strip()
+    if table:
+        body = _BAR.sub(r"\\|", body)
+    return f"`{body}`" if body else "''"
+
+
+def _outside(text: str) -> str:
+    text = text.replace("`", "'").replace("](", "] (").replace("]:", "] :")
+    text = _TILDES.sub("~~", text)
+    if text.endswith("\\"):
+        # It would take the meaning from the mark of the code that follows.
+        text += " "
+    return _WORD.sub(lambda word: f"`{word[0]}`" if _ADDRESS.search(word[0]) else word[0], text)
+
+
+def _in_cell(text: str) -> str:
+    """A value in a table of the author's: it stays one cell."""
+    return _BAR.sub(r"\|", harmless(" ".join(text.split()), starts=False, ends=False))
+
+
+def _in_fence(text: str) -> str:
+    return _broken(text).replace("```", "'''")
+
+
+def _in_span(text: str) -> str:
+    return " ".join(_broken(text).replace("`", "'").split())

@@ -13,10 +13,9 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 Files:
 
 * `errors`: what can go wrong with a turn
-* `final_answer`: the last answer of an agent that has to be JSON: found in its text, and checked
 * `limits`: what the core may know about models beside the state: prices and limits are configuration
 * `messages`: messages of a conversation, in the JSON of the Messages API, and what makes a conversation
-  legal
+  legal; the last answer of an agent that has to be JSON: found in its text, and checked
 * `money`: dollars as people read them
 * `prices`: what a turn costs, exactly, and what it can cost at most
 * `stream`: the events of the Messages API's stream, folded into content

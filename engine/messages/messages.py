@@ -2,6 +2,8 @@
 
 A message is a role and a list of content blocks; a block is a JSON object with a `type`. Blocks that came from the
 model are kept as they are, known or not: a changed thinking block is refused by the API.
+
+The last answer of an agent that has to be JSON: found in its text, and checked. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-from engine.language.codec import Json
+from engine.language.codec import Json, decode, problems
+from engine.language.errors import NotJson
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -257,3 +260,26 @@ def _calls(index: int, message: Message, used: set[str], flaws: list[Flaw]) -> d
             used.add(call)
             calls[call] = place
     return calls
+
+
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_MOST = 600
+
+
+def data_in(text: str) -> tuple[Json, str | None]:
+    """The JSON that a text is, or has in its last fence; and what is wrong where there is none."""
+    fences = _FENCE.findall(text)
+    for candidate in (text.strip(), *reversed(fences)):
+        try:
+            return decode(candidate.encode()), None
+        except NotJson:
+            continue
+    return None, "it is no JSON"
+
+
+def problem_of(schema: Json, text: str) -> str | None:
+    """What keeps a text from being the answer that was asked for; None where nothing does."""
+    data, problem = data_in(text)
+    if problem is not None:
+        return problem
+    return "; ".join(problems(schema, data))[:_MOST] or None

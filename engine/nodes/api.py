@@ -18,11 +18,10 @@ from engine.language.codec import Json
 from engine.language.errors import PauseError
 from engine.nodes.runtime.python import CTX, GATHERING, call, signature_of
 from engine.nodes.runtime.user_code import Context, NodeError
-from engine.nodes.types import installed
+from engine.nodes.types import registry
 from engine.nodes.types.fields import Config
 from engine.nodes.types.fields import Scalar as SecretText
-from engine.nodes.types.installed import BadNodeType
-from engine.nodes.types.registry import INTERNAL, TYPES
+from engine.nodes.types.registry import INTERNAL, TYPES, BadNodeType
 
 __all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText", "node"]
 
@@ -78,7 +77,7 @@ def node(
         if not callable(made):
             raise BadNodeType(f"`{name}`: a node type is a function or a class, not {made!r}")
         if inspect.isclass(made):
-            installed.register(name, made)
+            registry.register(name, made)
             return made
         said = {
             "__module__": made.__module__,
@@ -89,7 +88,7 @@ def node(
             "secret_fields": frozenset(secret_fields),
             "unknown_output": unknown_output or {},
         }
-        installed.register(name, type(made.__name__, (NodeType,), {**said, **_of_function(name, made)}))
+        registry.register(name, type(made.__name__, (NodeType,), {**said, **_of_function(name, made)}))
         return made
 
     return register

@@ -3,7 +3,17 @@
 Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows with one ordering key (a
 thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what becomes of
 its row leaves it in the inbox: its lane waits, and it is tried again after a backoff. A row that fails each time becomes a
-dead letter (`engine.run.failures`), and its lane goes on.
+dead letter (`engine.run.dispatcher`), and its lane goes on.
+
+Wake-ups, never truth: something may have become ready. A wake-up may be lost, late or doubled.
+
+The local one is asyncio plus a look at the store: whoever is woken asks the store what there is to do.
+
+Failures of inbox rows: which of them are counted, and when a row becomes a dead letter.
+
+A failure is an exception that no handler foresaw. A row that fails the same way `MOST_FAILURES` times is kept with the
+outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:
+another owner of the session, and a store that takes no writes at all.
 """
 
 from __future__ import annotations
@@ -11,18 +21,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from engine.decide.commands import Due, Hold
 from engine.journal.events import Event
-from engine.journal.records import Consumed, Head, InboxRow, Timer
+from engine.journal.records import DEAD, Consumed, Head, InboxRow, Row, Timer
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
 from engine.language.errors import (
     ClockJumped,
     Corrupt,
+    Fenced,
+    LockHeld,
     Owned,
     SaysoError,
     SchemaTooNew,
@@ -31,11 +44,118 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.run.engine import Engine
-from engine.run.failures import Failures, Tell
 from engine.run.remote_commands import BadRequest, command, migration_of
-from engine.run.wakeups import LocalWakeups, Wakeups
+
+POLL_SECONDS = 0.2
+"""How often the commits of other processes are looked for."""
+
+
+class Wakeups(Protocol):
+    """Delivers wake-ups to one process."""
+
+    def notify(self) -> None:
+        """Something became ready in this process."""
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return at the next wake-up, or after so many seconds."""
+
+
+class LocalWakeups:
+    """Wakes for `notify()` in this process, and within `POLL_SECONDS` for commits of other processes."""
+
+    def __init__(self, changed: Callable[[], Awaitable[bool]], poll_seconds: float = POLL_SECONDS) -> None:
+        self._changed = changed
+        self._poll = poll_seconds
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Something became ready in this process."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return at the next wake-up, or after so many seconds (None: no limit)."""
+        loop = asyncio.get_running_loop()
+        end = None if seconds is None else loop.time() + seconds
+        while not self._event.is_set():
+            left = self._poll if end is None else min(self._poll, end - loop.time())
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._event.wait()
+            except TimeoutError:
+                if await self._changed():
+                    return
+        self._event.clear()
+
 
 log = logging.getLogger("sayso.service")
+
+MOST_FAILURES = 5
+"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
+
+_LONGEST = 500
+_WAITS = (ClockJumped, Fenced, LockHeld, Owned)
+
+Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
+"""The intents that say in its thread that a row could not be handled."""
+
+
+class Failures:
+    """The rows in hand that failed, and how often in which way."""
+
+    def __init__(self, engine: Engine, tell: Tell | None) -> None:
+        self._engine = engine
+        self._tell = tell
+        self._counts: dict[int, Counter[str]] = {}
+
+    def failed(self, row: InboxRow) -> bool:
+        """Whether the row failed when it was last tried."""
+        return row.id in self._counts
+
+    def forget(self, row: InboxRow) -> None:
+        """The row was handled, or waits for its backoff."""
+        self._counts.pop(row.id, None)
+
+    async def add(self, row: InboxRow, error: Exception) -> None:
+        """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
+        if isinstance(error, _WAITS) or not await self._store_works(error):
+            log.info("inbox row %s waits: %s", row.key, error)
+            return
+        counts = self._counts.setdefault(row.id, Counter())
+        way = type(error).__name__
+        counts[way] += 1
+        if counts.total() == 1:
+            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
+        if counts[way] >= MOST_FAILURES:
+            await self._dead_letter(row, way, error, counts.total())
+
+    async def _store_works(self, error: Exception) -> bool:
+        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
+        if not isinstance(error, StorageError):
+            return True
+        try:
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
+        except StorageBroken:
+            raise
+        except StorageError:
+            return False
+        return True
+
+    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
+        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
+        result = encode({"error": way, "message": message, "tries": tries, "at": now})
+        try:
+            said = await self._tell(row) if self._tell is not None else ()
+        except Exception:
+            log.exception("nobody can be told that inbox row %s is set aside", row.key)
+            said = ()
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
+        )
+        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
+        self.forget(row)
+
 
 SWEEP_SECONDS = 5.0
 """How often orphans are looked for although nothing woke us."""

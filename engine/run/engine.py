@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.decide import locks
+from engine.decide import limits
 from engine.decide.commands import (
     Abort,
     Action,
@@ -31,7 +31,7 @@ from engine.decide.decide import take_turn
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
-from engine.journal.inspection import inspection
+from engine.journal.history import inspection
 from engine.journal.records import Consumed, NewSession, Pin
 from engine.journal.state import Asked, State
 from engine.journal.transitions import ENDED
@@ -52,9 +52,8 @@ from engine.messages.limits import AgentFacts
 from engine.nodes.runtime.folder import copied_folder
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
-from engine.run.active import ActiveSession, Extension, checked_id, random_text, utc_now
 from engine.run.clock_watch import ClockWatch
-from engine.run.executor import Executor
+from engine.run.executor import ActiveSession, Executor, Extension, checked_id, random_text, utc_now
 from engine.run.sessions import Sessions
 from engine.run.snapshot_files import Copies, SnapshotFiles
 from engine.run.stepper import Stepper
@@ -410,7 +409,7 @@ class Engine:
                 state = await self._begin_fork(flow, begun, commands, new)
             except DayBudgetSpent as error:
                 state = await self._begin_fork(flow, begun, commands, new, error.left)
-        if locks.pending(state):
+        if limits.pending(state):
             await self.apply(new_id, None)
         return new_id
 

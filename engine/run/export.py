@@ -13,7 +13,7 @@ from engine.journal.state import State
 from engine.language.codec import Json, canonical, encode
 from engine.language.errors import NotJson, SnapshotRefused
 from engine.storage.group_commit import Writer
-from engine.storage.macs import Sealer
+from engine.storage.sealing import Sealer
 
 _PURPOSE = "snapshot-file"
 

@@ -3,6 +3,11 @@
 What is to be shown is an intent, an outbox row in the commit of the step that it follows from. Each row is handed to the
 frontend at least once, rows of one session in their order; what comes of it goes back through the inbox. A crash between
 the two hands the row over again, with the same key.
+
+Which runtime hands the rows of a database to its frontend: the one that has the lease to serve it.
+
+A runtime with a frontend keeps the lease while it is open, and waits for another server to end. One without a frontend
+has it for single rounds, as a holder that is stopping: a server that starts meanwhile waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from engine.decide.projections import lane
@@ -33,9 +39,46 @@ from engine.language.errors import (
 )
 from engine.run import remote_commands
 from engine.run.engine import Engine
-from engine.run.frontend_lock import FrontendLock
+from engine.storage.leases import Holder, Lease, Served, note_of, read_holder, try_lease
 
 log = logging.getLogger("sayso.frontend")
+
+
+class FrontendLock:
+    """The lease of a database, or of none (`memory:`): then it is always free."""
+
+    def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
+        """`keeps`: it is held until `close`, else until `pause`."""
+        self._database = database
+        self._holder = replace(holder, stopping=not keeps)
+        self._keeps = keeps
+        self._lease: Lease | None = None
+        self._told = False
+
+    def take(self) -> bool:
+        """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
+        if self._database is None or self._lease is not None:
+            return True
+        self._lease = try_lease(self._database, self._holder)
+        if self._lease is None and self._keeps and not self._told:
+            self._told = True
+            log.warning(
+                "%s Until then this runtime shows nothing.",
+                Served(self._database, read_holder(note_of(self._database))),
+            )
+        return self._lease is not None
+
+    def pause(self) -> None:
+        """There is nothing to do: let another one have it, unless it is kept."""
+        if not self._keeps:
+            self.close()
+
+    def close(self) -> None:
+        """Give it back."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
 
 MOST_ATTEMPTS = 5
 """How often a message is tried before its node fails. A question is tried for as long as it is open."""

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from engine.decide.commands import Action
 from engine.journal.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
 from engine.journal.fold import derive_state
+from engine.journal.snapshot import to_json
 from engine.journal.state import State
-from engine.journal.state_json import to_json
 from engine.journal.transitions import Phase, Status
 from engine.language.actors import Actor
 from engine.language.codec import Json

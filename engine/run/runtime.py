@@ -3,16 +3,27 @@
 While a runtime is open it carries out requests, fires timers, claims what a crash left behind, and hands questions and
 messages to its frontend. What is not given has a default that is safe: the strict policy, runners for every type of node,
 Claude for agents, and a frontend that shows nothing and says so.
+
+The MCP servers of an engine: the SDK that talks to them is loaded by the first agent that has one of their tools.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import NodeContext, Outcome
+
+if TYPE_CHECKING:
+    from engine.messages.turns import Tool
+    from engine.nodes.runtime.mcp import McpServers
 import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -24,7 +35,6 @@ from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
 from engine.journal.state import State
 from engine.language.actors import Actor
-from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.limits import AgentFacts
 from engine.models.model_turns import ModelTurns
@@ -32,20 +42,47 @@ from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.runtime.table import runners as all_runners
 from engine.nodes.runtime.table import with_runner
-from engine.run.active import random_text, utc_now
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.frontend import Frontend, FrontendWorker, NoFrontend, question_rows
-from engine.run.frontend_lock import FrontendLock
+from engine.run.executor import random_text, utc_now
+from engine.run.frontend import Frontend, FrontendLock, FrontendWorker, NoFrontend, question_rows
 from engine.run.hub import Hub
 from engine.run.session import Session, check_actor
-from engine.run.tool_servers import ToolServers
-from engine.storage.home_lease import holder_of
+from engine.storage.leases import holder_of
 from engine.storage.open import open_store
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
     from engine.models.provider import Provider
+
+
+class ToolServers:
+    """The runner of nodes of type `mcp`, over the servers that a file names."""
+
+    def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
+        self._file, self._secret = file, secret
+        self._made: McpServers | None = None
+
+    @property
+    def _servers(self) -> McpServers:
+        if self._made is None:
+            from engine.nodes.runtime.mcp import McpServers
+
+            self._made = McpServers(self._file, self._secret)
+        return self._made
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Call a tool; see `Runner`."""
+        return await self._servers(config, ctx)
+
+    async def mcp_tools(self, server: str, names: Sequence[str]) -> list[Tool]:
+        """See `McpServers`."""
+        return await self._servers.mcp_tools(server, names)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._made is not None:
+            await self._made.close()
 
 
 class NotOpen(SaysoError):

@@ -30,7 +30,7 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.run.active import ActiveSession, Cached
+from engine.run.executor import ActiveSession, Cached
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from engine.decide import locks
+from engine.decide import limits
 from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy
 from engine.decide.decide import take_turn
 from engine.decide.due import due
@@ -39,9 +39,8 @@ from engine.language.errors import (
 )
 from engine.messages.limits import AgentFacts
 from engine.nodes.runtime.digests import CodeDigests
-from engine.run.active import ActiveSession, Extension, Subscriber
 from engine.run.clock_watch import ClockWatch
-from engine.run.executor import Executor
+from engine.run.executor import ActiveSession, Executor, Extension, Subscriber
 from engine.run.sessions import Sessions
 from engine.run.snapshot_files import Copies
 from engine.storage.backoff import waited_out
@@ -130,7 +129,7 @@ class Stepper:
         while True:
             try:
                 events, after, refusal = self._decide(live, command)
-                if locks.pending(after):
+                if limits.pending(after):
                     events, after = await self._with_lock(live, events, after)
             except BaseException:
                 self.sessions.mark_stale(live)
@@ -225,7 +224,7 @@ class Stepper:
         if self.draining:
             return events, after
         commands: list[Command] = [
-            locks.verdict(await self.writer.call(self.sessions.store.locks, after.lock.name), after)
+            limits.verdict(await self.writer.call(self.sessions.store.locks, after.lock.name), after)
         ]
         if isinstance(commands[0], LockQueued):
             holder = await self.writer.call(self.sessions.store.head, commands[0].holder)

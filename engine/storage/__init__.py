@@ -17,25 +17,22 @@ dropped by the kernel, so another may claim its sessions at once, and raises the
 
 Files:
 
-* `anchor`: the file beside a database that says how new it must at least be
 * `backoff`: what a store refuses for now is tried again, later each time
-* `backups`: whole copies of a database: made while it is served, and put back
 * `connection`: one SQLite connection with the settings that durability needs, and SQLite's errors in our words
-* `freshness`: whether a database is as new as what it acknowledged, and holds what was committed
+* `freshness`: whether a database is as new as what it acknowledged, and holds what was committed; the file
+  beside a database that says how new it must at least be
 * `group_commit`: the one thread that writes
-* `home_lease`: the lease to serve a database: one process at a time holds it
-* `macs`: MACs over rows
-* `memory`: the SQLite backend without files
-* `open`: from a URL to a store
+* `open`: from a URL to a store; the SQLite backend without files
 * `port`: what every backend does
 * `private_files`: the database's files: private, and refused when somebody else could have made them
-* `process_leases`: which processes live: one locked file per owner
-* `schema`: the DDL, and how a database of an older release becomes one of this release
-* `sealing`: the heads and journals of sessions as they are stored
-* `sqlite`: opens a database; the store itself, put together from its tables
-* `sqlite_key`: the key with which rows are signed
+* `leases`: which processes live: one locked file per owner; the lease to serve a database: one process at a
+  time holds it
+* `sealing`: the heads and journals of sessions as they are stored; MACs over rows
+* `sqlite`: opens a database; the store itself, put together from its tables; whole copies of a database:
+  made while it is served, and put back; the key with which rows are signed
 * `sqlite_locks`: queues for locks, and what model calls cost
 * `sqlite_rows`: inbox, prompts, timers, outbox and marks
 * `sqlite_sessions`: heads, journals, snapshots, pinned flows, quarantine
-* `tables`: what a record is in SQL, and the transactions in which it is read and written
+* `tables`: what a record is in SQL, and the transactions in which it is read and written; the DDL, and how
+  a database of an older release becomes one of this release
 """

@@ -1,9 +1,75 @@
-"""From a URL (`SAYSO_DATABASE_URL`) to a store."""
+"""From a URL (`SAYSO_DATABASE_URL`) to a store.
+
+The SQLite backend without files: for tests, dry runs and trying things.
+
+SQLite's `memdb` keeps a database as long as a connection to it is open, and shares it between the connections of this
+process. Nothing outlives the process, so there is no older copy to tell from the current one (`engine.storage.freshness`),
+and the only owners are those of this process.
+"""
 
 from __future__ import annotations
 
+import secrets
+from functools import cache
+from pathlib import Path
+
+import apsw
+
 from engine.language.errors import StorageError
+from engine.storage.connection import Connection
+from engine.storage.leases import MemoryOwners
 from engine.storage.port import Store
+from engine.storage.sealing import Sealer
+from engine.storage.sqlite import SqliteStore
+from engine.storage.tables import STEPS
+
+_VFS = "memdb"
+
+
+class MemoryStore(SqliteStore):
+    """`Store` in memory."""
+
+    def __init__(self, key: bytes | None = None, database: MemoryDatabase | None = None) -> None:
+        """An empty store whose rows are signed under `key`, or another connection to a database."""
+        self.database = database or MemoryDatabase(key or secrets.token_bytes(32))
+        connection = Connection(self.database.path, _VFS)
+        super().__init__(connection, Sealer(self.database.key), MemoryOwners(self.database.owners))
+
+    def another(self) -> MemoryStore:
+        """A second connection to the same rows, as another process would have."""
+        return MemoryStore(database=self.database)
+
+
+class MemoryDatabase:
+    """What the stores of one database share: it is there as long as one of them is referred to."""
+
+    def __init__(self, key: bytes) -> None:
+        self.path = Path(f"/{secrets.token_hex(8)}")
+        self.key = key
+        self.owners: dict[str, str] = {}
+        """The owners that live, each with what it has noted."""
+        self._kept = self.connect()
+        template = apsw.Connection(":memory:")
+        template.deserialize("main", _empty())
+        with self._kept.backup("main", template, "main") as backup:
+            backup.step(-1)
+
+    def connect(self) -> apsw.Connection:
+        """A plain connection, as another program would have."""
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        return apsw.Connection(str(self.path), flags=flags, vfs=_VFS)
+
+
+@cache
+def _empty() -> bytes:
+    """A database without rows: copying it costs a tenth of making the tables."""
+    made = apsw.Connection(":memory:")
+    made.pragma("auto_vacuum", "INCREMENTAL")
+    for step in STEPS:
+        made.execute(step)
+    made.pragma("user_version", len(STEPS))
+    return made.serialize("main")
+
 
 _SQLITE = "sqlite:///"
 
@@ -16,8 +82,6 @@ def open_store(url: str, key: bytes | None = None, *, patience: float | None = N
     Raises `StorageError` for any other URL, and what opening raises.
     """
     if url == "memory:":
-        from engine.storage.memory import MemoryStore
-
         return MemoryStore(key)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         from engine.storage.sqlite import open_sqlite

@@ -28,9 +28,9 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.storage.connection import Connection, row_error
-from engine.storage.macs import Sealer
 from engine.storage.sealing import (
     JournalRecord,
+    Sealer,
     StoredHead,
     advanced,
     check_new,

@@ -25,7 +25,7 @@ from engine.types.lattice import (
     words,
 )
 from engine.types.signatures import SIGNATURES, TESTED, given_default, items_of
-from engine.types.source import told as named
+from engine.types.signatures import told as named
 
 _OF_FIELDS = ("join", "sum", "map", "sort", "unique", "min", "max", "selectattr", "rejectattr")
 

@@ -40,7 +40,7 @@ from engine.types.lattice import (
     union,
     words,
 )
-from engine.types.source import source_of, told
+from engine.types.signatures import source_of, told
 
 _HINT_GUARD = "guard it with `if`, or with `default`"
 

@@ -11,9 +11,9 @@ from bot.handlers.catchup import CatchUp
 from bot.inbound import decisions
 from bot.wire.client import bot_client
 from bot.wire.users import LookupFailed, People
-from engine.run.active import utc_now
+from engine.run.executor import utc_now
 from engine.storage.group_commit import Writer
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.acting import Workspace
 from tests.support.workspace import running_workspace
 

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bot.workspace import elements
-from bot.workspace.errors import WorkspaceError
-from bot.workspace.state import View
+from bot.workspace.state import View, WorkspaceError
 from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.language.errors import FlowError

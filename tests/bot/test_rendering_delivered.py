@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.rendering import deliveries as module
+from bot.rendering import notes as module
 from bot.rendering.blocks import csv_of
-from bot.rendering.deliveries import as_plain, delivered
+from bot.rendering.notes import as_plain, delivered
 from bot.workspace.blocks import check_message, check_metadata
 from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_config

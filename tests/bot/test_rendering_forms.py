@@ -14,8 +14,7 @@ from bot.rendering.forms import form_controls, form_errors, form_pages, form_vie
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.workspace import blocks, elements
 from engine.forms import check_form, normalize_form
-from engine.forms.ask import form_parts
-from engine.forms.question import Question
+from engine.forms.question import Question, form_parts
 from engine.journal.state import Asked
 from engine.language.codec import Json
 from tests.bot.rendering_cases import ANA, T0, Flow, plain_texts, prompt, session, texts

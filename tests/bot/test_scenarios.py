@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from bot.scenarios.document import Scenario
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import Result, play
 from bot.scenarios.report import Told, lines
-from bot.scenarios.scenario import Scenario
-from bot.terminal.output import Paint
+from bot.terminal.console import Paint
 from engine.journal.state import ROOT
-from engine.run import job as work
-from engine.run.active import ActiveSession
+from engine.run import executor as work
+from engine.run.executor import ActiveSession
 from engine.run.sessions import Sessions
 from tests.proof.mutants import Change, retries_are_forgotten, rewind
 

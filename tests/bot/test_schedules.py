@@ -13,7 +13,7 @@ from engine.flow.model import Trigger
 from engine.language import timestamps
 from engine.language.codec import decode
 from engine.storage.group_commit import Writer
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 
 FLOW = """
 flow: report

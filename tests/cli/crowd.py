@@ -24,7 +24,7 @@ from engine.journal.events import Event, decode_event
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from prompt_state import store as prompt_store
+from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 from tests.cli.clikit import Terminal, command, environment
 from tests.cli.crowd_command import carry_out

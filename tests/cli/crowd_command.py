@@ -11,12 +11,11 @@ import bot.cli.act
 import bot.cli.app
 import bot.cli.fork
 import bot.cli.identities
-import bot.cli.migrate
 import bot.cli.prompts
 import bot.cli.resume
 import bot.cli.run
 import bot.cli.sessions
-import bot.compose.assembly
+import bot.compose.environment
 import bot.terminal.follow
 
 

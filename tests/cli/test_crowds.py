@@ -20,7 +20,7 @@ from engine.language.errors import Fenced
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
 from engine.storage.sqlite import open_sqlite
-from prompt_state.projection import projection
+from prompt_state.question_row import projection
 from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
 from tests.proof.sampling import SEED

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bot.terminal.exit_codes import MEANINGS, exit_for, exit_of
+from bot.terminal.console import MEANINGS, exit_for, exit_of
 from engine.journal.state import State
 from engine.language import errors
 from tests.cli.clikit import Cli

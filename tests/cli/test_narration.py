@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from bot.terminal.console import Paint
 from bot.terminal.narration import happened
-from bot.terminal.output import Paint
 from engine.journal import events as ev
 from engine.journal.state import State
 from tests.support.engine import START

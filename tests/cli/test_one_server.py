@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bot.cli import app
-from bot.terminal.exit_codes import Exit
-from engine.storage.home_lease import Holder, read_holder
+from bot.terminal.console import Exit
+from engine.storage.leases import Holder, read_holder
 from tests.cli.clikit import Cli, until
 from tests.cli.test_serving import ASKS, dev_url, page
 from tests.support.proving import PROVE
@@ -23,7 +23,7 @@ from tests.support.proving import PROVE
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
 ROUNDS = 200 if PROVE else 1
 STARTS = multiprocessing.get_context("forkserver")
-STARTS.set_forkserver_preload(["bot.cli.serving", "tests.cli.test_one_server"])
+STARTS.set_forkserver_preload(["bot.cli.run", "tests.cli.test_one_server"])
 
 
 async def test_a_second_dev_offers_the_page_that_is_there(cli: Cli) -> None:

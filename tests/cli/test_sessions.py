@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.terminal.output import Paint, table
+from bot.terminal.console import Paint, table
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions

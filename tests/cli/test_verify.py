@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.cli.verify import verify_history
-from bot.terminal.cli_context import Place
+from bot.cli.store import verify_history
+from bot.terminal.console import Place
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import two_questions
 

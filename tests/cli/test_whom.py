@@ -8,7 +8,7 @@ import pytest
 
 from bot.cli.identities import unchecked
 from bot.config.settings import Settings, load_settings
-from bot.terminal.exit_codes import UsageError
+from bot.terminal.console import UsageError
 from tests.support.acting import Workspace
 from tests.support.workspace import running_workspace
 

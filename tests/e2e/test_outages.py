@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.cli.sessions import list_sessions
-from bot.terminal.cli_context import Place
+from bot.terminal.console import Place
 from engine.storage import open as storage
 from tests.support.acting import Acts, Workspace
 from tests.support.bot import counted, running_bot, start_flow

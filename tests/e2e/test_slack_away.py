@@ -9,7 +9,7 @@ import pytest
 from bot.workspace.faults import AwayMode
 from engine.language.actors import Actor
 from engine.run.remote_commands import item
-from prompt_state import store as prompt_store
+from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 from tests.support.acting import Acts, Workspace
 from tests.support.bot import ThreadView, counted, running_bot, start_flow, words

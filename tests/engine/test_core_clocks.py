@@ -7,7 +7,7 @@ import pytest
 from engine.decide.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
 from engine.decide.fork import fork
 from engine.flow.load import load_flow
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.errors import FlowError, PromptClosed
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import InvalidConfig

@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.decide import fork
-from engine.decide.binding import digest
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.decide.decide import decide
 from engine.decide.migration import plan
+from engine.decide.question import digest
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.language.codec import Json, copy, decode, encode

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from engine.decide.commands import Answer, Edit, HandOver
 from engine.decide.policy import Gate
 from engine.journal.fold import derive_state
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.errors import AlreadyAnswered, FlowError, InvalidAnswer, NotAllowed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decide.commands import Hold, NodeBroke, NodeCut, NodeDone, Resume
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from tests.support.engine import ANA, Scenario, given
 
 FLOW = "nodes: [{id: a, type: python, %s with: {call: 'm:f'}}, {id: b, type: noop}]"

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide import fork as forks
-from engine.decide import locks
+from engine.decide import limits
 from engine.decide.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
 from engine.decide.projections import lock_rows
 from engine.journal.events import LockAcquired
 from engine.journal.fold import derive_state, evolve
 from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.journal.state import State
-from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.errors import MalformedJournal
 from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, given
 
@@ -163,11 +163,11 @@ def test_the_verdict_is_the_order_of_the_queue() -> None:
     """The first has the lock; whoever is not in the queue would come last."""
     state = asked().state
     mine, other = (LockRow("deploy-api", who, "t", None) for who in (SESSION, OTHER))
-    assert locks.verdict([], state) == locks.verdict([mine, other], state) == LockGranted("deploy-api")
-    assert locks.verdict([other, mine], state) == LockQueued("deploy-api", OTHER)
-    assert locks.verdict([other], state) == LockQueued("deploy-api", OTHER)
-    assert locks.standing([other, mine], SESSION) == (OTHER, 1)
-    assert locks.standing([mine, other], SESSION) is None
+    assert limits.verdict([], state) == limits.verdict([mine, other], state) == LockGranted("deploy-api")
+    assert limits.verdict([other, mine], state) == LockQueued("deploy-api", OTHER)
+    assert limits.verdict([other], state) == LockQueued("deploy-api", OTHER)
+    assert limits.standing([other, mine], SESSION) == (OTHER, 1)
+    assert limits.standing([mine, other], SESSION) is None
 
 
 def test_a_fork_asks_for_the_lock_anew() -> None:
@@ -199,5 +199,5 @@ def test_a_waiting_session_is_forked() -> None:
     """A fork of it waits too: as the last one."""
     parent = waiting()
     fork = forks.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
-    assert locks.pending(fork.state)
+    assert limits.pending(fork.state)
     assert derive_state(fork.events) == fork.state

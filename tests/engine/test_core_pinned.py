@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.decide.commands import Answer, Facts, Hold, NodeDone, Resume
-from engine.journal.code_digests import changed, code_key, differing
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.queries import changed, code_key, differing
+from engine.journal.snapshot import from_bytes, to_bytes
 from tests.support.engine import ANA, Scenario, Workshop, given
 
 FLOW = """flow: demo

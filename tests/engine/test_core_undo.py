@@ -8,8 +8,8 @@ from engine.decide.commands import Due, Hold, NodeDone, Resume, Undo
 from engine.decide.policy import Gate
 from engine.journal.fold import derive_state
 from engine.journal.history import tree
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.journal.state import Asked
-from engine.journal.state_json import from_bytes, to_bytes
 from engine.language.errors import AlreadyAnswered, NotAllowed, PromptClosed
 from tests.engine.test_core_decisions import BEA, CEM, UMA, row
 from tests.support.engine import ANA, BEN, Scenario, given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.nodes.runtime.runner import Failed
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.engine import ANA, running
 
 LAST = "\nfinally: [{id: tidy, type: shell, with: {run: [wait]}}]"

@@ -11,7 +11,7 @@ from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
 from engine.language.errors import SessionQuarantined, SnapshotRefused
 from engine.run.dispatcher import Dispatcher
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
 

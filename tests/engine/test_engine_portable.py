@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.journal.state_json import to_json
+from engine.journal.snapshot import to_json
 from engine.language.errors import SessionEnded, SnapshotRefused
 from tests.support.engine import ANA, Backing, EngineRig, running
 

@@ -14,9 +14,8 @@ from engine.language.actors import Actor
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageError
 from engine.run import remote_commands
-from engine.run.dispatcher import Dispatcher
+from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.remote_commands import BadRequest
-from engine.run.wakeups import LocalWakeups
 from engine.storage.port import Store
 from tests.support.engine import (
     ANA,

@@ -13,9 +13,16 @@ from engine.decide.commands import Hold, Resume
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
-from engine.journal.snapshot import document, read_document
+from engine.journal.snapshot import (
+    current_path,
+    document,
+    from_bytes,
+    from_json,
+    read_document,
+    to_bytes,
+    to_json,
+)
 from engine.journal.state import State
-from engine.journal.state_json import current_path, from_bytes, from_json, to_bytes, to_json
 from engine.journal.transitions import PHASES, TRANSITIONS, Phase, mermaid
 from engine.language.errors import MalformedJournal, SchemaTooNew
 from tests.engine.walks import Walk, walks

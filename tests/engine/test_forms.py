@@ -18,7 +18,7 @@ from engine.forms import (
     normalize_form,
     parse_typed,
 )
-from engine.forms.patterns import pattern_problem
+from engine.forms.formats import pattern_problem
 from engine.language.codec import Json, copy
 from engine.language.diagnostics import Fault
 from engine.language.errors import InvalidAnswer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.flow.load import load_flow
+from engine.journal.snapshot import to_json
 from engine.journal.state import Asked, State
-from engine.journal.state_json import to_json
 from engine.language.actors import Actor
 from engine.language.errors import (
     EmptyMessage,
@@ -23,7 +23,7 @@ from engine.language.errors import (
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Outcome
 from engine.run.engine import Engine
 from engine.run.hub import Hub
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.engine import Committed, served
 
 ME = Actor.local("ana")

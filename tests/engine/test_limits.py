@@ -12,7 +12,7 @@ from engine.decide.commands import Answer, Hold, Resume
 from engine.decide.policy import Gate
 from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.codec import Json
 from engine.language.errors import NotAllowed
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given

@@ -9,7 +9,7 @@ import pytest
 
 from engine.nodes.runtime.digests import CodeDigests
 from engine.run.flow_files import load_flow_file
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.engine import ANA, EngineRig, counted, running, shell_runners
 
 FLOW = """flow: pinned

@@ -12,7 +12,7 @@ from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.queries import is_rejected
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from tests.support.engine import BEN, Scenario, flow_of, given

@@ -13,11 +13,11 @@ import pytest
 from engine import Actor, Event, Json, Runtime, Session, State, load_flow, open_store
 from engine.journal.state import Asked
 from engine.language.errors import SeveralPrompts, StorageError
-from engine.run import frontend_lock
+from engine.run import frontend
 from engine.run.frontend import Message, NotDelivered
 from engine.run.runtime import NotOpen
 from engine.run.session import RequestRefused
-from engine.storage.home_lease import Served, lease
+from engine.storage.leases import Served, lease
 from engine.testing import ManualClock
 from engine.testing.clock import START
 from tests.support.engine import Workshop, everybody, running
@@ -346,7 +346,7 @@ async def test_a_server_of_the_database_keeps_its_messages(
 ) -> None:
     """What a bot posts is taken by no runtime beside it: that one waits for the bot's end."""
     shown, refused = Recorder(), asyncio.Event()
-    monkeypatch.setattr(frontend_lock.log, "warning", lambda *words: refused.set())
+    monkeypatch.setattr(frontend.log, "warning", lambda *words: refused.set())
     with lease(tmp_path / "flows.db", "sayso start", START):
         async with runtime(tmp_path, frontend=shown) as place:
             session = await place.start(load_flow(SAYS), actor=ANA)

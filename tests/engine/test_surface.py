@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import engine
-from engine.nodes.types import installed
+from engine.nodes.types import registry
 
 NAMES = [
     "Runtime",
@@ -75,7 +75,7 @@ def api() -> Iterator[ModuleType]:
 
     engine.node("doubled", on_crash="again")(api.doubled)
     yield api
-    installed.forget()
+    registry.forget()
 
 
 async def test_a_program_as_users_write_it_runs(api: ModuleType, tmp_path: Path) -> None:

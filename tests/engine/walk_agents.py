@@ -17,7 +17,7 @@ from engine.journal.queries import launched
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json
 from engine.messages.messages import legal
-from engine.models.claude_wire import body_of
+from engine.models.claude import body_of
 from engine.models.turn_runner import request_from
 from tests.support.claude_rules import VERSIONS, check
 

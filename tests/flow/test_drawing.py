@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from engine.decide.commands import NodeDone
-from engine.flow.docs.diagram import LOOKS, PLAIN, mermaid
-from engine.flow.docs.svg import svg
+from engine.flow.docs.diagram import LOOKS, PLAIN, mermaid, svg
 from engine.flow.load import load_flow
 from engine.journal.history import marks, tree
 from tests.support.engine import given

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.durations import (
+from engine.language.timestamps import (
     MAX_DURATION,
     format_duration,
     format_size,

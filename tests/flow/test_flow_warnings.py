@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.flow.checks.warnings import warnings
+from engine.flow.checks.all import warnings
 from engine.flow.load import load_flow
 from engine.language.codec import Json
 from tests.support.engine import flow_of

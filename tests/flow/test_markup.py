@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from engine.language.expressions import compile_value
-from engine.language.markup import harmless, shown
+from engine.language.template import harmless, shown
 from tests.support.proving import tries
 
 HOSTILE = (

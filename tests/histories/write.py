@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from engine.decide.commands import Answer, Due, Edit, Hold, NodeBroke, NodeCut, NodeDone, Resume, Steer
-from engine.journal.state_json import to_json
+from engine.journal.snapshot import to_json
 from tests.engine.agents.talks import Talk
 from tests.support.engine import ANA, BEN, Scenario, flow_of
 

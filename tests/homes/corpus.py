@@ -14,8 +14,7 @@ from typing import Protocol
 import pytest
 
 from bot.cli.app import run
-from bot.compose.assembly import make_engine
-from bot.compose.environment import Machine
+from bot.compose.environment import Machine, make_engine
 from bot.config.settings import Settings, load_settings
 from bot.terminal.follow import local_gate
 from engine.decide.commands import Answer, Due
@@ -24,8 +23,8 @@ from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.run.active import random_text
 from engine.run.engine import Engine
+from engine.run.executor import random_text
 from engine.run.sessions import stored_state
 from engine.storage.open import open_store
 

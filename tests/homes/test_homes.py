@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.cli import prompts
+from engine.journal.snapshot import from_json
 from engine.journal.state import State
-from engine.journal.state_json import from_json
 from engine.language.codec import decode
 from engine.storage.port import Store
 from tests.homes.corpus import FOLDER, Old, SetClock, ThroughCommands, ThroughEngine, Way, unpacked

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from engine.nodes.types import installed
+from engine.nodes.types import registry
 
 MODULE = """
     from pathlib import Path
@@ -63,7 +63,7 @@ class Package:
 
     def _anew(self) -> None:
         sys.modules.pop("pager_types", None)
-        installed.forget()
+        registry.forget()
 
     def ran(self) -> list[str]:
         """The path and the person of each run."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
-from bot.compose.installed_types import Needs, needs
+from bot.compose.environment import Needs, needs
 from engine.decide.commands import Answer
 from engine.decide.migration import MigrationRefused
 from engine.flow import Flow
@@ -18,7 +18,7 @@ from engine.journal.fold import derive_state
 from engine.journal.state import State
 from engine.language.errors import FlowError, InvalidAnswer
 from engine.nodes.runtime.table import runners
-from engine.nodes.types import installed
+from engine.nodes.types import registry
 from tests.engine.agents.talks import Talk
 from tests.nodes.gonekit import MODULE, Package
 from tests.support.engine import ANA, Backing, EngineRig, flow_of, running, until
@@ -137,7 +137,7 @@ def test_a_broken_or_changed_package_counts_as_gone(package: Package, release: s
     package.write(release)
     package.install()
     assert reason in flow_from_body(body).absent["page"]
-    installed.forget()
+    registry.forget()
 
 
 # --- getting rid of it, and saving it ----------------------------------------------------------------------

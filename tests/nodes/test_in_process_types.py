@@ -15,9 +15,8 @@ from engine.language.errors import FlowError
 from engine.nodes.api import Config, Context, NodeError, NodeType, SecretText, node
 from engine.nodes.runtime.runner import Completed, Failed
 from engine.nodes.runtime.table import runners
-from engine.nodes.types import installed
-from engine.nodes.types.installed import BadNodeType
-from engine.nodes.types.registry import node_types
+from engine.nodes.types import registry
+from engine.nodes.types.registry import BadNodeType, node_types
 from tests.nodes import nodekit
 from tests.support.engine import flow_of
 
@@ -25,9 +24,9 @@ from tests.support.engine import flow_of
 @pytest.fixture(autouse=True)
 def nothing_made() -> Iterator[None]:
     """Each test begins and ends without types of its own."""
-    installed.forget()
+    registry.forget()
     yield
-    installed.forget()
+    registry.forget()
 
 
 FLOW = "nodes: [{id: a, type: greet, with: {who: ana}}, {id: b, type: set, with: {x: '{{ nodes.a.said }}'}}]"
@@ -179,7 +178,7 @@ def test_a_session_of_another_program_says_what_is_missing() -> None:
     """The flow of a session still loads where the module of its type was not imported, and says why it cannot go on."""
     greet()
     body = flow_of(FLOW).body()
-    installed.forget()
+    registry.forget()
     flow = flow_from_body(body)
     assert flow.absent == {
         "greet": "the node type `greet` is made with `@node`, in a module that was not imported here"

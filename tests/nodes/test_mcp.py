@@ -312,7 +312,7 @@ def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
 def test_the_library_is_loaded_by_a_call_only() -> None:
     """Importing the module, and what puts an engine together, loads neither the client nor its HTTP library."""
     script = (
-        "import sys, bot.compose.assembly, engine.nodes.runtime.mcp;"
+        "import sys, bot.compose.environment, engine.nodes.runtime.mcp;"
         "print([name for name in ('mcp', 'mcp_types', 'httpx2', 'starlette') if name in sys.modules])"
     )
     root = Path(__file__).resolve().parents[2]

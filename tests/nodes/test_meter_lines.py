@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.nodes.runtime.progress_lines import MeterLines
+from engine.nodes.runtime.process import MeterLines
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed
 from engine.nodes.runtime.shell import shell
-from engine.nodes.types.meter import Meter
+from engine.nodes.types.spec import Meter
 from tests.nodes.nodekit import Context
 
 OUTPUT = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.nodes.runtime.capture import Capture
+from engine.nodes.runtime.process import Capture
 from engine.nodes.runtime.redact import Redactor
 from tests.nodes.nodekit import ENCODINGS, bare, canaries, rest_of
 from tests.support.proving import tries

@@ -17,9 +17,9 @@ import pytest
 from engine.language.errors import FlowError
 from engine.nodes.runtime.runner import Completed, Failed
 from engine.nodes.runtime.table import runners
-from engine.nodes.types import installed as entries
+from engine.nodes.types import registry as entries
 from engine.nodes.types.registry import node_types
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.nodes.nodekit import Context
 from tests.support.engine import Clock, flow_of, running
 

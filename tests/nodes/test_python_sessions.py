@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.nodes.runtime.table import runners
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.engine.test_kill import asked, child, finish, journal
 from tests.support.engine import ANA, EngineRig, counted, running, until
 

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.decide.policy import ACTION_OF, Action, Gate, authorize
-from engine.decide.target import Target
+from engine.decide.policy import ACTION_OF, Action, Gate, Target, authorize
 from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.errors import MalformedJournal
-from prompt_state.policy import may_act_on
+from prompt_state.question_row import may_act_on
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)

@@ -7,8 +7,7 @@ from itertools import product
 
 import pytest
 
-from engine.decide.policy import ACTION_OF, Action, authorize
-from engine.decide.target import Target
+from engine.decide.policy import ACTION_OF, Action, Target, authorize
 from engine.forms.question import Question
 from engine.journal.state import Asked
 from engine.language.actors import Actor

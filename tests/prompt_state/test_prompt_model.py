@@ -16,16 +16,18 @@ from engine.journal.records import PromptRow
 from engine.journal.state import Asked, State
 from engine.language.codec import decode, encode
 from engine.language.errors import SchemaTooNew
-from prompt_state.errors import MalformedPrompt
 from prompt_state.question_row import (
+    MalformedPrompt,
     PromptState,
     changed_prompt_ids,
+    find,
+    of_thread,
     project,
     prompt_row,
     summary,
     thread_key,
+    waiting,
 )
-from prompt_state.store import find, of_thread, waiting
 from tests.prompt_state.prompt_cases import KEY, approval, ask
 
 NOW = "2026-11-21T22:40:00.000Z"

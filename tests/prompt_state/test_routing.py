@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompt_state.errors import TooLong
-from prompt_state.question_row import PromptState
+from prompt_state.question_row import PromptState, TooLong
 from prompt_state.routing import (
     Answer,
     Chatter,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prompt_state.errors import TooLong
+from prompt_state.question_row import TooLong
 from prompt_state.slack_text import MAX_BYTES, text_in, unescape
 
 CASES = [

@@ -30,9 +30,9 @@ from engine.language.codec import decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageBroken, StorageError
 from engine.nodes.runtime.table import runners
 from engine.run import remote_commands
-from engine.run.active import utc_now
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
+from engine.run.executor import utc_now
 from engine.run.flow_files import load_flow_file
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody

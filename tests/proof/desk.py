@@ -10,8 +10,8 @@ from typing import Any
 
 from engine.flow import Flow
 from engine.journal.fold import derive_state
+from engine.journal.snapshot import to_json
 from engine.journal.state import State
-from engine.journal.state_json import to_json
 from engine.language.codec import Json
 from engine.run.engine import Engine
 from tests.proof.flows import of_text

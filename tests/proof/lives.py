@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import cast
 
 from engine.decide.commands import Answer, Due, Message, NodeDone, Shown
-from engine.decide.locks import pending
+from engine.decide.limits import pending
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.queries import doomed, launched
 from engine.journal.records import Commit
+from engine.journal.snapshot import to_bytes
 from engine.journal.state import Asked, State
-from engine.journal.state_json import to_bytes
 from engine.language.codec import Json
 from engine.language.errors import Fenced, SessionEnded
 from engine.nodes.types.registry import node_types

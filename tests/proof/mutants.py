@@ -15,15 +15,14 @@ from msgspec.structs import replace
 
 from engine.decide import decide
 from engine.decide.commands import NodeCut
-from engine.decide.evaluate import evaluate_config, node_at
-from engine.decide.step import Turn
+from engine.decide.step import Turn, evaluate_config, node_at
 from engine.flow import Flow
 from engine.journal.events import IterationStarted, decode_event
 from engine.journal.fold import _FOLDS
 from engine.journal.state import ROOT, Frame, State, below, scope_of
-from engine.run.active import ActiveSession
+from engine.run.executor import ActiveSession
 from engine.run.sessions import Sessions
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 
 Change = Callable[[Flow, State], State]
 

@@ -20,10 +20,10 @@ from engine.decide import edges as graphs
 from engine.decide import replies
 from engine.decide.commands import Answer, Begin, Due, NodeDone, Shown
 from engine.decide.edges import DEAD
-from engine.decide.rejections import conclude
+from engine.decide.question import conclude
 from engine.decide.step import Turn
 from engine.flow import Flow
-from engine.flow.checks.warnings import has_effects
+from engine.flow.checks.all import has_effects
 from engine.journal.events import ChildStarted, Event, NodeStarted, PromptRequested
 from engine.journal.fold import derive_state
 from engine.journal.queries import is_rejection

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from engine.decide.commands import Message
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
+from engine.journal.snapshot import from_json, to_json
 from engine.journal.state import State
-from engine.journal.state_json import from_json, to_json
 from engine.language.errors import (
     EmptyMessage,
     MalformedJournal,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from engine.decide.commands import Answer, Hold, Message, NodeDone, Resume, Shown
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.state_json import from_json, to_bytes, to_json
+from engine.journal.snapshot import from_json, to_bytes, to_json
 from engine.language import timestamps
 from engine.language.errors import AlreadyAnswered, MalformedJournal, SessionQuarantined, SessionRunning
 from engine.run import sessions

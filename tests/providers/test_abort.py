@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from engine.models.abort import Abortable, Aborted, settle
+from engine.models.provider import Abortable, Aborted, settle
 
 
 async def test_what_ends_before_the_signal_is_given() -> None:
@@ -95,7 +95,7 @@ async def test_a_cancellation_stays_one_even_beside_a_signal() -> None:
 
 async def test_what_does_not_end_is_left_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that takes too long to close is cancelled, and one that fails is not complained about."""
-    monkeypatch.setattr("engine.models.abort.GRACE", 0.01)
+    monkeypatch.setattr("engine.models.provider.GRACE", 0.01)
 
     async def fail() -> None:
         raise ValueError("nobody cares")

@@ -12,11 +12,11 @@ from bot.config.session_files import Part
 from bot.inbound import payloads
 from bot.inbound.decisions import PAGE, Submission
 from bot.serve.bolt import SlackApp
-from bot.start.from_triggers import TriggerStarts
+from bot.start.from_slack import TriggerStarts
 from bot.views import forms, kinds
 from bot.views.kinds import PromptLookup
 from engine.journal import fold
-from engine.journal.folds import prompts
+from engine.journal.folds import session
 from engine.journal.records import InboxItem
 from engine.language.codec import decode
 from tests.simulation.mutants import Mutant
@@ -37,7 +37,7 @@ def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
 
     def voted(state: Any, event: Any) -> Any:
         before = {vote["actor"]["id"]: vote["reason"] for vote in state.prompts[event.prompt_id].votes}
-        after = prompts.prompt_voted(state, event)
+        after = session.prompt_voted(state, event)
         prompt = after.prompts[event.prompt_id]
         *others, mine = prompt.votes
         kept = {**mine, "reason": before.get(event.actor["id"]) or mine["reason"]}

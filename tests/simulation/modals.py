@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.views.forms import BACK
 from bot.workspace import elements
-from bot.workspace.errors import SlackError
-from bot.workspace.state import View, copied
+from bot.workspace.state import SlackError, View, copied
 from tests.simulation.flows import SAMPLES
 from tests.simulation.form_flows import FORM_SAMPLES
 from tests.simulation.further_flows import FURTHER_SAMPLES

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from bot.wire.manifest import SHORTCUT
 from bot.workspace import elements, payloads
-from bot.workspace.core import Core
-from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.core import TRIGGER_SECONDS, Core, Trigger, Views
 from bot.workspace.interactions import People
 from bot.workspace.methods import METHODS
 from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
-from bot.workspace.state import View, copied, default_state
-from bot.workspace.views import TRIGGER_SECONDS, Trigger, Views
+from bot.workspace.state import SlackError, View, WorkspaceError, copied, default_state
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.config.library import Library
 from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES
-from engine.storage.anchor import anchor_of
+from engine.storage.freshness import anchor_of
 from tests.simulation import weather as weathers
 from tests.simulation.file_flows import FILE_SAMPLES
 from tests.simulation.form_flows import FORM_SAMPLES

@@ -22,7 +22,7 @@ from engine.journal.records import (
     Sweep,
     Timer,
 )
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.support import prefork

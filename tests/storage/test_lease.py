@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.language.errors import StorageError
-from engine.storage import home_lease as leases
-from engine.storage.home_lease import Holder, Served, lease, read_holder
+from engine.storage import leases
+from engine.storage.leases import Holder, Served, lease, read_holder
 
 NOW = "2026-11-22T12:00:00.000Z"
 

@@ -28,8 +28,8 @@ from engine.language.errors import (
     UnknownSession,
     WrongWorkspace,
 )
-from engine.storage.macs import Sealer
 from engine.storage.port import Store
+from engine.storage.sealing import Sealer
 from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,

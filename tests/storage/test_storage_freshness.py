@@ -13,13 +13,11 @@ import pytest
 
 from engine.journal.records import Commit, Consumed, DropLock, PutOutbox
 from engine.language.errors import KeyMissing, StorageError, StoreSuspended
-from engine.storage import schema
-from engine.storage.anchor import Anchor, anchor_of
-from engine.storage.backups import back_up, restore
-from engine.storage.freshness import Freshness
+from engine.storage import tables
+from engine.storage.freshness import Anchor, Freshness, anchor_of
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
-from engine.storage.sqlite import open_sqlite
+from engine.storage.sqlite import back_up, open_sqlite, restore
 from tests.storage.storagekit import (
     KEY,
     NOW,
@@ -124,7 +122,7 @@ def test_an_anchor_that_could_not_be_made_is_made_by_the_next_opening(
 
     path = tmp_path / "sayso.db"
     with monkeypatch.context() as patched:
-        patched.setattr(f"engine.storage.anchor.os.{failing}", full)
+        patched.setattr(f"engine.storage.freshness.os.{failing}", full)
         with pytest.raises(StorageError, match="No space left"):
             open_sqlite(path, key=KEY)
     assert why(path) is None
@@ -180,7 +178,7 @@ def test_a_database_of_an_earlier_release_gets_its_anchor(
     path = tmp_path / "sayso.db"
     raw = apsw.Connection(str(path))
     os.chmod(path, 0o600)
-    for sql in schema.STEPS[:3]:
+    for sql in tables.STEPS[:3]:
         raw.execute(sql)
     raw.pragma("user_version", 3)
     raw.close()

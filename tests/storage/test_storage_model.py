@@ -23,7 +23,7 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import SaysoError
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, at, new_session, reaped, step

@@ -12,10 +12,9 @@ import pytest
 
 from engine.journal.records import InboxItem
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
-from engine.storage.memory import MemoryStore
-from engine.storage.open import open_store
-from engine.storage.schema import STEPS, migrate, version_of
+from engine.storage.open import MemoryStore, open_store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.tables import STEPS, migrate, version_of
 from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,

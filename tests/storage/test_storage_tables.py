@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.storage import tables
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.tables import Table
 
 TABLES = {name.lower(): found for name, found in vars(tables).items() if isinstance(found, Table)}

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from bot.config.settings import load_settings
-from bot.doctor.store import check_freshness
+from bot.doctor.agents import check_freshness
 from engine.language.errors import Corrupt, StorageBusy, StorageError
 from engine.nodes.runtime.folder import private_folder
 from engine.storage import backoff, connection, group_commit

@@ -13,7 +13,7 @@ import pytest
 from engine.journal.records import Commit, InboxItem
 from engine.language.errors import Fenced, StorageBroken, StorageError, StorageFull, UnknownSession
 from engine.storage.group_commit import Writer
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, step
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from bot.workspace import Suggestion, elements, server
 from bot.workspace.core import Core
-from bot.workspace.errors import WorkspaceError
 from bot.workspace.faults import Faults
 from bot.workspace.interactions import Interactions, People
+from bot.workspace.server import ApiCall, WebApi
 from bot.workspace.socketmode import Delivery
-from bot.workspace.state import Channel, Group, Json, State, User, default_state, wire
-from bot.workspace.webapi import ApiCall, WebApi
+from bot.workspace.state import Channel, Group, Json, State, User, WorkspaceError, default_state, wire
 
 
 class Admin:

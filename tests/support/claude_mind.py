@@ -17,8 +17,8 @@ from engine.messages.errors import InvalidRequest
 from engine.messages.prices import DEFAULTS, cost, price_of
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest, Usage
-from engine.models.checks import refuse_illegal
-from engine.models.claude_wire import body_of
+from engine.models.claude import body_of
+from engine.models.provider import refuse_illegal
 from tests.support.claude_rules import VERSIONS, Refusal, check
 from tests.support.claude_server import Failure, Raw, Reply, events
 

@@ -31,25 +31,24 @@ from engine.decide.commands import (
 )
 from engine.decide.decide import decide
 from engine.decide.due import due
-from engine.decide.locks import pending
+from engine.decide.limits import pending
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.journal.records import Commit
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.journal.state import UNFINISHED, Asked, NodeRun, State
-from engine.journal.state_json import from_bytes, to_bytes
 from engine.language import timestamps as clock
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Completed, NodeContext, Outcome, Runner
 from engine.nodes.runtime.table import runners as real_runners
-from engine.run.dispatcher import Dispatcher
+from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import Engine
-from engine.run.wakeups import LocalWakeups
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from engine.testing import ManualClock as Clock

@@ -26,20 +26,18 @@ from bot.outbound.outbox_worker import Tuning
 from bot.serve.bolt import SlackApp
 from bot.serve.main import Bot, Identity
 from bot.workspace import elements, payloads
-from bot.workspace.core import Core
-from bot.workspace.errors import SlackError, WorkspaceError
+from bot.workspace.core import Core, Views
 from bot.workspace.interactions import Interactions, People
 from bot.workspace.methods.files import content_of
 from bot.workspace.methods.files import store as store_file
-from bot.workspace.state import Channel, User, View, copied, default_state
-from bot.workspace.views import Views
-from bot.workspace.webapi import WebApi
+from bot.workspace.server import WebApi
+from bot.workspace.state import Channel, SlackError, User, View, WorkspaceError, copied, default_state
 from engine.language.errors import StorageError
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.table import runners
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from tests.simulation.slack import Response
 from tests.simulation.timeline import SimLoop, Timeline

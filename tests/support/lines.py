@@ -1,7 +1,7 @@
 """The ways between a workspace and a bot that live on one event loop: no sockets and no HTTP.
 
 Deliveries are the workspace's own (`bot.workspace.socketmode`), with its acknowledgements, repetitions and faults, over
-connections that hand each payload to the app. Calls go to its own Web API (`bot.workspace.webapi`).
+connections that hand each payload to the app. Calls go to its own Web API (`bot.workspace.server`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.workspace import default_state
-from bot.workspace.text import escape, mentions, to_entities, unescape
+from bot.workspace.elements import escape, mentions, to_entities, unescape
 
 STATE = default_state()
 

@@ -1,6 +1,6 @@
 """The Web API methods: plain functions from a `Call` to the fields of the answer, and the table of them.
 
-They raise SlackError for what Slack would refuse. They know nothing of HTTP; `bot.workspace.webapi` does.
+They raise SlackError for what Slack would refuse. They know nothing of HTTP; `bot.workspace.server` does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bot.workspace.methods import chat, conversations, files, people, rest
+from bot.workspace.methods import call, chat, conversations, files
 from bot.workspace.methods.call import Call
 from bot.workspace.state import Json
 
@@ -21,10 +21,10 @@ class Method(NamedTuple):
 
 
 METHODS: dict[str, Method] = {
-    "api.test": Method(rest.api_test),
-    "apps.connections.open": Method(rest.connections_open, "connections:write"),
-    "auth.test": Method(people.auth_test),
-    "bots.info": Method(people.bots_info, "users:read"),
+    "api.test": Method(call.api_test),
+    "apps.connections.open": Method(call.connections_open, "connections:write"),
+    "auth.test": Method(conversations.auth_test),
+    "bots.info": Method(conversations.bots_info, "users:read"),
     "chat.appendStream": Method(chat.append, "chat:write"),
     "chat.delete": Method(chat.delete, "chat:write"),
     "chat.getPermalink": Method(chat.get_permalink),
@@ -43,18 +43,18 @@ METHODS: dict[str, Method] = {
     "files.completeUploadExternal": Method(files.complete_upload, "files:write"),
     "files.getUploadURLExternal": Method(files.get_upload_url, "files:write"),
     "files.info": Method(files.info, "files:read"),
-    "reactions.add": Method(rest.reactions_add, "reactions:write"),
-    "reactions.get": Method(rest.reactions_get, "reactions:read"),
-    "reactions.remove": Method(rest.reactions_remove, "reactions:write"),
-    "team.info": Method(people.team_info, "team:read"),
-    "usergroups.list": Method(people.groups_list, "usergroups:read"),
-    "usergroups.users.list": Method(people.group_users, "usergroups:read"),
+    "reactions.add": Method(call.reactions_add, "reactions:write"),
+    "reactions.get": Method(call.reactions_get, "reactions:read"),
+    "reactions.remove": Method(call.reactions_remove, "reactions:write"),
+    "team.info": Method(conversations.team_info, "team:read"),
+    "usergroups.list": Method(conversations.groups_list, "usergroups:read"),
+    "usergroups.users.list": Method(conversations.group_users, "usergroups:read"),
     "users.conversations": Method(conversations.list_own),
-    "users.info": Method(people.users_info, "users:read"),
-    "users.list": Method(people.users_list, "users:read"),
-    "users.lookupByEmail": Method(people.lookup_by_email, "users:read.email"),
-    "views.open": Method(rest.views_open),
-    "views.publish": Method(rest.views_publish),
-    "views.push": Method(rest.views_push),
-    "views.update": Method(rest.views_update),
+    "users.info": Method(conversations.users_info, "users:read"),
+    "users.list": Method(conversations.users_list, "users:read"),
+    "users.lookupByEmail": Method(conversations.lookup_by_email, "users:read.email"),
+    "views.open": Method(call.views_open),
+    "views.publish": Method(call.views_publish),
+    "views.push": Method(call.views_push),
+    "views.update": Method(call.views_update),
 }

@@ -11,9 +11,8 @@ from typing import Any
 
 from bot.workspace import blocks as block_kit
 from bot.workspace import elements
-from bot.workspace.errors import SlackError
 from bot.workspace.methods.call import Call, micros
-from bot.workspace.state import Channel, Json, wire
+from bot.workspace.state import Channel, Json, SlackError, wire
 
 STREAM_SECONDS = 300.0
 """How long a stream lives."""

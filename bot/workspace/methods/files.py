@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import mimetypes
 
-from bot.workspace.errors import SlackError, WorkspaceError
 from bot.workspace.methods.call import Call
-from bot.workspace.state import Json
+from bot.workspace.state import Json, SlackError, WorkspaceError
 
 MAX_FILE = 50 * 1024 * 1024  # bytes
 

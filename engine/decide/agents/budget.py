@@ -1,13 +1,23 @@
-"""What a model call may cost at most, and what happens at a cap: people are asked, and nothing fails by itself. Pure."""
+"""What a model call may cost at most, and what happens at a cap: people are asked, and nothing fails by itself. Pure.
+
+What of a model call is not in the journal, and how much it weighs: files, and tools that say themselves what they take.
+
+The core sets aside what a call can use before it knows this part. Who makes the call does, and makes none for which too
+little is set aside: it says how much is needed, and begins again once that is.
+
+What the API has counted before, and is still the same, weighs nothing more: each part has a `mark`, and an answer says
+with which parts it was counted. Pure.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.decide.agents.model_request import says_itself, unsent
-from engine.decide.agents.system_prompt import system_text
-from engine.decide.agents.token_estimates import ROOM
+from engine.decide.agents.model_request import says_itself, system_text, unsent
 from engine.decide.question import option, step_prompt
 from engine.flow import Node
 from engine.flow.node import plan_of
@@ -22,15 +32,77 @@ from engine.messages.prices import (
     TOOLS_OVERHEAD,
     Price,
     UnknownPrice,
+    block_bound,
     cost,
     price_of,
     prompt_bound,
     worst_case,
 )
-from engine.messages.turns import TurnRequest, Usage
+from engine.messages.turns import Tool, TurnRequest, Usage
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
+
+
+ROOM = "room"
+"""In the config of a model call, and in what it leaves with: tokens for such parts. None: the model's whole context."""
+
+_MOST_TIMES = 2
+"""How often a call is weighed. What grows all the time then gets a whole context."""
+
+
+class Part(NamedTuple):
+    """One file or tool. `tokens` is a bound; None where there is none but the model's context."""
+
+    mark: str
+    tokens: int | None
+
+
+def file_part(block: Json) -> Part:
+    """A file, as the block that is sent."""
+    return Part(_mark(block), block_bound(block))
+
+
+def tool_part(tool: Tool) -> Part:
+    """A tool, as it is sent."""
+    told = tool.to_json()
+    return Part(_mark(told), len(encode(told)))
+
+
+def _mark(sent: Json) -> str:
+    return blake2b(encode(sent), digest_size=8).hexdigest()
+
+
+def marks(parts: Iterable[Part]) -> list[str]:
+    """What an answer says of the parts with which it was counted."""
+    return [part.mark for part in parts]
+
+
+def too_little(parts: Sequence[Part], config: Mapping[str, Json], before: Json) -> dict[str, Json] | None:
+    """What a call leaves with for which too little is set aside: `{room, times}`; None where it can be made. `before` is
+    what it left with when it was weighed last."""
+    room = config.get(ROOM)
+    if room is None:
+        return None
+    counted = Counter(config.get("weighed") or ())
+    new = list((Counter(marks(parts)) - counted).elements())
+    bounds = {part.mark: part.tokens for part in parts}
+    needed = _sum(bounds[mark] for mark in new)
+    if needed is not None and needed <= room:
+        return None
+    times = 1 + int((before or {}).get("times", 0))
+    # What has grown since it was weighed may go on growing.
+    return {ROOM: None if needed is None or times > _MOST_TIMES else needed * times, "times": times}
+
+
+def _sum(bounds: Iterable[int | None]) -> int | None:
+    total = 0
+    for bound in bounds:
+        if bound is None:
+            return None
+        total += bound
+    return total
+
 
 UNKNOWN_SCHEMA = 4_000
 """Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
@@ -51,7 +123,7 @@ class Estimate(NamedTuple):
     full: bool
     """The conversation comes near what the model can keep in mind."""
     room: int | None
-    """Tokens that are for what only the runner of the call knows (`engine.decide.agents.token_estimates`); None: as many as there are."""
+    """Tokens that are for what only the runner of the call knows (`engine.decide.agents.budget`); None: as many as there are."""
 
 
 def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:

@@ -11,15 +11,12 @@ import ipaddress
 import shlex
 from collections.abc import Callable, Mapping
 
-from engine.flow.builtin_tools import PATTERNS
-from engine.flow.command_lines import allowed, split_command
+from engine.flow.builtin_tools import PATTERNS, allowed, split_command
 from engine.flow.node import ToolPlan
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, encode, problems
 from engine.language.errors import SaysoError, ToolRefused
-from engine.language.json_schema import problems
-from engine.language.markup import escape_markup
-from engine.nodes.types.addresses import is_disguised, why_refused
-from engine.nodes.types.hosts import host_allowed
+from engine.language.template import escape_markup
+from engine.nodes.types.addresses import host_allowed, is_disguised, why_refused
 from engine.nodes.types.paths import BadPath, session_path
 from engine.nodes.types.preview import action_text
 

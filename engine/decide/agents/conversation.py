@@ -3,6 +3,8 @@
 Nothing here waits. `startable` says from the state what may begin: the tool calls of the last answer, or the next model
 call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
 people are asked.
+
+The behaviour of agents, as `engine.decide.behaviours.Conversations` lists it. Pure.
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, tool_calls
-from engine.decide.agents.model_request import compacted, spoken, stays, transcript, unsent
-from engine.decide.agents.system_prompt import person_message
+from engine.decide.agents.model_request import compacted, person_message, spoken, stays, transcript, unsent
 from engine.decide.agents.tool_results import unposed
-from engine.decide.evaluate import named_path, node_at
+from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
@@ -23,10 +24,16 @@ from engine.journal.queries import doomed, open_prompt_at
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.messages.final_answer import problem_of
+from engine.messages.messages import problem_of
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
+from engine.decide.agents.model_request import request
+from engine.decide.agents.tool_calls import begin_call, settle_containers
+from engine.decide.agents.tool_calls import covered_after as call_covered
+from engine.decide.agents.tool_calls import decided as call_decided
+from engine.decide.agents.tool_calls import done as call_done
+from engine.decide.agents.tool_calls import failed as call_failed
 
 _WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
 
@@ -407,3 +414,23 @@ def try_now(turn: Turn, owner: str) -> None:
                 if (timer.path, timer.purpose) == (path, "retry"):
                     turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
                     turn.wake(path)
+
+
+__all__ = [
+    "answered",
+    "begin_call",
+    "begin_turn",
+    "call_covered",
+    "call_decided",
+    "call_done",
+    "call_failed",
+    "cap_decided",
+    "ended",
+    "frozen",
+    "hear",
+    "may_go_on",
+    "open_conversation",
+    "request",
+    "settle_containers",
+    "startable",
+]

@@ -2,28 +2,181 @@
 
 A call becomes a node of the type that does the work. Where the flow wants people to decide first, they see exactly what
 would run, and what runs is compared with that: a model cannot talk its way around it.
+
+Changing a tool call before it is approved: its input as a form, and the form as an input again. Pure.
+
+Each text, number or yes/no of the tool's schema is a field of its own with the model's value in it; everything else is
+one field of JSON. What a form of Slack cannot hold stays as it is. What nobody touched comes back exactly as it was.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.decide import binding, question
-from engine.decide.agents import call_edits, call_to_node, tool_results
-from engine.decide.evaluate import context, evaluate_config
+from engine.decide import question
+from engine.decide.agents import call_to_node, tool_results
+from engine.decide.step import context, evaluate_config
 from engine.flow import Node
 from engine.flow.node import AgentPlan, Rule, ToolPlan, plan_of
+from engine.forms import MOST_TEXT, is_empty
+from engine.forms.parse import read_value, units
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.folds.agents import agent_at, agent_of
 from engine.journal.state import Asked, Call, State, scope_of
-from engine.language.codec import Json, copy
-from engine.language.errors import NotJson, SaysoError
+from engine.language.codec import Json, clean_text, copy, decode, encode
+from engine.language.errors import InvalidAnswer, NotJson, SaysoError
 from engine.language.expressions import evaluate_condition
-from engine.language.markup import escape_markup
+from engine.language.template import escape_markup
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
+
+
+REST = "other_input"
+"""The name of the field for everything that has no field of its own."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_PLAIN = ("string", "number", "integer", "boolean")
+_MOST_FIELDS = 20
+_LONG = ("content", "body", "text", "query", "command", "message")
+
+
+class _Entry(NamedTuple):
+    """A field of the form. `key` is the name in the input; None for the one that holds the rest."""
+
+    key: str | None
+    field: dict[str, Json]
+
+
+def edit_fields(tool: ToolPlan, given: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """The settled fields of the form (see `engine.forms`) in which people change this input."""
+    return [entry.field for entry in _entries(tool, given)]
+
+
+def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]) -> dict[str, Json]:
+    """The input with what people filled in. Raises `InvalidAnswer` for text that is not JSON where JSON belongs."""
+    found = dict(given)
+    for key, field in _entries(tool, given):
+        name = field["name"]
+        if name not in values or values[name] == field.get("default"):
+            continue
+        if key is None:
+            found = {
+                **_rest_of(str(values[name] or "{}")),
+                **{k: v for k, v in found.items() if k in _own(tool, given)},
+            }
+        elif is_empty(values[name]) and not field["required"]:
+            found.pop(key, None)
+        else:
+            found[key] = values[name]
+    return found
+
+
+def _rest_of(text: str) -> dict[str, Json]:
+    try:
+        value = decode(text.encode("utf-8", "replace"))
+    except NotJson as error:
+        raise InvalidAnswer(f'This is {error}. Write JSON, such as {{"limit": 10}}.') from error
+    if not isinstance(value, dict):
+        raise InvalidAnswer('Write a JSON object, such as {"limit": 10}.')
+    return value
+
+
+def _own(tool: ToolPlan, given: Mapping[str, Json]) -> frozenset[str]:
+    """What the rest does not hold: fields of their own, and what is too long for any."""
+    named = {entry.key for entry in _entries(tool, given) if entry.key is not None}
+    return frozenset(
+        named | {key for key, value in given.items() if isinstance(value, str) and _too_long(value)}
+    )
+
+
+def _entries(tool: ToolPlan, given: Mapping[str, Json]) -> list[_Entry]:
+    found = list(_plain_entries(tool, given))
+    held = {entry.key for entry in found}
+    rest = {
+        key: value
+        for key, value in given.items()
+        if key not in held and not (isinstance(value, str) and _too_long(value))
+    }
+    text = encode(rest).decode()
+    if clean_text(text)[0] != text:  # what a form gives back is clean
+        text = json.dumps(rest)
+    if rest and not _too_long(text):
+        about = (
+            "JSON: what the tool is given beside the fields above."
+            if found
+            else "JSON: what the tool is given."
+        )
+        field = _field(REST, "Other input" if found else "Input", "string", required=False, description=about)
+        found.append(_Entry(None, {**field, "multiline": True, "default": text}))
+    return found
+
+
+def _plain_entries(tool: ToolPlan, given: Mapping[str, Json]) -> Iterator[_Entry]:
+    schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
+    properties = schema.get("properties") or {}
+    required = schema.get("required") or []
+    taken = 0
+    for index, (key, body) in enumerate(properties.items()):
+        kind = body.get("type") if isinstance(body, dict) else None
+        if kind not in _PLAIN or taken == _MOST_FIELDS or not _fits(kind, given.get(key)):
+            continue
+        taken += 1
+        name = key if _NAME.fullmatch(key) and key != REST else f"field_{index}"
+        field = _field(
+            name, str(key)[:150], kind, required=key in required, description=body.get("description")
+        )
+        yield _Entry(key, _filled(field, key, body, given))
+
+
+def _filled(
+    field: dict[str, Json], key: str, body: Mapping[str, Json], given: Mapping[str, Json]
+) -> dict[str, Json]:
+    value = given.get(key)
+    options = body.get("enum")
+    if (
+        isinstance(options, list)
+        and options
+        and all(isinstance(option, str) and option for option in options)
+    ):
+        field |= {
+            "type": "choice",
+            "options": [{"value": option, "label": option[:75]} for option in options],
+        }
+    elif field["type"] == "string" and (key in _LONG or "\n" in str(value)):
+        field["multiline"] = True
+    if not is_empty(value):
+        with contextlib.suppress(InvalidAnswer):
+            field["default"] = read_value(field, value)
+    return field
+
+
+def _field(name: str, title: str, kind: str, *, required: bool, description: Json) -> dict[str, Json]:
+    field: dict[str, Json] = {"name": name, "type": kind, "title": title, "required": required}
+    return (
+        {**field, "description": description[:300]} if isinstance(description, str) and description else field
+    )
+
+
+def _fits(kind: str, value: Json) -> bool:
+    """Whether a field of this type can show this value."""
+    if value is None:
+        return True
+    if kind == "string":
+        return isinstance(value, str) and not _too_long(value)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _too_long(text: str) -> bool:
+    return units(text) > MOST_TEXT
+
 
 VALID_SECONDS = 30 * 86400.0
 """How long the approval of a call holds: it runs at once, unless the session is held."""
@@ -84,7 +237,7 @@ def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
     if prompt is None or not prompt.editors or not asked_here(turn.state, call):
         return call.input
-    return call_edits.edited(tool, call.input, prompt.values)
+    return edited(tool, call.input, prompt.values)
 
 
 # --- approvals ---------------------------------------------------------------------------------------------------
@@ -118,7 +271,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     agent = turn.node(agent_of(turn.state, path) or "")
     name = agent.name or agent.id
     editable = "edit" in rule.verdicts
-    fields = call_edits.edit_fields(tool, call.input) if editable else []
+    fields = edit_fields(tool, call.input) if editable else []
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
     asked = Question(
         kind="approval",
@@ -150,7 +303,7 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
         "sessionId": turn.state.session_id,
         "type": tool.node.type,
         "text": call_to_node.call_text(tool, config),
-        "digest": binding.digest(tool.node.type, config),
+        "digest": question.digest(tool.node.type, config),
         "validSeconds": VALID_SECONDS,
     }
 
@@ -158,7 +311,7 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
 def covered_after(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
     """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
     call, tool = _called(turn, prompt.path)
-    given = call_edits.edited(tool, call.input, values)
+    given = edited(tool, call.input, values)
     return _covered(turn, prompt.path, tool, configured(turn, prompt.path, tool, given))
 
 
@@ -168,8 +321,8 @@ def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str
     shown = {} if prompt is None else prompt.covers or {}
     approved = _approved(turn.state, call)
     same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
-    if not (approved and same and shown.get("digest") == binding.digest(tool.node.type, config)):
-        raise binding.NotApproved(
+    if not (approved and same and shown.get("digest") == question.digest(tool.node.type, config)):
+        raise question.NotApproved(
             f"{tool.name} did not run: what it was about to do is not what was approved."
         )
 
@@ -255,7 +408,7 @@ def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
     if prompt is None or not prompt.editors:
         return []
     by = [{"id": editor} for editor in prompt.editors]
-    return tool_results.edited_note(by, call_edits.edited(tool, call.input, prompt.values))
+    return tool_results.edited_note(by, edited(tool, call.input, prompt.values))
 
 
 def settle_containers(turn: Turn, owner: str) -> None:

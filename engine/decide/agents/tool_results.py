@@ -202,7 +202,7 @@ def _read_file(output: Mapping[str, Json]) -> str:
 
 
 def _picture(tool: ToolPlan, output: Mapping[str, Json]) -> Blocks:
-    """A picture is named, and read from the session's folder when it is sent; see `engine.models.attachments`."""
+    """A picture is named, and read from the session's folder when it is sent; see `engine.models.turn_runner`."""
     found, path = output["picture"], str(output["path"])
     about = f"a picture of {found['width']} x {found['height']} pixels; what is in it is data too"
     shown = {

@@ -12,13 +12,20 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from engine.flow.agent_document import SERVER, TOOL_NAME, TOOLS, RuleDoc, ToolSettings, usable_as_tool
-from engine.flow.builtin_tools import BUILTIN
+from engine.flow.builtin_tools import (
+    ASKS_PEOPLE,
+    BUILTIN,
+    Entry,
+    agents,
+    entries,
+    entry_of,
+    named_rules,
+    tool_names,
+)
 from engine.flow.checks.inputs import check_input
-from engine.flow.checks.raw_lists import as_list, as_mapping, spec_at
-from engine.flow.checks.text import check_condition, check_values, name_hint
-from engine.flow.checks.visibility import Scope
+from engine.flow.checks.shape import as_list, as_mapping, spec_at
+from engine.flow.checks.visibility import Scope, check_condition, check_values, name_hint
 from engine.flow.node import ToolKind
-from engine.flow.raw_tools import ASKS_PEOPLE, Entry, agents, entries, entry_of, named_rules, tool_names
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.template import has_expression
@@ -26,8 +33,7 @@ from engine.nodes.types.fields import MAX_NAME, NAME
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import NodeSpec, spelled_out
 from engine.types import lattice
-from engine.types.lattice import TEXTS, Type, mapping_of
-from engine.types.schema import input_type, schema_type
+from engine.types.lattice import TEXTS, Type, input_type, mapping_of, schema_type
 
 ANY = "*"
 """In `approvals`: every tool that has no entry of its own."""

@@ -2,26 +2,36 @@
 
 Works on the raw data, in which anything may be missing or of the wrong type: the shape was checked elsewhere,
 and a problem there must not hide the others.
+
+What is allowed in a flow that loads, and is probably not meant. Pure.
+
+* An approval with `on_reject: continue`, and a later step with effects that does not depend on the decision: it runs after
+  a rejection too. A step depends on it when it, an edge that must be taken, or a container around it names the approval, or a
+  step that depends on it; when the approval covers it; or when a `fail` stands before it that does.
+* A loop edge without a condition that fails at its limit: it always gets there.
+* What the type of a node warns of (`NodeSpec.warnings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.flow.checks.agents import check_tools
 from engine.flow.checks.inputs import check_input
 from engine.flow.checks.nodes import check_nodes
-from engine.flow.checks.raw_lists import as_list, as_mapping
-from engine.flow.checks.text import check_text, name_hint
-from engine.flow.checks.visibility import Scope
+from engine.flow.checks.shape import as_list, as_mapping
+from engine.flow.checks.visibility import Scope, check_text, name_hint
 from engine.flow.input_document import InputDoc
+from engine.flow.model import Edge, Flow, NodeList
+from engine.flow.node import Node
 from engine.flow.triggers import Given, check_trigger
 from engine.language.diagnostics import Fault, Path
+from engine.language.errors import Problem
+from engine.language.expressions import Compiled
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
 from engine.types.annotations import Sources, no_source
-from engine.types.lattice import ANY, mapping_of
-from engine.types.schema import input_type
+from engine.types.lattice import ANY, input_type, mapping_of
 
 
 def check_flow(
@@ -74,3 +84,114 @@ def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
         except ValueError:
             continue
     return found
+
+
+_ASK = "ask"
+
+
+def warnings(flow: Flow) -> list[Problem]:
+    """What to look at in the flow's own file, in the order of its lines."""
+    found = [problem for nodes in flow.own_lists.values() for problem in _of_list(flow, nodes)]
+    return sorted(dict.fromkeys(found), key=lambda problem: (problem.line, problem.message))
+
+
+def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
+    for gate in nodes.nodes:
+        if gate.spec.mode == "prompt" and gate.config.get("on_reject") == "continue":
+            for node in _Later(flow, gate).steps():
+                message = f"`{node.id}` runs after a rejection of `{gate.id}` too"
+                hint = f"leave out `on_reject: continue`, or write `if: \"{{{{ nodes.{gate.id}.decision == 'approve' }}}}\"`"
+                yield Problem(flow.file, node.line, 1, message, hint)
+    for node in nodes.nodes:
+        for message, hint in node.spec.warnings(node.id, node.config) if node.spec.warnings else ():
+            yield Problem(flow.file, node.line, 1, message, hint)
+    for edge in nodes.edges:
+        if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
+            message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always reaches its limit, and fails there"
+            hint = "write `when`, or `on_limit: continue` for a number of rounds that is fixed"
+            yield Problem(flow.file, nodes.by_id[edge.from_].line, 1, message, hint)
+
+
+class _Later:
+    """The steps behind an approval, as far as nothing on the way depends on its decision."""
+
+    def __init__(self, flow: Flow, gate: Node) -> None:
+        self.flow = flow
+        self.gate = gate
+        self.known = {gate.id}
+        """The approval, what depends on it, and what holds it: to name one of them is to depend on it."""
+        self.holders: Mapping[str, Node] = {
+            list_id: node
+            for nodes in flow.own_lists.values()
+            for node in nodes.nodes
+            for list_id in (*node.lists.values(), node.on_failure)
+            if list_id is not None
+        }
+
+    def steps(self) -> Iterator[Node]:
+        """Those with effects that do not depend on the decision."""
+        at: Node | None = self.gate
+        while at is not None:
+            behind = self._behind(self.flow.lists[at.list_id], at)
+            yield from self._among(behind, frozenset())
+            if any(_ends(node) and node.id in self.known for node in behind):
+                return
+            at = self.holders.get(at.list_id)
+            self.known |= {at.id} if at is not None else set()
+
+    def _among(self, nodes: Sequence[Node], around: frozenset[str]) -> Iterator[Node]:
+        """Those of these steps, and of the steps inside them, that do not depend on it, up to a `fail` that does."""
+        for node in nodes:
+            if not self._depends(node):
+                yield from self._effects(node, around)
+                continue
+            self.known.add(node.id)
+            if _ends(node) and not self.flow.lists[node.list_id].is_graph:
+                return
+
+    def _behind(self, nodes: NodeList, node: Node) -> Sequence[Node]:
+        if not nodes.is_graph:
+            return nodes.nodes[node.index + 1 :]
+        reached, pending = set[str](), [node.id]
+        while pending:
+            for edge in nodes.outgoing[pending.pop()]:
+                if edge.to not in reached and not self._guards(edge):
+                    reached.add(edge.to)
+                    pending.append(edge.to)
+        return [nodes.by_id[name] for name in nodes.order if name in reached]
+
+    def _guards(self, edge: Edge) -> bool:
+        return edge.when is not None and self._names(edge.when)
+
+    def _depends(self, node: Node) -> bool:
+        if node.id == self.gate.covers:
+            return True
+        asked = (node.condition, node.compiled, node.while_, node.until_)
+        return any(compiled is not None and self._names(compiled) for compiled in asked)
+
+    def _names(self, compiled: Compiled) -> bool:
+        return any(len(path) > 1 and path[1] in self.known for path in compiled.names)
+
+    def _effects(self, node: Node, around: frozenset[str]) -> Iterator[Node]:
+        """The node where it has effects; the nodes with effects inside it."""
+        if has_effects(node):
+            yield node
+        lists = [f"@{node.calls}/"] if node.calls is not None else list(node.lists.values())
+        for list_id in (*lists, node.on_failure):
+            if list_id is None or list_id in around or list_id not in self.flow.lists:
+                continue
+            found = self._among(self.flow.lists[list_id].nodes, around | {list_id})
+            # What is wrong in another file is wrong where it is called.
+            yield from [node for _ in found][:1] if node.calls is not None else found
+
+
+def _ends(node: Node) -> bool:
+    """Whether a node that runs ends the flow."""
+    return node.spec.fails and node.on_error == "fail"
+
+
+def has_effects(node: Node) -> bool:
+    """Whether a node does something outside that a second time would do again; of an agent, whether it has tools."""
+    if node.agent is not None:
+        return bool(node.agent.tools)
+    return node.spec.mode == "run" and node.spec.on_crash(node.config) == _ASK

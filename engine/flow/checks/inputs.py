@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.flow.checks.text import name_hint
+from engine.flow.checks.visibility import name_hint
 from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value
 from engine.flow.model import Input

@@ -13,13 +13,30 @@ from pydantic import ValidationError
 
 from engine.flow import reachability
 from engine.flow.checks.agents import AgentContext, check_agent, check_unused_tools, check_used_tools
-from engine.flow.checks.covers import check_covers
-from engine.flow.checks.edges import check_edges, sound_pairs
-from engine.flow.checks.misfits import unfit
-from engine.flow.checks.raw_lists import Part, as_list, as_mapping, ids, items, parts, places, spec_at, talks
-from engine.flow.checks.shape import schema_faults
-from engine.flow.checks.text import check_condition, check_values, name_hint
-from engine.flow.checks.visibility import ENDED, UNDER_WAY, Level, Output, Scope
+from engine.flow.checks.edges import check_covers, check_edges, sound_pairs
+from engine.flow.checks.shape import (
+    Part,
+    as_list,
+    as_mapping,
+    ids,
+    items,
+    parts,
+    places,
+    schema_faults,
+    spec_at,
+    talks,
+    unfit,
+)
+from engine.flow.checks.visibility import (
+    ENDED,
+    UNDER_WAY,
+    Level,
+    Output,
+    Scope,
+    check_condition,
+    check_values,
+    name_hint,
+)
 from engine.flow.document import RetryDoc
 from engine.flow.outputs import at_end, first_sight, output_of
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached

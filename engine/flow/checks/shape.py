@@ -1,17 +1,147 @@
 """The JSON Schema of what an agent answers, as it stands in a file: what is wrong with it, and where. Pure.
 
 Keywords that JSON Schema does not have are refused, although it would ignore them: a slip is no silent permission.
-`$ref` leads to `$defs` of the same schema and nowhere else. Values are checked in `engine.language.json_schema`.
+`$ref` leads to `$defs` of the same schema and nowhere else. Values are checked in `engine.language.codec`.
+
+The lists of nodes in a flow's raw data: where each node stands, before anybody knows whether the flow is sound.
+
+Whether what expressions give fits the fields that they stand in.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple
 
-from engine.flow.checks.raw_lists import as_list, as_mapping
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
+from engine.nodes.types.registry import node_types
+from engine.nodes.types.spec import PARTS, NodeSpec
+from engine.types.lattice import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, Type, shown, words
+from engine.types.pieces import Pieces, Record, single
+
+
+class Part(NamedTuple):
+    """A list of nodes inside a node: its key in `Node.lists`, its path inside the node, the nodes as written."""
+
+    key: str
+    path: Path
+    nodes: list[Any]
+
+
+class Place(NamedTuple):
+    """Where a node stands: its path in the data, its position in its list, and the containers around it, outermost
+    first, each with the key of the part; and its type."""
+
+    path: Path
+    position: int
+    around: tuple[tuple[str, str], ...]
+    type: Any = None
+    talks: bool = False
+    """Whether it is an agent."""
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """The value where it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def spec_at(node: Mapping[str, Any]) -> NodeSpec | None:
+    """The type of a node as written; None where there is no such type."""
+    kind = node.get("type")
+    return node_types().get(kind) if isinstance(kind, str) else None
+
+
+def talks(node: Mapping[str, Any]) -> bool:
+    """Whether a node is an agent."""
+    spec = spec_at(node)
+    return spec is not None and spec.talks
+
+
+def covered_by(node: Mapping[str, Any]) -> str | None:
+    """The id of the node that an approval covers."""
+    spec, target = spec_at(node), as_mapping(node.get("with")).get("covers")
+    covers = spec is not None and "covers" in spec.static_fields
+    return target if covers and isinstance(target, str) else None
+
+
+def taken_parts(node: Mapping[str, Any]) -> frozenset[str]:
+    """The fields beside `with` that a node's type has; all of them where nobody knows the type."""
+    spec = spec_at(node)
+    return frozenset(spec.parts if spec is not None else PARTS)
+
+
+def parts(node: Mapping[str, Any]) -> Iterator[Part]:
+    """The lists of nodes that a container holds."""
+    taken = taken_parts(node)
+    if "body" in taken and isinstance(node.get("body"), list):
+        yield Part("body", ("body",), node["body"])
+    for field in ("branches", "cases"):
+        if field in taken:
+            for name, nodes in as_mapping(node.get(field)).items():
+                yield Part(name, (field, name), as_list(nodes))
+    if "default" in taken and isinstance(node.get("default"), list):
+        yield Part("", ("default",), node["default"])
+
+
+def ids(nodes: list[Any]) -> dict[str, int]:
+    """The ids of a list with their positions; of two nodes with one id the first."""
+    found: dict[str, int] = {}
+    for position, node in enumerate(nodes):
+        name = as_mapping(node).get("id")
+        if isinstance(name, str) and name:
+            found.setdefault(name, position)
+    return found
+
+
+def walk(data: Mapping[str, Any]) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Every node of a flow with its place, in the order of the file; `finally` last."""
+    yield from _walk(as_list(data.get("nodes")), ("nodes",), ())
+    yield from _walk(as_list(data.get("finally")), ("finally",), (("finally", ""),))
+
+
+def _walk(
+    nodes: list[Any], path: Path, around: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    for position, node in enumerate(nodes):
+        if not isinstance(node, dict):
+            continue
+        here = (*path, position)
+        yield Place(here, position, around, node.get("type"), talks(node)), node
+        name = node.get("id")
+        inside = name if isinstance(name, str) else ""
+        for part in parts(node):
+            yield from _walk(part.nodes, (*here, *part.path), (*around, (inside, part.key)))
+        failure = as_list(node.get("on_failure"))
+        yield from _walk(failure, (*here, "on_failure"), (*around, (inside, "!")))
+
+
+def places(data: Mapping[str, Any]) -> dict[str, Place]:
+    """The place of every id; of two nodes with one id that of the first."""
+    found: dict[str, Place] = {}
+    for place, node in walk(data):
+        name = node.get("id")
+        if isinstance(name, str) and name:
+            found.setdefault(name, place)
+    return found
+
+
+def items(data: Mapping[str, Any]) -> dict[str, str]:
+    """The names that foreach nodes give their items, each with the first such node."""
+    found: dict[str, str] = {}
+    for _, node in walk(data):
+        spec = spec_at(node)
+        if spec is not None and spec.item_name is not None and isinstance(node.get("id"), str):
+            found.setdefault(spec.item_name(as_mapping(node.get("with"))), node["id"])
+    return found
+
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 MAX_DEPTH = 32
@@ -174,3 +304,96 @@ def _together(schema: Mapping[str, Json], path: Path) -> Iterator[Fault]:
         least, most = schema.get(low), schema.get(high)
         if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
             yield Fault((*path, low), f"`{low}` is more than `{high}`: nothing fits")
+
+
+_MOST_VALUES = 8
+
+
+class _Sample(NamedTuple):
+    """A value that an expression may give. `typical`: another one of its kind could fit where this one does not."""
+
+    value: Json
+    typical: bool = False
+
+
+def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
+    """The expressions under a `with` that give what their field does not take, as far as that is known."""
+    choices = {path: _samples(pieces, path, spec) for path, pieces in record.items()}
+    choices = {path: samples for path, samples in choices.items() if samples}
+    told: set[Path] = set()
+    for turn in range(max(map(len, choices.values()), default=0)):
+        chosen = {path: samples[min(turn, len(samples) - 1)] for path, samples in choices.items()}
+        for fault, of_kind in spec.misfits(_filled(with_, ("with",), chosen)):
+            path: Path = ("with", *fault.path)
+            sample = chosen.get(path)
+            if sample is None or path in told or (sample.typical and not of_kind):
+                continue
+            told.add(path)
+            yield Fault(path, _misfit(record[path], sample, fault), _remedy(sample, fault))
+
+
+def _filled(value: Json, path: Path, chosen: Mapping[Path, _Sample]) -> Json:
+    if path in chosen:
+        return chosen[path].value
+    if isinstance(value, dict):
+        return {key: _filled(item, (*path, key), chosen) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, (*path, index), chosen) for index, item in enumerate(value)]
+    return value
+
+
+def _samples(pieces: Pieces, path: Path, spec: NodeSpec) -> list[_Sample]:
+    alone = single(pieces)
+    if alone is not None and str(path[1]) not in spec.markup:
+        return list(_of_type(alone))
+    options: list[list[str]] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            options.append([piece])
+        elif piece.unknown or (piece.kinds & (TEXT | LIST | MAPPING) and piece.values is None):
+            return [_Sample("x", typical=True)]
+        else:
+            options.append([_written(sample.value) for sample in _of_type(piece)])
+    return [_Sample("".join(parts)) for parts in list(product(*options))[:_MOST_VALUES]]
+
+
+_OTHERS: tuple[tuple[int, Json], ...] = ((BOOLEAN, True), (LIST, []), (MAPPING, {}))
+
+
+def _of_type(found: Type) -> Iterator[_Sample]:
+    if found.unknown:
+        return
+    if found.nullable:
+        yield _Sample(None)
+    for value in sorted(found.values or (), key=str)[:_MOST_VALUES]:
+        yield _Sample(value)
+    if found.values is None and found.kinds & NUMBER:
+        yield _Sample(1)
+    if found.values is None and found.kinds & TEXT:
+        yield _Sample("x", typical=True)
+    yield from (_Sample(value) for kind, value in _OTHERS if found.kinds & kind)
+
+
+def _written(value: Json) -> str:
+    return "true" if value is True else "null" if value is None else str(value)
+
+
+def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
+    alone = single(pieces)
+    if alone is None:
+        return f"this gives texts such as {sample.value!r}: {fault.message}"
+    if sample.value is None:
+        because = f" ({alone.why})" if alone.why else ""
+        return f"this may be null{because}: {fault.message}"
+    if not alone.values:
+        return f"this gives {words(alone.without(NULL))}: {fault.message.split(', not ')[0]}"
+    may = "may give" if len(alone.values) > 1 else "gives"
+    return f"this {may} {shown(sample.value)}: {fault.message}"
+
+
+def _remedy(sample: _Sample, fault: Fault) -> str | None:
+    if sample.value is None:
+        return "guard it with `if`, or with `default(..., true)`"
+    if isinstance(sample.value, int) and "no unit" in fault.message:
+        return "write the unit behind it: `{{ ... }}s`"
+    return fault.hint

@@ -12,9 +12,8 @@ Files:
 
 * `agent_reference`: what the flow reference says of the tools of agents and of approvals of their calls,
   from the models
-* `diagram`: A flow as a picture: Mermaid text, and SVG of our own layout
+* `diagram`: A flow as a picture: Mermaid text, and SVG of our own layout; A flow as SVG
 * `reference`: writes the flow reference (`docs/flow-reference.md`) from the models, so that it cannot say
   anything else
 * `schema`: the JSON Schema of flow files, for editors: what `sayso schema` prints
-* `svg`: A flow as SVG
 """

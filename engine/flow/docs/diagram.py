@@ -2,15 +2,22 @@
 
 Marks say what became of nodes in a session: `(list id, node id)` → a status of `engine.journal.history`. They are shown as words
 and as colour, so that the picture can be read without seeing colours.
+
+A flow as SVG. Pure; the layout is our own, from the inside out.
+
+A list of nodes is a column of boxes, or, where it has edges, rows of boxes: each node stands one row below the last
+of those that lead to it. A node that holds lists is a box around them, side by side. Text is measured by a table
+of widths that is on the safe side, so the picture needs no fonts to be drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
 from typing import TypeAlias
 
-from engine.flow.model import Edge, Flow, NodeList
+from engine.flow.model import FINALLY, Edge, Flow, NodeList
 from engine.flow.node import ROOT, Node
 
 Marks: TypeAlias = Mapping[tuple[str, str], str]
@@ -194,3 +201,231 @@ def _quoted(text: str) -> str:
     """Text inside a quoted Mermaid label: what could end it, or begin markup, is spelled as an entity."""
     replaced = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;"}
     return "".join(replaced.get(char, char) for char in text)
+
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_LINE = 17
+_PAD = 12
+_GAP = 34
+_BESIDE = 24
+_LOOP_ROOM = 46
+
+
+@dataclass
+class _Box:
+    """Something with a size, and what is in it at places of its own. `lines` are its words, the first one bold."""
+
+    width: float
+    height: float
+    look: Look | None = None
+    lines: list[str] = field(default_factory=list)
+    inside: list[tuple[float, float, _Box]] = field(default_factory=list)
+    edges: list[tuple[Edge, int, int]] = field(default_factory=list)
+    """Edges between boxes inside, by their numbers."""
+    dashed: bool = False
+
+
+def svg(flow: Flow, marks: Marks | None = None, title: str | None = None) -> str:
+    """The flow as an SVG document; with marks, as a session stands."""
+    drawer = _Drawer(flow, marks or {})
+    body = drawer.list(ROOT, ())
+    if flow.finally_list is not None:
+        last = drawer.column(Column("finally", FINALLY, again=False), ())
+        body = _stack([body, last], [])
+    head = title or flow.name
+    width = max(body.width, _width([head])) + 2 * _BESIDE
+    height = body.height + 2 * _BESIDE + 30
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}" font-family="{escape(_FONT)}" font-size="13" role="img">',
+        f"<title>{escape(head)}</title>",
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
+        ' orient="auto-start-reverse"><path d="M0,0 L8,4 L0,8 z" fill="#5b6573"/></marker></defs>',
+        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+        f'<text x="{_BESIDE}" y="{_BESIDE + 8}" font-size="16" font-weight="700" fill="{PLAIN.text}">'
+        f"{escape(head)}</text>",
+        *_draw(body, (width - body.width) / 2, _BESIDE + 30),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+# --- layout ------------------------------------------------------------------------------------------------
+
+
+class _Drawer:
+    def __init__(self, flow: Flow, marks: Marks) -> None:
+        self._flow = flow
+        self._marks = marks
+
+    def list(self, list_id: str, around: tuple[str, ...]) -> _Box:
+        """A list of nodes."""
+        nodes = self._flow.lists[list_id]
+        boxes = [self._node(node, (*around, list_id)) for node in nodes.nodes]
+        if nodes.is_graph:
+            return _rows(nodes, boxes)
+        return _stack(boxes, edges_of(nodes))
+
+    def column(self, column: Column, around: tuple[str, ...]) -> _Box:
+        """A list inside a node, with its title."""
+        if column.again:
+            return _text_box([f"{column.title}, again"], PLAIN)
+        inner = self.list(column.list_id, around)
+        if not column.title:
+            return inner
+        width = max(inner.width, _width([column.title])) + 2 * _PAD
+        box = _Box(width, inner.height + _LINE + 2 * _PAD + 4, PLAIN, [column.title], dashed=True)
+        box.inside.append(((width - inner.width) / 2, _LINE + _PAD + 4, inner))
+        return box
+
+    def _node(self, node: Node, around: tuple[str, ...]) -> _Box:
+        status = self._marks.get((node.list_id, node.id))
+        look = LOOKS[status] if status else PLAIN
+        lines = [node.id, *facts(node)] + ([look.words] if look.words else [])
+        held = [self.column(column, around) for column in columns(self._flow, node, around)]
+        head = _text_box(lines, look)
+        if not held:
+            return head
+        inner = sum(box.width for box in held) + _BESIDE * (len(held) - 1)
+        width = max(head.width, inner + 2 * _PAD)
+        box = _Box(width, head.height + max(box.height for box in held) + _PAD, look, lines)
+        x = (width - inner) / 2
+        for column in held:
+            box.inside.append((x, head.height, column))
+            x += column.width + _BESIDE
+        return box
+
+
+def _text_box(lines: list[str], look: Look) -> _Box:
+    return _Box(max(130.0, _width(lines) + 2 * _PAD), len(lines) * _LINE + 2 * _PAD - 4, look, lines)
+
+
+def _width(lines: list[str]) -> float:
+    """How wide a text is at most: wide letters count more, the first line is bold."""
+    return max((sum(_letter(char) for char in line) for line in lines), default=0)
+
+
+def _letter(char: str) -> float:
+    if char in "iljtf.,:;'|!()[] ":
+        return 4.6
+    if char in "mwMW@%—…":
+        return 12.0
+    return 8.9 if char.isupper() or ord(char) > 0x2000 else 7.9
+
+
+def _stack(boxes: list[_Box], edges: list[Edge]) -> _Box:
+    """Boxes below each other, an arrow between each and the next."""
+    width = max((box.width for box in boxes), default=0)
+    whole, y = _Box(width, 0), 0.0
+    for box in boxes:
+        whole.inside.append(((width - box.width) / 2, y, box))
+        y += box.height + _GAP
+    whole.height = max(0.0, y - _GAP)
+    whole.edges = [(edge, number, number + 1) for number, edge in enumerate(edges)]
+    return whole
+
+
+def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
+    """Boxes in rows, each below all that lead to it."""
+    rows: dict[int, list[int]] = {}
+    row_of: dict[str, int] = {}
+    for node_id in nodes.order:
+        before = [row_of[edge.from_] for edge in nodes.incoming[node_id]]
+        row_of[node_id] = max(before, default=-1) + 1
+        rows.setdefault(row_of[node_id], []).append(nodes.by_id[node_id].index)
+    widths = {
+        row: sum(boxes[at].width for at in found) + _BESIDE * (len(found) - 1) for row, found in rows.items()
+    }
+    room = sum(_LOOP_ROOM for edge in nodes.edges if edge.type == "loop")
+    labels = [_width([edge_label(edge)]) for edge in nodes.edges if edge.type == "loop"]
+    width = max(widths.values())
+    whole, y = _Box(width, 0), 0.0
+    places: dict[int, tuple[float, float]] = {}
+    for row in sorted(rows):
+        x = (width - widths[row]) / 2
+        for at in rows[row]:
+            places[at] = (x, y)
+            x += boxes[at].width + _BESIDE
+        y += max(boxes[at].height for at in rows[row]) + _GAP + 14
+        y += _LINE * sum(_is_worded(edge) for at in rows[row] for edge in nodes.outgoing[nodes.nodes[at].id])
+    whole.inside = [(*places[at], box) for at, box in enumerate(boxes)]
+    whole.edges = [(edge, nodes.by_id[edge.from_].index, nodes.by_id[edge.to].index) for edge in nodes.edges]
+    whole.height = max(
+        place[1] + box.height for place, box in ((places[at], box) for at, box in enumerate(boxes))
+    )
+    # The way back runs at the right; its words stand beside it.
+    whole.width = width + (room + max(labels) if labels else 0)
+    return whole
+
+
+def _is_worded(edge: Edge) -> bool:
+    return edge.type == "forward" and bool(edge_label(edge))
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+
+def _draw(box: _Box, x: float, y: float) -> Iterator[str]:
+    if box.look is not None:
+        stroke = 2.5 if box.look.words else 1.2
+        dash = ' stroke-dasharray="5 4"' if box.dashed else ""
+        yield (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="8"'
+            f' fill="{box.look.fill}" stroke="{box.look.stroke}" stroke-width="{stroke}"{dash}/>'
+        )
+    for number, line in enumerate(box.lines):
+        marked = box.look is not None and line == box.look.words
+        weight = "700" if marked or (number == 0 and not box.dashed) else "400"
+        color = box.look.text if box.look is not None else PLAIN.text
+        yield (
+            f'<text x="{x + box.width / 2:.1f}" y="{y + _PAD + 9 + number * _LINE:.1f}" text-anchor="middle"'
+            f' font-weight="{weight}" fill="{color}">{escape(line)}</text>'
+        )
+    for inner_x, inner_y, inner in box.inside:
+        yield from _draw(inner, x + inner_x, y + inner_y)
+    loops = 0
+    worded: dict[float, int] = {}
+    for edge, source, target in box.edges:
+        loops += edge.type == "loop"
+        # Words of edges that leave one row stand below each other: side by side they would meet.
+        row = box.inside[source][1] + box.inside[source][2].height
+        worded[row] = worded.get(row, -1) + _is_worded(edge)
+        yield from _edge(box, edge, source, target, (x, y), (loops, worded[row]))
+
+
+def _edge(
+    box: _Box, edge: Edge, source: int, target: int, at: tuple[float, float], number: tuple[int, int]
+) -> Iterator[str]:
+    (from_x, from_y, one), (to_x, to_y, two) = box.inside[source], box.inside[target]
+    label = edge_label(edge)
+    if edge.type == "loop":
+        right = at[0] + max(place[0] + place[2].width for place in box.inside) + number[0] * _LOOP_ROOM - 16
+        start = (at[0] + from_x + one.width, at[1] + from_y + one.height / 2)
+        end = (at[0] + to_x + two.width, at[1] + to_y + two.height / 2 + (8 if source == target else 0))
+        path = f"M{start[0]:.1f},{start[1]:.1f} H{right:.1f} V{end[1]:.1f} H{end[0] + 2:.1f}"
+        yield _path(path, ' stroke-dasharray="5 4"')
+        yield from _words(label, right + 6, (start[1] + end[1]) / 2, "start")
+        return
+    start = (at[0] + from_x + one.width / 2, at[1] + from_y + one.height)
+    end = (at[0] + to_x + two.width / 2, at[1] + to_y - 2)
+    middle = (start[1] + end[1]) / 2
+    path = (
+        f"M{start[0]:.1f},{start[1]:.1f} C{start[0]:.1f},{middle:.1f} {end[0]:.1f},{middle:.1f}"
+        f" {end[0]:.1f},{end[1]:.1f}"
+    )
+    yield _path(path, "")
+    y = min(start[1] + 20 + _LINE * number[1], end[1] - 14)
+    part = (y - start[1]) / max(1.0, end[1] - start[1])
+    yield from _words(label, start[0] + (end[0] - start[0]) * part * part * (3 - 2 * part), y, "middle")
+
+
+def _path(path: str, more: str) -> str:
+    return f'<path d="{path}" fill="none" stroke="#5b6573" stroke-width="1.4" marker-end="url(#tip)"{more}/>'
+
+
+def _words(label: str, x: float, y: float, anchor: str) -> Iterator[str]:
+    if label:
+        yield (
+            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}" font-size="12" fill="{PLAIN.text}"'
+            f' stroke="#ffffff" stroke-width="4" paint-order="stroke">{escape(label)}</text>'
+        )

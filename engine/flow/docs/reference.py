@@ -16,10 +16,10 @@ from engine.flow.docs.agent_reference import agents_markdown
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc, TriggerDoc
 from engine.flow.input_document import InputDoc, ItemsDoc
 from engine.language.codec import encode
-from engine.language.durations import DURATION_UNITS, format_duration, format_size
 from engine.language.filters import FILTERS, MAX_RANGE, TESTS
 from engine.language.jinja import MAX_DEPTH as MAX_EXPRESSION_DEPTH
 from engine.language.jinja import MAX_SOURCE
+from engine.language.timestamps import DURATION_UNITS, format_duration, format_size
 from engine.language.yaml import MAX_BYTES, MAX_DEPTH
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import NodeSpec

@@ -9,7 +9,7 @@ from engine.flow.agent_document import TOOLS, RuleDoc, usable_as_tool
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.flow.node import Verdict
 from engine.language.codec import Json
-from engine.language.durations import format_duration
+from engine.language.timestamps import format_duration
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME, Config
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import PARTS, NodeSpec

@@ -12,8 +12,8 @@ Files:
 
 * `agents`: the fold of conversations with models: what is said, what tools were asked for and gave, what it
   used
-* `containers`: the fold of graphs, jumps and containers
-* `nodes`: the fold of what happens to nodes: starts, outcomes, interruptions, tries
-* `prompts`: the fold of questions for people and of timers
-* `session`: the fold of what happens to a session as a whole: its start, pauses, locks, messages and end
+* `nodes`: the fold of what happens to nodes: starts, outcomes, interruptions, tries; the fold of graphs,
+  jumps and containers
+* `session`: the fold of what happens to a session as a whole: its start, pauses, locks, messages and end;
+  the fold of questions for people and of timers
 """

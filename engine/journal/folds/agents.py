@@ -8,7 +8,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds import containers, nodes, prompts
+from engine.journal.folds import nodes, session
 from engine.journal.folds.nodes import drop_passes, finish
 from engine.journal.grammar.common import agent_around, path_of
 from engine.journal.state import LEFT, AgentRun, Call, Frame, NodeRun, Spent, State, scope_of
@@ -313,7 +313,7 @@ def agent_budget(state: State, event: ev.AgentBudget) -> State:
 
 
 def container_started(state: State, event: ev.ContainerStarted) -> State:
-    state = containers.container_started(state, event)
+    state = nodes.container_started(state, event)
     return state if event.agent is None else agent_begins(state, path_of(event), event)
 
 
@@ -321,7 +321,7 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     path = path_of(event)
     container = state.containers.get(path)
     agent = None if container is None else container.agent
-    state = containers.container_completed(state, event)
+    state = nodes.container_completed(state, event)
     if agent is None:
         return state
     if agent.keeps:
@@ -360,5 +360,5 @@ def _lost(state: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupt
 
 
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:
-    state = prompts.prompt_requested(state, event)
+    state = session.prompt_requested(state, event)
     return call_asked(state, path_of(event), event.prompt_id) if event.prompt.get("tool") else state

@@ -1,12 +1,37 @@
-"""What the rules share. Pure."""
+"""What the rules share. Pure.
+
+The ids and addresses that follow from where something stands: what is written, and what the grammar expects. Pure.
+
+What a step still has to say: the events that follow others in the same step. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
+from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.state import ROOT, Asked, ContainerRun, Frame, Graph, NodeRun, State, scope_of
+from engine.journal.queries import launched
+from engine.journal.state import (
+    AGAIN,
+    FINALLY,
+    QUIET,
+    RETRY,
+    ROOT,
+    Asked,
+    ContainerRun,
+    Frame,
+    Graph,
+    NodeRun,
+    Owed,
+    State,
+    TimerRun,
+    scope_of,
+)
 from engine.language.errors import MalformedJournal
+from engine.nodes.types.registry import mode_of
 
 
 def path_of(event: Event) -> str:
@@ -98,3 +123,253 @@ def nothing_open(state: State) -> None:
     if root.error is not None:
         raise MalformedJournal("a node has failed the flow")
     through(root, "the flow")
+
+
+def clock_id(state: State, prompt: Asked, word: str) -> str:
+    """The id of a timer of a question."""
+    return f"{state.session_id}:{prompt.prompt_id}:{word}"
+
+
+def undo_id(state: State, prompt: Asked) -> str:
+    """The id of the timer until which the answer of a question can be taken back."""
+    return clock_id(state, prompt, f"undo{prompt.generation}")
+
+
+def wait_id(state: State, path: str) -> str:
+    """The id of the timer of a `wait`."""
+    return f"{state.session_id}:{path}"
+
+
+def retry_id(state: State, path: str, run: NodeRun) -> str:
+    """The id of the timer after which a failed attempt is followed by the next one."""
+    return f"{state.session_id}:{path}:retry{run.attempt}"
+
+
+def timeout_id(state: State, path: str) -> str:
+    """The id of the timer that bounds this attempt of a container."""
+    return f"{state.session_id}:{path}:timeout{state.nodes[path].attempt}"
+
+
+def pass_scope(path: str, run: NodeRun, container: ContainerRun, order: int) -> str:
+    """The address of a pass of a container. Whatever is tried again as a whole runs anew: its nodes have paths, and so
+    keys, of their own in each attempt."""
+    base = path if run.attempt == 1 else f"{path}#{run.attempt}"
+    if container.kind == "flow":
+        return base
+    return f"{base}[{quote(container.keys[order], safe='') if container.keys else order}]"
+
+
+def failure_scope(path: str, run: NodeRun) -> str:
+    """The address of the pass through what a node has under `on_failure`."""
+    return f"{path}!{(run.handled or 0) + 1 if run.handled else ''}"
+
+
+_COMPLETED = ("node:completed", "container:childCompleted", "agent:toolResult")
+_FAILED = ("node:failing", "node:error", "agent:toolResult")
+OUTCOME = (*_COMPLETED, *_FAILED)
+"""What a node comes to whose question was answered, or whose time has come."""
+
+_BEGUN = ("node:interrupted", *_FAILED)
+_FIRST = {
+    "pure": (*_COMPLETED, *_BEGUN),
+    "prompt": ("prompt:requested", *_BEGUN),
+    "timer": ("timer:set", *_BEGUN),
+    "container": ("container:started", *_BEGUN),
+}
+"""What follows the start of a node at once, by the mode of its type; a process runs the others."""
+
+
+def still_owed(state: State, event: Event) -> tuple[Owed, ...]:
+    """What is owed after this event, of what was owed before it. Raises `MalformedJournal` where something else is."""
+    first = state.owed[0]
+    if event.timestamp != state.updated_at:
+        raise MalformedJournal(
+            f"it is of another time than the step that it is in: {_told(first)} is missing"
+        )
+    if event.type not in first.types:
+        if event.type in _BETWEEN.get(first.types[0], ("flow:resumed",)):
+            return state.owed
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    if first.path is not None and event.path != first.path:
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    if first.id is not None and first.id not in (getattr(event, name, None) for name in _IDS):
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    return state.owed[1:]
+
+
+_IDS = ("timer_id", "prompt_id")
+_BETWEEN = {"session:message": ("prompt:escalated",)}
+"""What may stand before something that is owed; else it is that the session is woken by it."""
+
+
+def _told(owed: Owed) -> str:
+    what = " or ".join(owed.types)
+    return f"{what} of {owed.id or owed.path}" if owed.id or owed.path else what
+
+
+# --- nodes -------------------------------------------------------------------------------------------------------
+
+
+def _started(state: State, event: ev.NodeStarted | ev.ChildStarted) -> tuple[Owed, ...]:
+    types = _FIRST.get(mode_of(event.node_type))
+    return () if types is None else (Owed(types, event.path),)
+
+
+def _container_started(state: State, event: ev.ContainerStarted) -> tuple[Owed, ...]:
+    told = event.agent or {"goesOn": True}
+    return () if told.get("goesOn") else (Owed(("agent:message",), event.path),)
+
+
+def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
+    """The calls of tools that an answer has."""
+    uses = sum(block.get("type") == "tool_use" for block in event.content) if event.source == "model" else 0
+    return tuple(Owed(("agent:toolRequested",), f"{event.turn}/tool[{number}]") for number in range(uses))
+
+
+# --- questions ---------------------------------------------------------------------------------------------------
+
+
+def _answered(state: State, event: ev.PromptAnswered) -> tuple[Owed, ...]:
+    prompt = state.prompts[event.prompt_id]
+    if prompt.undo_seconds:
+        return (Owed(("timer:set",), prompt.path, undo_id(state, prompt)),)
+    return _answer_owes(state, prompt, event.answer.get("value"))
+
+
+def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if prompt.kind in ("interrupted", "failed"):
+        return _resolved(prompt, value)
+    if prompt.kind == "budget":
+        return _at_cap(state, prompt, value)
+    if prompt.kind == "limit":
+        return _at_limit(state, prompt, value)
+    if prompt.tool:
+        return () if value == "approve" else (Owed(("agent:toolResult",), prompt.path),)
+    run = state.nodes.get(prompt.path)
+    return () if run is None or run.type != prompt.kind else (Owed(OUTCOME, prompt.path),)
+
+
+def _resolved(prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if value in (AGAIN, RETRY):
+        return ()
+    if value == "done":
+        return (Owed(_COMPLETED, prompt.path),)
+    return (Owed(("node:skipped",), prompt.path),) if value == "skip" else (Owed(("session:abort",)),)
+
+
+def _at_cap(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if value != "raise":
+        return (Owed(_FAILED, prompt.path),)
+    # Who lets an agent past the cap of a day lets that session past it, not its forks.
+    left_out = prompt.scope == "day" and state.parent_session_id is not None
+    return () if left_out else (Owed(("agent:budget",), prompt.path),)
+
+
+def _at_limit(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    """How a loop goes on at its limit, or what follows a node whose loop edge is used up."""
+    if prompt.path not in state.containers:
+        return (Owed(("edge:resolved",), prompt.path),)
+    if value == AGAIN:
+        return ()
+    return (Owed(("container:completed",) if value == "continue" else _FAILED, prompt.path),)
+
+
+def _expired(state: State, event: ev.PromptExpired) -> tuple[Owed, ...]:
+    prompt = state.prompts[event.prompt_id]
+    if prompt.kind in ("interrupted", "failed"):
+        return (Owed(_FAILED, prompt.path),)
+    return _answer_owes(state, prompt, None)
+
+
+def _shown(state: State, event: ev.PromptShown) -> tuple[Owed, ...]:
+    prompt = state.prompts[event.prompt_id]
+    return () if prompt.deadline is not None else _clocks(state, prompt)
+
+
+def _undone(state: State, event: ev.PromptUndone) -> tuple[Owed, ...]:
+    prompt = state.prompts[event.prompt_id]
+    return () if prompt.deadline is None else _clocks(state, prompt)
+
+
+def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:
+    return tuple(
+        Owed(("timer:set",), prompt.path, clock_id(state, prompt, word)) for word in _clock_words(prompt)
+    )
+
+
+def _clock_words(prompt: Asked) -> Iterator[str]:
+    yield "deadline"
+    if prompt.remind_seconds is not None:
+        yield "remind"
+    for step in range(len(prompt.escalate)):
+        if step not in prompt.escalated:
+            yield f"escalate{step}"
+
+
+# --- timers ------------------------------------------------------------------------------------------------------
+
+
+def _fired(state: State, event: ev.TimerFired) -> tuple[Owed, ...]:
+    timer = state.timers[event.timer_id]
+    match timer.purpose:
+        case "wait" | "undo":
+            return (Owed(OUTCOME, timer.path),)
+        case "deadline":
+            return (Owed(("prompt:expired",), timer.path, timer.prompt_id),)
+        case "remind" | "escalate":
+            return _told_people(state, timer)
+        case _:
+            return ()
+
+
+def _told_people(state: State, timer: TimerRun) -> tuple[Owed, ...]:
+    if state.phase in QUIET:
+        return ()
+    types = ("prompt:reminded",) if timer.purpose == "remind" else ("prompt:escalated",)
+    return (Owed(types, timer.path, timer.prompt_id),)
+
+
+# --- the session -------------------------------------------------------------------------------------------------
+
+
+def _resumed(state: State, event: ev.FlowResumed) -> tuple[Owed, ...]:
+    return (Owed(("session:message",)),) if state.phase == "held" and event.message is not None else ()
+
+
+def _unreachable(state: State, event: ev.SessionUnreachable) -> tuple[Owed, ...]:
+    return (Owed(("timer:set",)),)
+
+
+def _aborted(state: State, event: ev.SessionAborted) -> tuple[Owed, ...]:
+    """What runs leaves first; then the end follows at once."""
+    return () if launched(state) else (Owed(_END),)
+
+
+_END = ("prompt:cancelled", "flow:finalizing", "flow:failed", "session:end")
+
+
+def _completed(state: State, event: ev.FlowCompleted) -> tuple[Owed, ...]:
+    return (Owed(("session:end",)),)
+
+
+def _failed(state: State, event: ev.FlowFailed) -> tuple[Owed, ...]:
+    return (Owed(("session:end",)),) if FINALLY in state.frames else ()
+
+
+OWES: dict[str, Callable[[State, Any], tuple[Owed, ...]]] = {
+    "node:started": _started,
+    "container:childStarted": _started,
+    "container:started": _container_started,
+    "agent:message": _agent_message,
+    "prompt:shown": _shown,
+    "prompt:undone": _undone,
+    "prompt:answered": _answered,
+    "prompt:expired": _expired,
+    "timer:fired": _fired,
+    "flow:resumed": _resumed,
+    "session:abort": _aborted,
+    "flow:completed": _completed,
+    "flow:failed": _failed,
+    "session:unreachable": _unreachable,
+}
+"""What each type of event owes, by the state before it."""

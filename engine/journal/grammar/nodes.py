@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from engine.journal import events as ev
-from engine.journal.code_digests import CHANGED
 from engine.journal.folds.agents import TURN
-from engine.journal.grammar.common import closed_prompt, frame_at, owner_of, path_of, run_at, same
-from engine.journal.grammar.ids import failure_scope, retry_id
+from engine.journal.grammar.common import (
+    closed_prompt,
+    failure_scope,
+    frame_at,
+    owner_of,
+    path_of,
+    retry_id,
+    run_at,
+    same,
+)
+from engine.journal.queries import CHANGED
 from engine.journal.state import (
     AGAIN,
     LEFT,
@@ -23,8 +31,7 @@ from engine.journal.state import (
 )
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.nodes.types.installed import MISSING
-from engine.nodes.types.registry import mode_of
+from engine.nodes.types.registry import MISSING, mode_of
 
 DEAD = "no edge that leads to it was taken"
 """Why a node was skipped that nothing led to; its own edges are dead then."""

@@ -7,13 +7,24 @@ from collections.abc import Callable
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.folds.agents import TURN
-from engine.journal.grammar.common import agent_around, container_at, frame_at, no_path, path_of, run_at, same
-from engine.journal.grammar.ids import clock_id, timeout_id, undo_id, wait_id
+from engine.journal.grammar.common import (
+    agent_around,
+    clock_id,
+    container_at,
+    frame_at,
+    no_path,
+    path_of,
+    run_at,
+    same,
+    timeout_id,
+    undo_id,
+    wait_id,
+)
 from engine.journal.queries import doomed
 from engine.journal.state import ON_FAILURE, UNFINISHED, Asked, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.nodes.types.installed import MISSING
+from engine.nodes.types.registry import MISSING
 
 # --- a question is asked -----------------------------------------------------------------------------------------
 

@@ -13,22 +13,19 @@ with the same idempotency key.
 
 Files:
 
-* `capture`: keeps the beginning and the end of an output that may be endless, in bounded memory, without
-  secrets
-* `digests`: digests of the code that a flow's nodes run: what `engine.journal.code_digests` compares
+* `digests`: digests of the code that a flow's nodes run: what `engine.journal.queries` compares
 * `files`: the `read_file` and `write_file` nodes: files in the session's own folder, texts to write, texts
   and pictures to read
 * `folder`: reading in a session's own folder, and never outside of it
-* `http`: the `http` node: one request, and up to five redirects, within the address rules of `address.py`
-* `http_request`: from the config of an `http` node to a request, and from a redirect to the next one
+* `http`: the `http` node: one request, and up to five redirects, within the address rules of `address.py`;
+  from the config of an `http` node to a request, and from a redirect to the next one
 * `images`: what kind of picture some bytes are, how large it is, and whether it is whole
 * `mcp`: tools of MCP servers: a client for each server that is used, kept open by the process and shared by
-  its sessions
-* `mcp_results`: what a tool of an MCP server gave, as the output of a node: plain JSON of a bounded size,
+  its sessions; what a tool of an MCP server gave, as the output of a node: plain JSON of a bounded size,
   without secrets
-* `process`: one process and all that it starts, as a group that can be ended for certain
-* `progress_lines`: lines in which a program says how far it is: `::progress 3/10 copying`, `::progress 30%
-  copying`
+* `process`: one process and all that it starts, as a group that can be ended for certain; keeps the
+  beginning and the end of an output that may be endless, in bounded memory, without secrets; lines in which
+  a program says how far it is: `::progress 3/10 copying`, `::progress 30% copying`
 * `python`: the `python` node: calls a function of the user's, with arguments checked against its type hints
 * `redact`: takes secret values out of whatever leaves a node: text, JSON, and text that arrives in pieces
 * `runner`: what a node that has effects gets, and what it may say afterwards

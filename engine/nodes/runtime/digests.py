@@ -1,4 +1,4 @@
-"""Digests of the code that a flow's nodes run: what `engine.journal.code_digests` compares. Reads files; computes nothing else."""
+"""Digests of the code that a flow's nodes run: what `engine.journal.queries` compares. Reads files; computes nothing else."""
 
 from __future__ import annotations
 

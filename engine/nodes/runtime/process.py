@@ -3,19 +3,30 @@
 The pipes are ours, not the event loop's process transport's: so the end of the process and the end of its
 output are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`.
 A process that leaves its group on purpose (`setsid`) is out of reach.
+
+Keeps the beginning and the end of an output that may be endless, in bounded memory, without secrets.
+
+Lines in which a program says how far it is: `::progress 3/10 copying`, `::progress 30% copying`.
+
+They are taken out of the output, whatever pieces it comes in; everything else passes unchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from engine.nodes.runtime.redact import SHORTEST, Redactor
+from engine.nodes.types.spec import Meter
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -255,3 +266,117 @@ def _runs_in(pid: str, group: int) -> bool:
     except (OSError, ValueError):
         return False
     return int(pgrp) == group and state not in (b"Z", b"X")
+
+
+_LINE = 200
+_RECENT = 4096
+
+
+class Capture:
+    """Takes bytes, gives text of about `limit` bytes: all of them, or head and tail with a mark between.
+
+    Secrets are taken out before the cut is made, so half of one never stays: a margin beyond each cut is kept
+    for that. Bytes that are not UTF-8 become U+FFFD.
+    """
+
+    def __init__(self, limit: int, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._limit = limit
+        self._margin = 4 * redactor.margin  # characters to bytes
+        self._head_size, self._tail_size = limit - limit // 2, limit // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self.total += len(data)
+        room = self._head_size + self._margin - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._tail_room:  # twice: so that the bytes are not moved at every call
+            del self._tail[: -self._tail_room]
+
+    def text(self) -> str:
+        """What is kept, as text, with `[… N bytes left out …]` where some are missing."""
+        if self.total <= self._limit:
+            return self._redactor.text((self._head + self._tail).decode("utf-8", "replace"))
+        whole = len(self._head) + len(self._tail) == self.total
+        head = self._head + self._tail if whole else self._head
+        tail = self._head + self._tail if whole else self._tail
+        first, after = _split(head, self._head_size)
+        before, last = _split(tail, len(tail) - self._tail_size)
+        shown_head = self._redactor.window(first + after, 0, len(first))
+        shown_tail = self._redactor.window(before + last, len(before), len(before) + len(last))
+        return f"{shown_head}\n[… {self.total - self._limit} bytes left out …]\n{shown_tail}"
+
+    def last_line(self) -> str:
+        """The last complete line so far, for a progress display; at most 200 characters, "" without one.
+
+        Nothing that may be the first half of a secret is shown; a character or two are nobody's half.
+        """
+        whole = len(self._head) + len(self._tail) == self.total
+        data = (self._head + self._tail if whole else self._tail)[-_RECENT - self._margin :]
+        before, after = _split(data, self._margin if len(data) < self.total else 0)
+        text = before + after
+        shown = self._redactor.window(text, len(before), self._redactor.undecided(text, SHORTEST))
+        lines = [line.strip() for line in shown.split("\n")[:-1]]
+        return next((line[:_LINE] for line in reversed(lines) if line), "")
+
+    @property
+    def _tail_room(self) -> int:
+        return self._tail_size + self._margin + 4
+
+
+def _split(data: bytearray, at: int) -> tuple[str, str]:
+    """These bytes as text before and after an offset; a character that lies across it comes after."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    before = decoder.decode(bytes(data[:at]))
+    return before, decoder.decode(bytes(data[at:]), final=True)
+
+
+PREFIX = b"::progress "
+_METER_LINE = re.compile(
+    r"::progress +(?P<done>\d{1,12}(?:\.\d{1,6})?) *(?:/ *(?P<total>\d{1,12}(?:\.\d{1,6})?)|%)(?: +(?P<text>.*))?",
+    re.ASCII,
+)
+_LONGEST = 1_000
+_TEXT = 200
+
+
+class MeterLines:
+    """Takes the bytes of an output, gives them without those lines, and shows what the lines say."""
+
+    def __init__(self, show: Callable[[Meter], None], redactor: Redactor) -> None:
+        self._show = show
+        self._redactor = redactor
+        self._held = b""
+        self._at_start = True
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes as far as they are output; a beginning that may become such a line is held back."""
+        passed: list[bytes] = []
+        for piece in (self._held + data).splitlines(keepends=True):
+            whole = piece.endswith((b"\n", b"\r"))
+            begins = self._at_start and (PREFIX.startswith(piece) or piece.startswith(PREFIX))
+            if begins and not whole and len(piece) < _LONGEST:
+                self._held = piece
+                return b"".join(passed)
+            if not (begins and whole and self._read(piece)):
+                passed.append(piece)
+            self._at_start = whole
+        self._held = b""
+        return b"".join(passed)
+
+    def rest(self) -> bytes:
+        """What was held back when the output ended."""
+        held, self._held = self._held, b""
+        return b"" if held and self._read(held) else held
+
+    def _read(self, line: bytes) -> bool:
+        found = _METER_LINE.fullmatch(line.decode("utf-8", "replace").strip())
+        if found is None:
+            return False
+        total = float(found["total"]) if found["total"] is not None else 100.0
+        text = self._redactor.text(" ".join((found["text"] or "").split()))[:_TEXT]
+        self._show(Meter(float(found["done"]), total, text))
+        return True

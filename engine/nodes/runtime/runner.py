@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
 from engine.nodes.runtime.folder import private_folder
-from engine.nodes.types.meter import Meter, no_meter
+from engine.nodes.types.spec import Meter, no_meter
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent

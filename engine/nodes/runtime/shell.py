@@ -21,9 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from engine.language.codec import Json
-from engine.nodes.runtime.capture import Capture
-from engine.nodes.runtime.process import Command, Ended, run_command
-from engine.nodes.runtime.progress_lines import MeterLines
+from engine.nodes.runtime.process import Capture, Command, Ended, MeterLines, run_command
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
 from engine.nodes.runtime.secrets import Resolver, redacted
 

@@ -9,8 +9,7 @@ from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome, Refusal, Runner
 from engine.nodes.runtime.secrets import Resolver, redacted
 from engine.nodes.runtime.user_code import Context, supervise
-from engine.nodes.types.installed import own_type
-from engine.nodes.types.registry import INTERNAL, TYPES, node_types
+from engine.nodes.types.registry import INTERNAL, TYPES, node_types, own_type
 from engine.nodes.types.spec import OwnSpec
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotJson, PauseError
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
-from engine.nodes.types.meter import Meter
+from engine.nodes.types.spec import Meter
 
 POLITE = 0.5
 """Seconds that an `async` function has to leave by itself before it is cancelled."""

@@ -15,15 +15,13 @@ Files:
 * a module for each type, by its name: `agent`, `approval`, `ask`, `fail`, `flow`, `foreach`, `http`, `loop`, `message`,
   `noop`, `parallel`, `python`, `set`, `shell`, `switch`, `wait`; and what agents make: `mcp`, `read_file`, `turn`,
   `write_file`
-* `addresses`: which addresses a flow may reach over HTTP
+* `addresses`: which addresses a flow may reach over HTTP; which hosts a list of hosts means
 * `fields`: names, the kinds of fields that configurations are made of, and `Config`, the root of all of them
-* `hosts`: which hosts a list of hosts means
-* `installed`: node types of others: installed packages name them under the entry points `sayso.nodes`
-* `meter`: how far a node is, for people to see
-* `outputs`: types that the outputs of several node types share
 * `paths`: where a file of a session may be: in the session's own folder, by a plain relative path
 * `preview`: what a node is about to do, in words that a person can check
 * `prompts`: what `ask` and `approval` share: clocks, forms, whom a question is for
-* `registry`: all types by name
-* `spec`: what a node type is
+* `registry`: all types by name; node types of others: installed packages name them under the entry points
+  `sayso.nodes`
+* `spec`: what a node type is; types that the outputs of several node types share; how far a node is, for
+  people to see
 """

@@ -10,8 +10,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
 from engine.nodes.types.fields import Config, NodeId, Text
 from engine.nodes.types.spec import Known, NodeSpec
-from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of
-from engine.types.schema import schema_type
+from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 
 MAX_TOKENS = 8192
 """How long an answer may be, in tokens, where the flow does not say."""

@@ -11,7 +11,6 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
 from engine.language.template import has_expression
 from engine.nodes.types.fields import Config, Duration, Label, NodeId, Person, Text
-from engine.nodes.types.outputs import AT, PERSON
 from engine.nodes.types.prompts import (
     ApprovalOutcome,
     Escalate,
@@ -24,9 +23,8 @@ from engine.nodes.types.prompts import (
     form_conflicts,
     too_few,
 )
-from engine.nodes.types.spec import Known, NodeSpec
-from engine.types.lattice import NULL, TEXT, TEXTS, Type, list_of, mapping_of, one_of
-from engine.types.schema import form_type
+from engine.nodes.types.spec import AT, PERSON, Known, NodeSpec
+from engine.types.lattice import NULL, TEXT, TEXTS, Type, form_type, list_of, mapping_of, one_of
 
 
 class ApprovalConfig(Config):

@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
-from engine.forms.ask import lacks_default
+from engine.forms.question import lacks_default
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
 from engine.language.template import has_expression
 from engine.nodes.types.fields import Config, Duration, FileSize, Label, Person, Text, listed
-from engine.nodes.types.outputs import AT, FILES, PERSON
 from engine.nodes.types.prompts import (
     AskOutcome,
     Escalate,
@@ -23,9 +22,8 @@ from engine.nodes.types.prompts import (
     clock_conflicts,
     form_conflicts,
 )
-from engine.nodes.types.spec import Known, NodeSpec
-from engine.types.lattice import ANY, NONE, TEXTS, Type, mapping_of, one_of
-from engine.types.schema import form_type
+from engine.nodes.types.spec import AT, FILES, PERSON, Known, NodeSpec
+from engine.types.lattice import ANY, NONE, TEXTS, Type, form_type, mapping_of, one_of
 
 MOST_FILES = 10
 """What one message of Slack can hold."""

@@ -26,8 +26,14 @@ from pydantic import (
 
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
-from engine.language.durations import DURATION_PATTERN, SIZE_PATTERN, parse_duration, parse_moment, parse_size
 from engine.language.template import has_expression, is_marker_key
+from engine.language.timestamps import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    parse_duration,
+    parse_moment,
+    parse_size,
+)
 
 NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 """Ids, inputs and output names."""

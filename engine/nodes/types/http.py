@@ -24,8 +24,7 @@ from engine.nodes.types.fields import (
 )
 from engine.nodes.types.preview import as_json, block, named, quoted, without_secrets
 from engine.nodes.types.spec import Known, NodeSpec, OnCrash
-from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of
-from engine.types.schema import schema_type
+from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of, schema_type
 
 _READ_ONLY = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing, so that a request may be sent again after a crash."""

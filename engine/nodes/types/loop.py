@@ -10,8 +10,7 @@ from pydantic import Field, WithJsonSchema
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault
 from engine.nodes.types.fields import Config
-from engine.nodes.types.outputs import BODY_EDGES, rounds
-from engine.nodes.types.spec import Known, NodeSpec
+from engine.nodes.types.spec import BODY_EDGES, Known, NodeSpec, rounds
 from engine.types.lattice import NONE, NUMBERS, Type, mapping_of
 
 Condition: TypeAlias = Annotated[

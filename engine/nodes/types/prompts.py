@@ -12,8 +12,8 @@ from engine.forms import FORM_SCHEMA, form_faults
 from engine.language import working_hours
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
-from engine.language.durations import parse_duration
 from engine.language.template import has_expression
+from engine.language.timestamps import parse_duration
 from engine.nodes.types.fields import DM, ONE_PERSON, Config, Duration, listed
 
 GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)

@@ -13,6 +13,13 @@ In the fields that `NodeSpec.secret_fields` names (`env` of shell, the request o
 The edge resolves them (`engine.nodes.runtime.secrets.Resolver`) at the last moment, in those fields and nowhere else. Data cannot
 pose as a reference: in those fields evaluation refuses data with such a key (`engine.language.expressions`), a flow that
 spells one out does not load, and in every other field the same mapping is data and stays data.
+
+Types that the outputs of several node types share.
+
+A value that is null only after a person said that an interrupted node is done counts as the value: who says so knows
+what follows.
+
+How far a node is, for people to see.
 """
 
 from __future__ import annotations
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from engine.nodes.types.fields import AnyNames, Config
+from engine.types.lattice import NULL, NUMBERS, TEXT, TEXTS, UNDEFINED, either, list_of
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -297,3 +305,58 @@ class OwnSpec(NodeSpec):
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
         return self.config.model_validate_json(encode(dict(with_)))
+
+
+AT = "When, in UTC."
+BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
+
+PERSON = mapping_of({"id": TEXTS, "name": Type(TEXT | NULL), "email": Type(TEXT | NULL)})
+"""Somebody: who asked for the run, who answered."""
+
+FILES = list_of(mapping_of({"name": TEXTS, "path": TEXTS, "size": NUMBERS, "type": TEXTS}))
+
+MESSAGES = list_of(mapping_of({"text": TEXTS, "by": PERSON, "at": TEXTS}))
+"""What people said that answered no question."""
+
+_MORE = either(ANY, UNDEFINED)
+
+ERROR = mapping_of(
+    {
+        "type": TEXTS,
+        "message": TEXTS,
+        **dict.fromkeys(("details", "by", "reason", "at", "values"), _MORE),
+    }
+)
+"""Why a node failed, and of a rejected approval who rejected it."""
+
+
+def rounds(known: Known, item: Type) -> Type:
+    """The output of a container that goes through its body in rounds."""
+    record = mapping_of(
+        {
+            "index": NUMBERS,
+            "item": item,
+            "outputs": mapping_of(known.inner.get("body", {})),
+            "error": either(ANY, UNDEFINED),
+        }
+    )
+    fields = {"iterations": list_of(record)}
+    return mapping_of(fields if known.collected is None else {**fields, "collected": known.collected})
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
+
+    done: float
+    total: float
+    text: str = ""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0
+
+
+def no_meter(meter: Meter) -> None:
+    """Where nobody looks."""

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from engine.decide.agents.call_to_node import call_text, prepare
-from engine.decide.binding import digest
-from engine.flow.builtin_tools import BUILTIN, described
-from engine.flow.command_lines import allowed, pattern_problem, split_command
+from engine.decide.question import digest
+from engine.flow.builtin_tools import BUILTIN, allowed, described, pattern_problem, split_command
+from engine.language.codec import problems
 from engine.language.errors import ToolRefused
-from engine.language.json_schema import problems
-from engine.nodes.runtime.http_request import prepare as requested
+from engine.nodes.runtime.http import prepare as requested
 from engine.nodes.runtime.runner import Refusal
 from engine.nodes.runtime.secrets import Resolver
-from engine.nodes.types.hosts import host_allowed, is_host
+from engine.nodes.types.addresses import host_allowed, is_host
 from engine.nodes.types.paths import BadPath, session_path
 from tests.engine.agents.plankit import tool
 from tests.support.proving import tries

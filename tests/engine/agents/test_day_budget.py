@@ -17,7 +17,7 @@ from engine.models.scripted import ScriptedProvider, script_from
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.run.engine import Engine
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.engine import ANA, Clock, EngineRig, Workshop, abandon, running
 
 AGENT = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decide.agents.call_edits import REST, edit_fields, edited
+from engine.decide.agents.tool_calls import REST, edit_fields, edited
 from engine.forms import check_form
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer

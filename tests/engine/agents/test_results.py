@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.decide.agents.system_prompt import output_text, person_message, system_text
+from engine.decide.agents.model_request import output_text, person_message, system_text
 from engine.decide.agents.tool_results import (
     MOST,
     answer_content,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine.messages.errors import ScriptError
-from engine.models.scripted import script_from
-from engine.models.scripts import place_of, position_of, provider_for, scripted_provider
+from engine.models.scripted import place_of, position_of, provider_for, script_from, scripted_provider
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
 from tests.engine.agents.test_runner import config

@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.messages.turns import Finished, TextDelta, TurnEvent
 from engine.models.scripted import ScriptedProvider, script_from
 from engine.models.turn_runner import TurnRunner
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.support.engine import running
 
 FLOW = """

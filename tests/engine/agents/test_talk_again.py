@@ -12,7 +12,7 @@ from engine.journal import fold
 from engine.journal.fold import derive_state
 from engine.journal.folds import nodes as folds
 from engine.journal.queries import launched
-from engine.journal.state_json import from_bytes, to_bytes
+from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import START

@@ -10,12 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from engine.models.scripted import Script, script_from
-from engine.models.scripts import provider_for
+from engine.models.scripted import Script, provider_for, script_from
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.mcp import McpServers
 from engine.nodes.runtime.secrets import SecretSource
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.nodes.nodekit import PYTHON
 from tests.support.engine import EngineRig, running, shell_runners
 

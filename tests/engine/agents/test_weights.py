@@ -7,9 +7,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from engine.decide.agents.budget import UNKNOWN_SCHEMA
+from engine.decide.agents.budget import UNKNOWN_SCHEMA, Part, file_part, too_little, tool_part
 from engine.decide.agents.spend_projection import SpendRows
-from engine.decide.agents.token_estimates import Part, file_part, too_little, tool_part
 from engine.decide.commands import NodeCut
 from engine.journal.state import State
 from engine.messages.messages import image_block, pdf_block, text_document_block
@@ -18,7 +17,7 @@ from engine.messages.turns import Tool
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
 from engine.nodes.runtime.table import with_runner
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.engine.agents.talks import Talk, talk
 from tests.nodes.nodekit import Context
 from tests.proof.talks import said

@@ -24,7 +24,7 @@ from engine.messages.turns import TextDelta, TurnEvent
 from engine.models.claude import ClaudeProvider
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.table import with_runner
-from engine.storage.memory import MemoryStore
+from engine.storage.open import MemoryStore
 from tests.nodes.pictures import png
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
 from tests.support.engine import ANA, SESSION, EngineRig, running, shell_runners

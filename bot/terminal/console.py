@@ -1,0 +1,271 @@
+"""Where a command works: the global options, and the settings that they and the environment give.
+
+Exit codes: one table, which `--help` and the documentation show.
+
+Text for people and JSON for machines.
+
+Whatever comes from flows, people or programs passes through `clean` before a terminal sees it: control characters
+are spelled out, so that no reply can move the cursor or colour a decision.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.config.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from engine.storage.port import Store
+import shutil
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TextIO
+
+from engine.journal.queries import is_rejection
+from engine.journal.state import State
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.language.template import shown
+
+_SQLITE = "sqlite:///"
+PATIENCE_SECONDS = 30.0
+"""How long a command waits for another program that holds the database."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The global options as they were given; None for what was not."""
+
+    home: str | None = None
+    flows: str | None = None
+    database: str | None = None
+
+    def settings(self) -> Settings:
+        """The settings of this process. Raises `SettingsError`."""
+        url = self.database
+        if url is not None and "://" not in url and url != "memory:":
+            url = _SQLITE + str(Path(url).absolute())
+        return load_settings(os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url)
+
+    def workspace(self) -> Place | None:
+        """The place of the local workspace that `sayso dev` keeps in this home, if there is one. It has a database of its
+        own, whatever SAYSO_DATABASE_URL says."""
+        settings = self.settings()
+        home, usual = settings.home / "dev", f"{_SQLITE}{settings.home / 'sayso.db'}"
+        there = self.database is None and (home / "sayso.db").exists()
+        named = None if settings.database_url == usual else str(home / "sayso.db")
+        return replace(self, home=str(home), database=named) if there else None
+
+    def command(self, *words: str) -> str:
+        """A `sayso` command line that works in this place, for people to copy."""
+        options = []
+        for name, value in (("--home", self.home), ("--flows", self.flows), ("--db", self.database)):
+            if value is not None:
+                options += [name, value]
+        return shlex.join(["sayso", *options, *words])
+
+
+def database_file(settings: Settings) -> Path | None:
+    """The file of an SQLite database; None for another kind of store."""
+    if not settings.database_url.startswith(_SQLITE):
+        return None
+    return Path(settings.database_url.removeprefix(_SQLITE))
+
+
+def database_exists(settings: Settings) -> bool:
+    """Whether there is a database already; looking for sessions does not make one."""
+    file = database_file(settings)
+    return file is None or file.exists()
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Store]:
+    """The store, closed afterwards. Raises `StorageError`."""
+    from engine.storage.open import open_store
+
+    store = open_store(settings.database_url, settings.secret_key, patience=PATIENCE_SECONDS)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def writing(settings: Settings) -> Iterator[Store]:
+    """The store for a command that writes: at its end some of what is older than the retention is deleted.
+    Raises `StorageError`."""
+    from bot.compose.retention import clean_up
+    from engine.run.executor import utc_now
+
+    with opened(settings) as store:
+        yield store
+        clean_up(settings, store, utc_now())
+
+
+class Exit(IntEnum):
+    """What the exit code of a command says."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    PAUSED = 3
+    INVALID_FLOW = 4
+    REFUSED = 5
+    STORE = 6
+    SLACK = 7
+    REJECTED = 8
+    SERVED = 9
+    SUSPENDED = 10
+
+
+MEANINGS: dict[Exit, str] = {
+    Exit.OK: "done",
+    Exit.FAILED: "the session failed or was aborted; a check of doctor, or a scenario, failed",
+    Exit.USAGE: "wrong usage, unknown name, a setting or a scenario that cannot be used",
+    Exit.PAUSED: "paused: waiting for people, kept for later",
+    Exit.INVALID_FLOW: "a flow file is not valid",
+    Exit.REFUSED: "refused: not allowed, already answered, already ended",
+    Exit.STORE: "the database cannot be used, or the session's records are damaged",
+    Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
+    Exit.REJECTED: "the session ended because an approval was rejected, or nobody decided in time",
+    Exit.SERVED: "another process serves this home",
+    Exit.SUSPENDED: "the store is suspended: it is older than what was acknowledged",
+}
+
+INTERRUPTED = 130
+"""Ctrl-C where there was nothing to keep; what a shell expects of a program that ends by SIGINT."""
+
+_BY_CODE: dict[str, Exit] = {
+    "flow_invalid": Exit.INVALID_FLOW,
+    "flow_unknown": Exit.USAGE,
+    "inputs_invalid": Exit.USAGE,
+    "settings": Exit.USAGE,
+    "usage": Exit.USAGE,
+    "session_unknown": Exit.USAGE,
+    "session": Exit.REFUSED,
+    "message_empty": Exit.USAGE,
+    "session_ended": Exit.REFUSED,
+    "session_running": Exit.REFUSED,
+    "migration_refused": Exit.REFUSED,
+    "snapshot_refused": Exit.REFUSED,
+    "refused": Exit.REFUSED,
+    "not_allowed": Exit.REFUSED,
+    "already_answered": Exit.REFUSED,
+    "prompt_closed": Exit.REFUSED,
+    "prompt_timed_out": Exit.REFUSED,
+    "clock_jumped": Exit.REFUSED,
+    "answer_invalid": Exit.REFUSED,
+    "text_too_long": Exit.REFUSED,
+    "several_prompts": Exit.REFUSED,
+    "session_quarantined": Exit.STORE,
+    "journal_malformed": Exit.STORE,
+    "storage": Exit.STORE,
+    "fenced": Exit.STORE,
+    "owned": Exit.STORE,
+    "lock_held": Exit.STORE,
+    "day_budget": Exit.STORE,
+    "corrupt": Exit.STORE,
+    "key_missing": Exit.STORE,
+    "schema_too_new": Exit.STORE,
+    "wrong_workspace": Exit.STORE,
+    "storage_full": Exit.STORE,
+    "storage_broken": Exit.STORE,
+    "store_suspended": Exit.SUSPENDED,
+    "prompt_malformed": Exit.STORE,
+    "start_failed": Exit.SLACK,
+    "slack": Exit.SLACK,
+    "served": Exit.SERVED,
+}
+
+
+class UsageError(SaysoError):
+    """What was asked for does not exist, or is said in a way that cannot be carried out."""
+
+    code = "usage"
+
+
+def exit_for(code: str) -> Exit:
+    """The exit code for an error's `code`; one that is not listed is a failure."""
+    return _BY_CODE.get(code, Exit.FAILED)
+
+
+def exit_of(state: State) -> Exit:
+    """The exit code for a session that was left like this."""
+    if state.status == "complete":
+        return Exit.OK
+    if state.status == "failed" and is_rejection(state.error):
+        return Exit.REJECTED
+    return Exit.FAILED if state.status in ("failed", "aborted") else Exit.PAUSED
+
+
+def epilog() -> str:
+    """The table as `--help` shows it (`\\b` keeps its lines)."""
+    lines = [f"  {code.value}  {meaning}" for code, meaning in MEANINGS.items()]
+    return "\b\nExit codes:\n" + "\n".join(lines)
+
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_UNLIMITED = 1_000_000
+
+
+class Paint:
+    """Colours for one stream: none where it is no terminal, or `NO_COLOR` is set."""
+
+    def __init__(self, stream: TextIO) -> None:
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self.on = stream.isatty() and not plain
+
+    def __call__(self, style: str, text: str) -> str:
+        """The text in a style of `_CODES`."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.on else text
+
+
+def clean(text: str) -> str:
+    """Anybody's text as a terminal may show it; lines stay lines."""
+    return shown(text)
+
+
+def one_line(text: str, most: int = 80) -> str:
+    """The words of a text on one line, cut with an ellipsis."""
+    words = clean(" ".join(text.split()))
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def plural(count: int, word: str) -> str:
+    """`1 flow`, `2 flows`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def print_json(value: Json) -> None:
+    """One JSON document on standard output."""
+    import json
+
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, default=str)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def width() -> int:
+    """Columns of the terminal, or as COLUMNS says; as many as are needed where a file or another program reads."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return _UNLIMITED
+    return max(60, shutil.get_terminal_size((100, 24)).columns)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -> list[str]:
+    """The rows in aligned columns; the last one is cut where the terminal ends."""
+    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers) - 1)]
+    room = max(20, width() - sum(widths) - 2 * len(widths))
+    lines = []
+    for number, row in enumerate([headers, *rows]):
+        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, row[-1] if len(row[-1]) <= room else row[-1][: room - 1] + "…"]).rstrip()
+        lines.append(paint("dim", line) if number == 0 else line)
+    return lines
