@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, bot_here, running_bot, start_flow, words
+from tests.support.bot import ThreadView, running_bot, start_flow, words
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
+from tests.support.simulated import inhabited_town
 
 INVESTIGATE = """
 flow: investigate
@@ -55,7 +56,7 @@ def preformatted(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [text for one in rich if one["type"] == "rich_text_preformatted" for text in one["elements"]]
 
 
-async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
+async def test_an_agent_is_seen_at_work(claude: ClaudeServer, tmp_path: Path) -> None:
     """Its text and its call stand in one message of the thread, a question is asked, and the end is told."""
     ask = call("ask_human", {"question": "Which web?", "choices": ["web-1", "web-2"]}, "t2")
     claude.queue(
@@ -66,7 +67,7 @@ async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServ
         Reply([ask], "tool_use"),
         text("It is web-2, see https://evil.example/x <!here>"),
     )
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         message = await thread.says("Let me **look**.")
         await thread.says("⚙️ shell: `echo fine` ✅")
@@ -85,13 +86,11 @@ async def test_an_agent_is_seen_at_work(workspace: Workspace, claude: ClaudeServ
     assert "web-2" in str(claude.requests[2].body["messages"][-1])
 
 
-async def test_other_words_than_the_choices_are_the_answer(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_other_words_than_the_choices_are_the_answer(claude: ClaudeServer, tmp_path: Path) -> None:
     """Whoever is asked can reply instead of pressing a button; the model reads that as the answer, not as a message."""
     ask = call("ask_human", {"question": "Which web?", "choices": ["web-1", "web-2"]}, "t1")
     claude.queue(Reply([ask], "tool_use"), text("Then it is the cache."))
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         question = await thread.says("Question for")
         assert "in other words" in str(question["blocks"])
@@ -102,13 +101,11 @@ async def test_other_words_than_the_choices_are_the_answer(
     assert "Neither, look at the cache" in str(result["content"])
 
 
-async def test_text_is_there_while_the_model_still_speaks(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_text_is_there_while_the_model_still_speaks(claude: ClaudeServer, tmp_path: Path) -> None:
     """The first words are in the thread before the answer ends, marked as unfinished, and whole afterwards."""
     slow = text("First words, and more of them", hold_after="text_delta")
     claude.queue(slow)
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("writing …")
         slow.go.set()
@@ -118,14 +115,12 @@ async def test_text_is_there_while_the_model_still_speaks(
     assert thread.count("First words") == 2, "the agent's message, and what the flow tells"
 
 
-async def test_an_answer_that_is_data_is_never_shown(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_an_answer_that_is_data_is_never_shown(claude: ClaudeServer, tmp_path: Path) -> None:
     """Data for the nodes that follow is not streamed to people either."""
     slow = text('{"cause": "disk is full"}', hold_after="text_delta")
     claude.queue(slow)
     flow = INVESTIGATE.replace("      tools:", DATA + "      tools:").replace(".text", ".data.cause")
-    async with bot_here(workspace, tmp_path, {"investigate": flow}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": flow}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await slow.reached.wait()
         slow.go.set()
@@ -134,14 +129,12 @@ async def test_an_answer_that_is_data_is_never_shown(
     assert not any("cause" in args for args in posted)
 
 
-async def test_a_message_steers_a_running_agent(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_a_message_steers_a_running_agent(claude: ClaudeServer, tmp_path: Path) -> None:
     """A message while the model speaks is marked as kept, stands in the next call, and is marked as read then. What a
     colleague says is left alone."""
     slow = text("I look at the logs", hold_after="text_delta")
     claude.queue(slow, text("Only web-2 then."))
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("writing …")
         chatter = await thread.reply("ben", "Lunch?")
@@ -156,13 +149,11 @@ async def test_a_message_steers_a_running_agent(
     assert "Lunch" not in str(claude.requests[1].body)
 
 
-async def test_stop_keeps_the_partial_text_and_resume_goes_on(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_stop_keeps_the_partial_text_and_resume_goes_on(claude: ClaudeServer, tmp_path: Path) -> None:
     """`stop` cuts the stream; what was said stays, marked; `resume` with words goes on with them."""
     slow = text("I restart everything now", hold_after="text_delta")
     claude.queue(slow, text("All right, nothing is restarted."))
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("writing …")
         await thread.reply("ana", "stop")
@@ -179,14 +170,12 @@ async def test_stop_keeps_the_partial_text_and_resume_goes_on(
     assert 0 < last.index("Look at web-2 first") < last.index("do not restart anything")
 
 
-async def test_a_call_is_approved_as_it_is_shown(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_a_call_is_approved_as_it_is_shown(claude: ClaudeServer, tmp_path: Path) -> None:
     """The exact call is shown with its buttons; it runs once it is approved, and a rejection is the model's to read."""
     first = Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use")
     second = Reply([call("shell", {"command": "echo two"}, "t2")], "tool_use")
     claude.queue(first, second, text("Done."))
-    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("⚙️ shell: `echo one` …")
         gate = await thread.says("Approval needed")
@@ -201,11 +190,11 @@ async def test_a_call_is_approved_as_it_is_shown(
 
 
 async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_said(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+    claude: ClaudeServer, tmp_path: Path
 ) -> None:
     """They decide nothing: their author is told that the agent reads them later, and it does."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
-    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         gate = await thread.says("Approval needed")
         await thread.reply("ana", "yes, but gently")
@@ -220,13 +209,11 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
     assert "yes, but gently" in str(claude.requests[1].body["messages"][-1])
 
 
-async def test_an_edited_call_runs_as_it_was_edited(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_an_edited_call_runs_as_it_was_edited(claude: ClaudeServer, tmp_path: Path) -> None:
     """The command is changed in the form, shown as it is then, and runs so; the model is told what ran instead, and the
     line of the call says it too."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
-    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         gate = await thread.says("Approval needed")
         await thread.press("ana", gate, "Edit…")
@@ -243,11 +230,11 @@ async def test_an_edited_call_runs_as_it_was_edited(
 
 
 async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+    claude: ClaudeServer, tmp_path: Path
 ) -> None:
     """Its line says that it will have no result, in place of the mark of what goes on."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"))
-    async with bot_here(workspace, tmp_path, {"investigate": APPROVED}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("Approval needed")
         await thread.says("⚙️ shell: `echo one` …")
@@ -256,23 +243,21 @@ async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
         await thread.says("⚙️ shell: `echo one` 🚫")
 
 
-async def test_at_a_cap_people_are_asked(workspace: Workspace, claude: ClaudeServer, tmp_path: Path) -> None:
+async def test_at_a_cap_people_are_asked(claude: ClaudeServer, tmp_path: Path) -> None:
     """The next call waits for a person; with more allowed it goes on."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
-    async with bot_here(workspace, tmp_path, {"investigate": CAPPED}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": CAPPED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         gate = await thread.says("is at its cap: it has used 1 of 1 turns. Nothing more")
         await thread.press("ana", gate, "Allow 2 turns")
         await thread.says("Found: Done.")
 
 
-async def test_a_direct_message_streams_natively(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_a_direct_message_streams_natively(claude: ClaudeServer, tmp_path: Path) -> None:
     """In a direct message the text is a native stream that ends as an ordinary message."""
     slow = text("The first words are these, and these are more", hold_after="text_delta")
     claude.queue(slow)
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         opened = workspace.state.open_im(workspace.user("ana").id, 0)
         ts = await workspace.post("ana", opened.id, "investigate")
         thread = ThreadView(workspace, opened.id, str(ts))
@@ -319,9 +304,7 @@ nodes:
 """
 
 
-async def test_of_several_agents_each_says_which_one_it_is(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
-) -> None:
+async def test_of_several_agents_each_says_which_one_it_is(claude: ClaudeServer, tmp_path: Path) -> None:
     """In passes of a loop and beside others an agent's message is headed by its place; one that is alone needs none."""
 
     def answer(body: Any) -> Reply:
@@ -329,7 +312,7 @@ async def test_of_several_agents_each_says_which_one_it_is(
         return text(next((f"It is {host}." for host in ("web-1", "web-2") if host in asked), "The sum."))
 
     claude.mind = answer
-    async with bot_here(workspace, tmp_path, {"beside": BESIDE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"beside": BESIDE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "beside")
         for host in ("web-1", "web-2"):
             assert f"🤖 each › {host} › Look" in words(await thread.says(f"It is {host}."))
@@ -337,12 +320,12 @@ async def test_of_several_agents_each_says_which_one_it_is(
 
 
 async def test_a_file_that_is_dropped_for_an_agent_is_said_not_to_reach_it(
-    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+    claude: ClaudeServer, tmp_path: Path
 ) -> None:
     """Its words do; whoever sent it is told that the file does not."""
     slow = text("First words, and more", hold_after="text_delta")
     claude.queue(slow, text("Done."))
-    async with bot_here(workspace, tmp_path, {"investigate": INVESTIGATE}, **claude.environ()):
+    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await slow.reached.wait()
         files = {"web.log": b"timeout"}
