@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.nodes.gonekit import Package
-from tests.support.acting import Workspace
-from tests.support.bot import bot_here, start_flow
+from tests.support.bot import start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 CALL = """
 flow: call
@@ -36,20 +36,22 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     made.remove()
 
 
+@simulated
 async def test_a_thread_whose_node_type_is_gone_is_answered_ended_and_goes_on(
-    workspace: Workspace, tmp_path: Path, package: Package, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, package: Package, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without the package other threads run, answers count, the thread says what is missing, and `stop` and `cancel` work;
     with it what waited goes on by itself."""
     flows = {"call": CALL, "other": OTHER}
-    async with bot_here(workspace, tmp_path, flows):
+    async with inhabited_town(tmp_path, flows) as (workspace, bot):
         waits = await start_flow(workspace, "ana", "releases", "call")
         ended = await start_flow(workspace, "ana", "releases", "call")
         other = await start_flow(workspace, "ana", "releases", "other")
         for thread, words in ((waits, "Whom?"), (ended, "Whom?"), (other, "And here?")):
             await thread.says(words)
-    package.remove()
-    async with bot_here(workspace, tmp_path, flows):
+        await bot.close()
+        package.remove()
+        await bot.open()
         await workspace.wait_for(lambda: f"{MISSING}: 2 open sessions" in caplog.text)
         await other.reply("ana", "fine")
         await other.says("Heard fine")
@@ -64,7 +66,8 @@ async def test_a_thread_whose_node_type_is_gone_is_answered_ended_and_goes_on(
         await waits.press("ana", asked, "Try again")
         await workspace.wait_for(lambda: waits.count(MISSING) >= 2)
         assert package.ran() == []
-    package.install()
-    async with bot_here(workspace, tmp_path, flows):
+        await bot.close()
+        package.install()
+        await bot.open()
         await waits.says("paged ben")
     assert package.ran() == ["call ben"]

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import prefork
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = ROOT / "examples" / "embedding" / "service.py"
@@ -33,18 +33,23 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The service as a process; killed at the end, if not before."""
-    command = [sys.executable, str(SERVICE), f"sqlite:///{folder}/releases.db", str(port)]
-    with subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        try:
-            _listening(process, port)
-            yield process
-        finally:
-            process.kill()
+def serving(folder: Path, port: int) -> Iterator[prefork.Forked]:
+    """The service as a process, such as `python service.py URL PORT`; killed at the end, if not before."""
+    words = [str(SERVICE), f"sqlite:///{folder}/releases.db", str(port)]
+    script = f"import runpy, sys\nsys.argv = {words!r}\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = prefork.start(
+        ["-c", script], cwd=folder, env=env, stdout=1, stderr=2, read=("fastapi", "uvicorn")
+    )
+    try:
+        _listening(process, port)
+        yield process
+    finally:
+        process.kill()
+        process.wait(30)
 
 
-def _listening(process: subprocess.Popen[bytes], port: int) -> None:
+def _listening(process: prefork.Forked, port: int) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         assert process.poll() is None, "the service ended"

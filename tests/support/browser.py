@@ -56,6 +56,8 @@ FLAGS = [
     "--no-first-run",
     "--password-store=basic",
 ]
+PICTURES = os.environ.get("SAYSO_SCREENSHOTS")
+"""The folder for pictures of what is seen (the browser makes it); without one nobody looks at motion."""
 expect.set_options(timeout=20_000)  # milliseconds: on a busy machine a page that is right may take its time
 WIDE = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -176,7 +178,8 @@ async def opened_page(
 
 
 async def _opened(browser: Browser, address: str, options: dict[str, Any]) -> Kept:
-    options = {"viewport": WIDE, "locale": "en-GB", **options}
+    motion = "no-preference" if PICTURES else "reduce"
+    options = {"viewport": WIDE, "locale": "en-GB", "reduced_motion": motion, **options}
     context = await browser.new_context(**options)
     context.set_default_timeout(30_000)
     kept = Kept(await context.new_page(), address.partition("/#")[0])
@@ -201,7 +204,12 @@ async def _emptied(kept: Kept) -> bool:
 
 SCREENS = {
     "wide": {"viewport": WIDE},
-    "phone": {"viewport": PHONE, "has_touch": True, "is_mobile": True, "device_scale_factor": 2},
+    "phone": {
+        "viewport": PHONE,
+        "has_touch": True,
+        "is_mobile": True,
+        "device_scale_factor": 2 if PICTURES else 1,
+    },
 }
 """The screens on which people use Slack: on a desk, and in a hand."""
 
@@ -225,7 +233,6 @@ class Visit:
         self.home = page.locator("#home")
         self.modal = page.locator("dialog .modal-form")
         self.menu = page.get_by_role("listbox")
-        self.folder = os.environ.get("SAYSO_SCREENSHOTS")  # the browser makes it
         self.taken = 0
 
     @property
@@ -238,9 +245,9 @@ class Visit:
         sizes = await self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert sizes[0] <= sizes[1], f"{what}: the page is {sizes[0]} wide, the screen {sizes[1]}"
         self.taken += 1
-        if self.folder:
+        if PICTURES:
             name = f"{self.story}-{self.screen}-{self.taken:02}-{what}.png"
-            await self.page.screenshot(path=f"{self.folder}/{name}")
+            await self.page.screenshot(path=f"{PICTURES}/{name}")
 
     async def act_as(self, name: str) -> None:
         """Choose another person with the switch of people."""
