@@ -62,7 +62,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked as long to `make prove`."""
+    """Leave what is marked as long to `make prove`. What needs the browser comes first: of several processes the first
+    one takes it all, and the others start none."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is None)
     long = [] if PROVE else [item for item in items if item.get_closest_marker("long")]
     if long:
         config.hook.pytest_deselected(items=long)
