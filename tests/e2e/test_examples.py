@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import runpy
 import shutil
 import subprocess
@@ -22,6 +23,15 @@ from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
 from tests.support.simulated import inhabited_town, simulated
 
 EXAMPLES = ROOT / "examples"
+
+
+def only(folder: Path, name: str) -> Path:
+    """A folder with one of the examples, and the tools beside it."""
+    made = folder / "examples"
+    made.mkdir()
+    (made / f"{name}.yml").symlink_to(EXAMPLES / f"{name}.yml")
+    (made / "tools").symlink_to(EXAMPLES / "tools")
+    return made
 
 
 # --- release-checklist -------------------------------------------------------------------------------------
@@ -63,7 +73,7 @@ async def checklist(workspace: Acts, repository: Path, version: str = "1.4.0") -
 @simulated
 async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path, repository: Path) -> None:
     """Commits are shown, people answer, somebody else approves; the tag carries the notes and the thread says so."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
         thread = await checklist(workspace, repository)
         await thread.says("Release *1.4.0*, after v1.3.0:")
         await thread.says("Sort &lt;b&gt; &amp; `c`")
@@ -87,7 +97,7 @@ async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path
 @simulated
 async def test_a_release_that_was_rejected_is_not_tagged(tmp_path: Path, repository: Path) -> None:
     """After a rejection the thread says that nothing was tagged, and nothing was."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
         thread = await checklist(workspace, repository)
         await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
         await thread.press("ana", await thread.says("change the database?"), "No changes")
@@ -117,7 +127,7 @@ async def test_a_release_that_is_not_ready_stops(
     tmp_path: Path, repository: Path, version: str, answers: list[tuple[str, str]], reason: str
 ) -> None:
     """What is not ready ends the release with the reason, before anybody is asked to approve it."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
         thread = await checklist(workspace, repository, version)
         for question, answer in answers:
             await thread.press("ana", await thread.says(question), answer)
@@ -129,7 +139,7 @@ async def test_a_release_that_is_not_ready_stops(
 
 async def test_a_place_without_a_repository_is_named(tmp_path: Path) -> None:
     """A path that is no repository ends the release with what git says about it."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
         thread = await checklist(workspace, tmp_path)
         await thread.says("❌ *release-checklist* failed at *Look for uncommitted changes*")
         await thread.says("not a git repository")
@@ -175,7 +185,7 @@ async def running_service() -> AsyncIterator[Service]:
 async def test_the_first_five_minutes_of_an_incident(tmp_path: Path) -> None:
     """Facts are gathered although the service fails, anybody in the channel may answer, the team is called once,
     and the first report says it all."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "incident-first-response")) as (workspace, _):
         async with running_service() as service:
             line = f"service=checkout url={service.url}/health pager={service.url}/page"
             thread = await start_flow(workspace, "ana", "incidents", f"incident-first-response {line}")
@@ -205,7 +215,7 @@ async def test_the_first_five_minutes_of_an_incident(tmp_path: Path) -> None:
 
 async def test_an_incident_goes_on_when_nothing_can_be_measured(tmp_path: Path) -> None:
     """A service that nobody can reach is part of the picture; what is broken for some calls nobody."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "incident-first-response")) as (workspace, _):
         async with running_service() as service:
             gone = service.url
         thread = await start_flow(
@@ -226,6 +236,12 @@ async def test_an_incident_goes_on_when_nothing_can_be_measured(tmp_path: Path) 
 # --- disk-cleanup ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tools run with the Python that runs the tests."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+
+
 def demo(folder: Path) -> Path:
     """The folder that `make run` makes."""
     tool = runpy.run_path(str(EXAMPLES / "tools" / "disk_cleanup.py"))
@@ -233,10 +249,11 @@ def demo(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("this_python")
 @simulated
 async def test_a_file_that_changed_after_it_was_shown_is_kept(tmp_path: Path) -> None:
     """What is deleted is what was approved: a file that was written to meanwhile stays, and the report says why."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
         folder = await asyncio.to_thread(demo, tmp_path / "demo")
         thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
         await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
@@ -251,10 +268,11 @@ async def test_a_file_that_changed_after_it_was_shown_is_kept(tmp_path: Path) ->
         assert (folder / "app.log.1").read_text() == "somebody needs this"
 
 
+@pytest.mark.usefixtures("this_python")
 @simulated
 async def test_a_directory_without_candidates_says_so(tmp_path: Path) -> None:
     """Where nothing is large and old nobody is asked anything."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
         (tmp_path / "small").mkdir()
         (tmp_path / "small" / "notes.txt").write_text("small")
         thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
@@ -265,7 +283,7 @@ async def test_a_directory_without_candidates_says_so(tmp_path: Path) -> None:
 
 async def test_what_was_not_approved_is_not_deleted(tmp_path: Path) -> None:
     """`Keep them` leaves every file, and the thread says that nothing was deleted."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
         folder = await asyncio.to_thread(demo, tmp_path / "demo")
         before = sorted(folder.rglob("*"))
         thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
@@ -378,7 +396,10 @@ async def test_hosts_are_restarted_one_after_the_other(
 
 async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(tmp_path: Path) -> None:
     """Stopped after the first host, the thread says where and why, and the second host was never drained."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _), running_fleet() as fleet:
+    async with (
+        inhabited_town(tmp_path, only(tmp_path, "rolling-restart")) as (workspace, _),
+        running_fleet() as fleet,
+    ):
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("dev", await thread.says("· *Before › approval*"), "Approve")
         await thread.press("cleo", await thread.says("127.0.0.1 is back."), "Stop here")
@@ -389,7 +410,10 @@ async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(tmp_path:
 
 async def test_a_restart_that_is_rejected_touches_nothing(tmp_path: Path) -> None:
     """A rejection ends the run, is shown as a decision, and no host is drained."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _), running_fleet() as fleet:
+    async with (
+        inhabited_town(tmp_path, only(tmp_path, "rolling-restart")) as (workspace, _),
+        running_fleet() as fleet,
+    ):
         thread = await restarting(workspace, fleet, tmp_path)
         await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
         await thread.says("*checkout* was not restarted.")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_examples import only
 from tests.support.acting import Acts
-from tests.support.bot import ROOT, ThreadView, counted, start_flow, words
+from tests.support.bot import ThreadView, counted, start_flow, words
 from tests.support.simulated import inhabited_town, simulated
-
-EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ async def start_scaling(workspace: Acts, program: Path) -> ThreadView:
 @simulated
 async def test_two_people_agree_and_that_command_runs(tmp_path: Path, tool: tuple[Path, Path]) -> None:
     """The command that was shown runs once both have approved; the press on how it went can be taken back."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, bot):
+    async with inhabited_town(tmp_path, only(tmp_path, "scale-out")) as (workspace, bot):
         program, log = tool
         thread = await start_scaling(workspace, program)
         asked = await thread.says("Approval needed")
@@ -53,7 +52,7 @@ async def test_two_people_agree_and_that_command_runs(tmp_path: Path, tool: tupl
 @simulated
 async def test_a_corrected_number_is_agreed_on_anew(tmp_path: Path, tool: tuple[Path, Path]) -> None:
     """Who corrects the number does not count as agreeing, votes before it are void, and the corrected command runs."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "scale-out")) as (workspace, _):
         program, log = tool
         thread = await start_scaling(workspace, program)
         await thread.press("ben", await thread.says("Approval needed"), "Approve")
@@ -73,7 +72,7 @@ async def test_a_corrected_number_is_agreed_on_anew(tmp_path: Path, tool: tuple[
 @simulated
 async def test_a_rejection_says_why_and_runs_nothing(tmp_path: Path, tool: tuple[Path, Path]) -> None:
     """One rejection with its reason ends it, and the thread says the reason."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "scale-out")) as (workspace, _):
         program, log = tool
         thread = await start_scaling(workspace, program)
         await thread.press("ben", await thread.says("Approval needed"), "Reject…")
@@ -88,7 +87,7 @@ async def test_a_rejection_says_why_and_runs_nothing(tmp_path: Path, tool: tuple
 @simulated
 async def test_an_alert_finds_somebody_who_looks(tmp_path: Path) -> None:
     """An app's alert asks the channel who looks at it, counts those like it, and keeps what was found."""
-    async with inhabited_town(tmp_path, EXAMPLES) as (workspace, _):
+    async with inhabited_town(tmp_path, only(tmp_path, "outage")) as (workspace, _):
         pager = workspace.add_user("pager", is_bot=True)
         workspace.join(pager, "incidents")
         ts = await workspace.post(pager, "incidents", "ALERT: checkout is down")
