@@ -71,12 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
-def pytest_collection_finish() -> None:
-    """What was loaded so far stays: full collections need not look through it again and again."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _events_are_what_their_bytes_say() -> None:
     """Making an event checks nothing: in every test, what `decide` writes is read back from its bytes."""

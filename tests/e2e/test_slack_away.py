@@ -11,8 +11,8 @@ from engine.language.actors import Actor
 from engine.run.remote_commands import item
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
-from tests.support.acting import Acts, Workspace
-from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, counted, start_flow, words
 from tests.support.inprocess import Town
 from tests.support.simulated import inhabited_town, simulated
 
@@ -96,24 +96,6 @@ async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_o
         await workspace.settled()
     assert sorted(counted(file)) == ["first", "first", "second", "second"]
     assert all(in_order(thread, "First?", "First is done.", "Second?") for thread in threads)
-
-
-@pytest.mark.process
-async def test_a_bot_connects_again_by_itself(workspace: Workspace, tmp_path: Path) -> None:
-    """Its sockets are cut, and connections are refused for a while: a reply from then is read, and the next one comes."""
-    file = tmp_path / "effects"
-    async with running_bot(workspace, tmp_path, {"plain": PLAIN.format(file=file)}):
-        thread = await start_flow(workspace, "ana", "ops", "plain")
-        await thread.says("First?")
-        workspace.faults.go_away("refuse")
-        await thread.reply("ana", "meanwhile")
-        calls = len(workspace.calls)
-        await workspace.wait_for(lambda: len(workspace.calls) > calls + 1, timeout=40)
-        workspace.faults.come_back()
-        await thread.says("Second?", timeout=60)
-        await thread.reply("ana", "yes")
-        await thread.says("*Completed*")
-    assert counted(file) == ["end"]
 
 
 @simulated
