@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.support.browser import opened_page
+from tests.support.browser import opened_page, page_port
 from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -36,7 +36,10 @@ DRAW = """async ([module, draw, text]) => {
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def page(browser: Browser) -> AsyncIterator[Page]:
     """An open page, whose modules the tests import."""
-    async with running_workspace() as workspace, opened_page(browser, workspace.url) as opened:
+    async with (
+        running_workspace(port=page_port()) as workspace,
+        opened_page(browser, f"{workspace.url}/#/?as=U0LOCALANA") as opened,
+    ):
         yield opened
 
 
