@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import settings
 
+from tests.support.inline import inline  # noqa: F401
 from tests.support.proving import PROVE, tries
 
 # What a command runs in a folder of its own is this tree, and no installed copy of it.

@@ -7,7 +7,6 @@ import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +24,7 @@ def graph() -> grimp.ImportGraph:
     return grimp.build_graph("engine", "prompt_state", "bot", include_external_packages=True, cache_dir=None)
 
 
+@cache
 def modules(*packages: str) -> list[str]:
     """All modules of these packages."""
     return sorted(
@@ -44,12 +44,24 @@ def tree(module: str) -> ast.Module:
     return ast.parse(source(module).read_text())
 
 
-def calls(module: str) -> Iterator[tuple[int, str, ast.Call]]:
+@cache
+def expressions(module: str) -> list[ast.expr]:
+    """Every expression in a module."""
+    return [node for node in ast.walk(tree(module)) if isinstance(node, ast.expr)]
+
+
+@cache
+def calls(module: str) -> list[tuple[int, str, ast.Call]]:
     """Every call `something.name(...)` or `name(...)` in a module: line, name, node."""
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            yield node.lineno, name, node
+    return [
+        (
+            node.lineno,
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""),
+            node,
+        )
+        for node in expressions(module)
+        if isinstance(node, ast.Call)
+    ]
 
 
 def test_the_contracts_of_the_house_hold() -> None:
@@ -123,8 +135,8 @@ def test_no_sql_is_put_together_from_values(package: str) -> None:
         f"{source(module).relative_to(ROOT)}:{node.lineno}"
         for module in modules(package)
         if module != STATEMENTS
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.expr) and _is_built(node) and any(map(_is_sql, ast.walk(node)))
+        for node in expressions(module)
+        if _is_built(node) and any(map(_is_sql, ast.walk(node)))
     ]
     assert found == []
 

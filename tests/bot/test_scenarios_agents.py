@@ -13,6 +13,8 @@ from bot.scenarios.play import Result
 from engine.journal.state import Spent, State
 from tests.bot.test_scenarios import after_a_kill, played, report
 
+pytestmark = pytest.mark.usefixtures("inline")
+
 FLOW = """
 flow: investigate
 inputs:
@@ -81,7 +83,7 @@ steps:
 
 async def test_a_conversation_with_tools_a_question_and_an_approval(tmp_path: Path) -> None:
     """Killed anywhere, the conversation is the same in the end, and each tool ran once."""
-    result = await talked(tmp_path, GOOD, kills=True)
+    result = await talked(tmp_path, GOOD, kills=True, step=1)
     assert result.passed, report(result)
     assert (result.kills or 0) >= 24
 

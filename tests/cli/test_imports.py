@@ -4,11 +4,14 @@ as long; and what a session does not need is not loaded for it, since a start is
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import prefork
 
 HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.models.turn_runner")
 OF_AGENTS = (
@@ -100,8 +103,8 @@ def test_the_engine_is_imported_without_what_only_some_sessions_need(tmp_path: P
 def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -> None:
     """Going on with a question and a program in a new process loads no other kind of node, and nothing that is rare."""
     (tmp_path / "plain.yml").write_text(FLOW + "  - {id: two, type: shell, with: {run: [echo, two]}}\n")
-    run = [sys.executable, "-m", "bot.cli", "--home", "home", "run", "plain.yml", "--no-input"]
-    paused = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = ["-m", "bot.cli", "--home", "home", "run", "plain.yml", "--no-input"]
+    paused = prefork.run(run, cwd=tmp_path, env=os.environ)
     found = json.loads(paused.stdout)
     words = {
         "resume": ["sessions", "resume", found["sessionId"], "Fine", "--no-input"],

@@ -12,6 +12,7 @@ import pytest
 from engine.storage.sqlite import open_sqlite
 from tests.support import prefork
 from tests.support.engine import counted, until
+from tests.support.proving import sampled
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +65,11 @@ def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "point", [f"{when}:{number}" for number in (1, 2, 3) for when in ("before", "after")]
+    "point",
+    sampled(
+        [f"{when}:{number}" for number in (1, 2, 3) for when in ("before", "after")],
+        ["before:1", "after:1", "after:3"],
+    ),
 )
 async def test_a_killed_holder_keeps_its_lock(tmp_path: Path, point: str) -> None:
     """Whoever is killed at any of its commits goes on under its lock; what waits meanwhile comes after, or before."""

@@ -17,3 +17,8 @@ def long() -> bool:
 def pytest_report_header() -> str | None:
     """Say the seed."""
     return f"the points are chosen by PROVE_SEED={SEED}" if PROVE else None
+
+
+@pytest.fixture(autouse=True)
+def _no_threads(inline: None) -> None:
+    """What is proved here does not depend on the thread of the store; real processes have it."""

@@ -24,10 +24,9 @@ FAULTS = {
     "ENOSPC": "system calls from which on the disk was full",
     "EIO": "system calls that the disk failed",
 }
-SAMPLE = {"KILL": 4, "ENOSPC": 2, "EIO": 2}
+SAMPLE = {"KILL": 3, "ENOSPC": 2, "EIO": 2}
 MANY = {"KILL": 140, "ENOSPC": 70, "EIO": 70}
 """How many of the calls are tried in the short version, and in the long one."""
-COUNTED: list[Point] = []
 AT_ONCE = max(2, os.cpu_count() or 2)
 
 
@@ -56,26 +55,22 @@ async def one(folder: Path, point: Point, fault: str) -> bool:
     return met
 
 
-async def all_points(folder: Path) -> list[Point]:
-    """Every call of both scenes; counted once."""
-    if not COUNTED:
-        for scene in ("birth", "life"):
-            COUNTED.extend(await syscalls.points(folder / scene, scene))
-    return COUNTED
-
-
-@pytest.mark.parametrize("fault", ["KILL", "ENOSPC", "EIO"])
 async def test_a_fault_at_any_system_call_loses_nothing_and_repeats_nothing(
-    fault: str, ptrace: None, hit: Counter[str], tmp_path: Path
+    ptrace: None, hit: Counter[str], tmp_path: Path
 ) -> None:
     """Killed, out of space or failed by the disk at any call: a restart finishes, and what completed never runs again."""
-    every = await all_points(tmp_path)
+    every = [point for scene in ("birth", "life") for point in await syscalls.points(tmp_path / scene, scene)]
+    for fault in FAULTS:
+        await _strike(every, fault, hit, tmp_path / fault)
+
+
+async def _strike(every: list[Point], fault: str, hit: Counter[str], folder: Path) -> None:
     chosen = part(every, MANY[fault], fault) if PROVE else syscalls.spread(every, SAMPLE[fault])
     places = asyncio.Semaphore(AT_ONCE)
 
     async def guarded(point: Point) -> bool:
         async with places:
-            return await one(tmp_path / str(point), point, fault)
+            return await one(folder / str(point), point, fault)
 
     outcomes = await asyncio.gather(*(guarded(point) for point in chosen), return_exceptions=True)
     wrong = [repr(outcome) for outcome in outcomes if isinstance(outcome, BaseException)]

@@ -162,5 +162,7 @@ SEEN_AT = {
     "obeys_a_word_that_is_offered_as_a_choice": 165,
     "an_answer_is_committed_without_its_row": 1778,
     "takes_what_was_posted_unheard_for_not_posted": 139,
+    "posts_again_without_looking": 3,
+    "remembers_keys_in_memory": 7,
 }
 """The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""

@@ -17,21 +17,21 @@ from tests.simulation.form_mutants import FORM_MUTANTS, FORMS_SEEN_AT
 from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.further_mutants import FURTHER_MUTANTS, FURTHER_SEEN_AT
 from tests.simulation.mutants import MUTANTS, SEEN_AT, Mutant
-from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block
+from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block, trace_of
 from tests.simulation.timeline import SimLoop, Stuck, Timeline
 from tests.simulation.way_flows import WAY_SAMPLES
 from tests.simulation.weather import Weather
 from tests.simulation.world import FILES, FORMS, FURTHER, WAYS, Ground
 from tests.support.proving import PROVE, sampled
 
-SEEDS = 2_000 if PROVE else 60
-FORM_SEEDS = 200 if PROVE else 20
+SEEDS = 2_000 if PROVE else 20
+FORM_SEEDS = 200 if PROVE else 10
 """How many runs with forms, changes and hand-overs."""
 LATER = {FURTHER: FURTHER_SAMPLES, WAYS: WAY_SAMPLES, FILES: FILE_SAMPLES}
 """By the first of their seeds: the flows of what came after those."""
-LATER_SEEDS = 30 if PROVE else 6
+LATER_SEEDS = 30 if PROVE else 3
 """How many of each of them."""
-BLOCK = AT_ONCE if PROVE else 20
+BLOCK = AT_ONCE if PROVE else 10
 """Seeds in one test."""
 FIRSTS = (*range(0, SEEDS, BLOCK), *range(FORMS, FORMS + FORM_SEEDS, BLOCK), *LATER)
 MOST_SEEDS = 2_000
@@ -89,7 +89,7 @@ def test_a_hundred_thousand_deliveries(hit: Counter[str]) -> None:
             done += 2 * AT_ONCE
 
 
-@pytest.mark.parametrize("flow", ALL)
+@pytest.mark.parametrize("flow", sampled(list(ALL), 8))
 def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
     """Where nothing goes wrong each flow ends as the model says, in one life of the bot."""
     outcome = run(land, 1, weather=Weather(), wants=flow)
@@ -98,18 +98,16 @@ def test_a_day_without_faults_is_uneventful(land: Ground, flow: str) -> None:
 
 @pytest.mark.parametrize("seed", sampled([3, FORMS + 8, FILES + 14], [FILES + 14]))
 def test_a_seed_replays_exactly(seed: int) -> None:
-    """Two processes with different hash seeds give the same run of one seed, byte for byte."""
-    traces = [
-        subprocess.run(
-            [sys.executable, "-c", _TRACE, str(seed)],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert traces[0] == traces[1]
-    assert traces[0].count(b"\n") > 20
+    """Another process with another hash seed gives the same run of one seed, byte for byte."""
+    other = subprocess.run(
+        [sys.executable, "-c", _TRACE, str(seed)],
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+    )
+    trace = trace_of(seed)
+    assert other.stdout.decode() == trace + "\n"
+    assert trace.count("\n") > 20
 
 
 def test_a_card_whose_pause_is_almost_over_does_not_stop_the_clock(land: Ground) -> None:

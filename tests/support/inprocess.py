@@ -32,15 +32,13 @@ from bot.workspace.methods.files import content_of
 from bot.workspace.methods.files import store as store_file
 from bot.workspace.server import WebApi
 from bot.workspace.state import Channel, SlackError, User, View, WorkspaceError, copied, default_state
-from engine.language.errors import StorageError
 from engine.nodes.runtime.runner import Runner
 from engine.nodes.runtime.table import runners
 from engine.run.engine import Engine
-from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
-from engine.storage.port import Store
 from tests.simulation.slack import Response
 from tests.simulation.timeline import SimLoop, Timeline
+from tests.support.inline import InlineWriter
 from tests.support.lines import Asked, DirectApp, Pieces, Sockets, TownWire
 
 Json = dict[str, Any]
@@ -69,33 +67,6 @@ def _bury(loop: base_events.BaseEventLoop) -> None:
     if tasks:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     loop.close()
-
-
-class InlineWriter(Writer):
-    """The writer on the loop instead of on a thread of its own: same queue, same group commit, same order."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._jobs: list[Any] = []
-
-    def start(self) -> None:
-        """Take calls from now on."""
-        self._ended = None
-
-    def close(self) -> None:
-        """Take no more calls."""
-        self._ended = StorageError("The writer was closed; nothing was stored.")
-
-    def _submit(self, job: Any) -> None:
-        if self._ended is not None:
-            raise self._ended
-        self._jobs.append(job)
-        if len(self._jobs) == 1:
-            asyncio.get_running_loop().call_soon(self._carry_out)
-
-    def _carry_out(self) -> None:
-        while self._jobs:
-            self._next(self._jobs)
 
 
 @dataclass
