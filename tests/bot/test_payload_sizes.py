@@ -20,7 +20,7 @@ from engine.language.errors import FlowError
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from tests.support.inprocess import Town, play, town
 from tests.support.longflows import long_flows, names, texts
-from tests.support.proving import tries
+from tests.support.proving import PROVE
 
 STEPS = 14
 """Questions that are dealt with in one run."""
@@ -166,7 +166,7 @@ EXPECTED = {("users.conversations", "missing_scope")}
 """Refusals that have nothing to do with sizes."""
 
 
-@settings(max_examples=tries(25), suppress_health_check=list(HealthCheck))
+@settings(max_examples=25 if PROVE else 3, suppress_health_check=list(HealthCheck))
 @given(flow=long_flows(), text=texts(), person=names(80))
 def test_no_request_is_larger_than_slack_takes(flow: str, text: str, person: str) -> None:
     """Flows with long texts everywhere, and people who do all they can: Slack refuses nothing."""
@@ -193,7 +193,7 @@ def test_no_request_is_larger_than_slack_takes(flow: str, text: str, person: str
 
 
 @pytest.mark.parametrize("flows", [0, 1, 60])
-@settings(max_examples=tries(4), suppress_health_check=list(HealthCheck))
+@settings(max_examples=4 if PROVE else 1, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_home_and_a_list_of_many_flows_fit(flows: int, data: st.DataObject) -> None:
     """Many flows with long descriptions, and many runs of them: the Home, the list and the menu of the shortcut fit."""

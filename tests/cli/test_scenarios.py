@@ -17,7 +17,7 @@ from tests.support.proving import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "examples/scenarios").glob("*.yml"))
-KILLED = ("access-request", "disk-cleanup", "scale-out")
+KILLED = ("disk-cleanup",)
 """Of which `make test` tries every kill."""
 
 BAD = "\nsteps:\n  - expect: {status: complete}\n"
@@ -67,7 +67,7 @@ def test_scenarios_are_found_in_the_folder_of_flows(flows: Cli) -> None:
 
 def test_no_session_is_left(flows: Cli) -> None:
     """A scenario makes no database and no folder for sessions."""
-    assert flows.run("test", "--kill").code == 0
+    assert flows.run("test").code == 0
     assert sorted(path.name for path in flows.cwd.iterdir()) == ["flows"]
 
 

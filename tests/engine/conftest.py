@@ -21,8 +21,3 @@ async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
     """An engine over it."""
     async with running(backing.open(), tmp_path) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def _no_threads(inline: None) -> None:
-    """What is proved here does not depend on the thread of the store; real processes have it."""

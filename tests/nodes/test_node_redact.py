@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.nodes.runtime.process import Capture
 from engine.nodes.runtime.redact import Redactor
 from tests.nodes.nodekit import ENCODINGS, bare, canaries, rest_of
-from tests.support.proving import tries
+from tests.support.proving import sampled, tries
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -28,7 +28,7 @@ def test_no_canary_survives_in_any_encoding(encoding: str) -> None:
         assert rest_of(bare(form), clean.replace("[secret KEY_1]", "\0")) == "", (value, clean)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", sampled(list(ENCODINGS), 16))
 def test_no_canary_survives_in_pieces(encoding: str) -> None:
     """The same holds when the text arrives in pieces of any size."""
     pick = random.Random(encoding)

@@ -13,7 +13,7 @@ from tests.proof.process import Processes
 from tests.proof.sampling import part
 from tests.support.proving import PROVE
 
-SHORT = ("foreach_asks", "parallel", "lock_behind_another")
+SHORT = ("foreach_asks", "lock_behind_another")
 FEW_COMMITS = 5
 """In the long version a flow that takes up to so many commits is killed at every two points."""
 MOST_POINTS = 6

@@ -163,6 +163,6 @@ SEEN_AT = {
     "an_answer_is_committed_without_its_row": 1778,
     "takes_what_was_posted_unheard_for_not_posted": 139,
     "posts_again_without_looking": 3,
-    "remembers_keys_in_memory": 7,
+    "remembers_keys_in_memory": 56,
 }
 """The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""
