@@ -32,19 +32,6 @@ from engine.language.codec import Json, decode, encode
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError, SchemaTooNew
 from engine.language.template import shown
 
-
-class MalformedPrompt(SaysoError):
-    """A PromptState is not one that this program writes; it can be projected again from its session."""
-
-    code = "prompt_malformed"
-
-
-class TooLong(InvalidAnswer):
-    """A text is longer than may be taken; nothing of it was used."""
-
-    code = "text_too_long"
-
-
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
 
@@ -261,6 +248,24 @@ def _checked(document: dict[str, Json]) -> PromptState:
         raise MalformedPrompt(f"prompt {document.get('promptId')!r} is malformed: {error}") from error
 
 
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+class MalformedPrompt(SaysoError):
+    """A PromptState is not one that this program writes; it can be projected again from its session."""
+
+    code = "prompt_malformed"
+
+
+class TooLong(InvalidAnswer):
+    """A text is longer than may be taken; nothing of it was used."""
+
+    code = "text_too_long"
+
+
+# --- policy ------------------------------------------------------------------------------------------------
+
+
 def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> frozenset[str]:
     """The ids of those prompts that this actor may answer, decide or resolve."""
     return frozenset(
@@ -272,6 +277,9 @@ def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> 
     )
 
 
+# --- projection --------------------------------------------------------------------------------------------
+
+
 def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
     """The rows of prompts that a step changed, written with the events that they follow from."""
     over = {
@@ -281,6 +289,9 @@ def projection(before: State, after: State, events: Sequence[Event]) -> Sequence
         if timer.purpose == "undo" and timer.prompt_id is not None
     }
     return project(after, events, also=over)
+
+
+# --- reading -----------------------------------------------------------------------------------------------
 
 
 class PromptReader(Protocol):

@@ -237,6 +237,9 @@ def told(receipt: Receipt, done: str) -> str:
     )
 
 
+# --- dead letters ------------------------------------------------------------------------------------------
+
+
 def list_letters(place: Place, *, as_json: bool) -> int:
     """Print the dead letters, oldest first."""
     settings, found = place.settings(), []

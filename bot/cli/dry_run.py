@@ -341,6 +341,9 @@ def _with_references(text: str) -> str:
     return _REFERENCE.sub(r"{{ secrets.\1 }}", text)
 
 
+# --- scenarios ---------------------------------------------------------------------------------------------
+
+
 FOLDER = "scenarios"
 """Where scenarios are looked for inside the folder of flows."""
 

@@ -89,6 +89,9 @@ def _fields(path: str, words: str) -> dict[str, Json]:
     return fields
 
 
+# --- migrate -----------------------------------------------------------------------------------------------
+
+
 def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
     """Say what the new text means for the session, and unless it is a dry run let it go on with it.
 

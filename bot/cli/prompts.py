@@ -334,6 +334,9 @@ def _refuse_closed(prompt: PromptState) -> None:
         raise PromptClosed(f"This question is closed: {prompt.status}.")
 
 
+# --- locks -------------------------------------------------------------------------------------------------
+
+
 def list_locks(place: Place, *, as_json: bool) -> int:
     """Print the queues of all locks, each in its order."""
     settings = place.settings()

@@ -144,6 +144,9 @@ def _tell(started: Started, flow: str, channel: str, as_json: bool) -> None:
         )
 
 
+# --- the bot -----------------------------------------------------------------------------------------------
+
+
 def start_command(place: Place, flows: list[Path]) -> int:
     """Serve flows in Slack until a signal. Raises `SettingsError`, `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
     settings = place.settings()

@@ -286,6 +286,9 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+# --- spend -------------------------------------------------------------------------------------------------
+
+
 _MOST_SESSIONS = 10
 
 

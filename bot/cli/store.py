@@ -242,6 +242,9 @@ def _verify(store: Store, session_id: str) -> int:
     return len(events)
 
 
+# --- verify ------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class Verdict:
     """What was found: `problem` says which event is wrong and why; None where all of it can have happened."""
@@ -356,6 +359,9 @@ def _history(rows: Iterable[bytes], flow: Flow | None) -> State:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         # Values of another form than any release writes, deep in an event.
         raise MalformedJournal(f"an event holds something that none can hold: {error!r}") from error
+
+
+# --- doctor ------------------------------------------------------------------------------------------------
 
 
 _MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}

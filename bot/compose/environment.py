@@ -14,53 +14,45 @@ Who answers the agents of a process: Claude, or a script. Nothing of it is loade
 from __future__ import annotations
 
 import gc
+import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bot.config.settings import SLACK_PACE, Tuning
-from engine.language import timestamps
-from engine.nodes.runtime.runner import Runner
-from engine.nodes.runtime.table import runners
-from engine.run.dispatcher import POLL_SECONDS
-from engine.run.executor import random_text
-from engine.storage.group_commit import Writer
-from engine.storage.open import open_store
-from engine.storage.port import Store
-
-if TYPE_CHECKING:
-    import aiohttp
-import logging
-from dataclasses import field
-from typing import TYPE_CHECKING
-
-from bot.config.settings import Settings
+from bot.config.settings import SLACK_PACE, Settings, Tuning
+from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.policy import Gate
 from engine.decide.reinstalled import restored
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.records import Head
+from engine.language import timestamps
 from engine.language.errors import FlowError, SaysoError, StorageBroken, StorageError
-from engine.models.keys import KEY_VARIABLES
-from engine.nodes.runtime.runner import NodeContext
-from engine.run.engine import Engine
-from engine.run.sessions import stored_state
-
-if TYPE_CHECKING:
-    from engine.models.provider import Provider
-from engine.decide.agents.spend_projection import SpendRows
-from engine.decide.policy import Gate
 from engine.messages.limits import DEFAULT_MODEL, AgentFacts
+from engine.models.keys import KEY_VARIABLES
 from engine.models.model_turns import ModelTurns
+from engine.nodes.runtime.runner import NodeContext, Runner
 from engine.nodes.runtime.secrets import SecretSource
-from engine.nodes.runtime.table import with_runner
-from engine.run.executor import Extension
+from engine.nodes.runtime.table import runners, with_runner
+from engine.run.dispatcher import POLL_SECONDS
+from engine.run.engine import Engine
+from engine.run.executor import Extension, random_text
 from engine.run.runtime import ToolServers
+from engine.run.sessions import stored_state
+from engine.storage.group_commit import Writer
+from engine.storage.open import open_store
+from engine.storage.port import Store
 from prompt_state.question_row import projection
 
 if TYPE_CHECKING:
+    import aiohttp
+
     from engine.messages.prices import Price
+    from engine.models.provider import Provider
+
+log = logging.getLogger("sayso")
 
 
 def _keep_what_is_loaded() -> None:
@@ -99,7 +91,59 @@ class Machine:
 THIS_MACHINE = Machine()
 
 
-log = logging.getLogger("sayso")
+# --- the engine --------------------------------------------------------------------------------------------
+
+
+def make_engine(
+    settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
+) -> Engine:
+    """An engine over a store, with what every process needs."""
+    extensions: list[Extension] = [projection]
+    if slack:
+        from bot.intents.session_rows import slack_intents
+
+        extensions.append(slack_intents)
+        if scripted(settings):
+            from bot.intents.session_rows import scripted_rows
+
+            extensions.append(scripted_rows)
+    extensions.append(SpendRows(settings.agents.day_cap))
+    source = SecretSource(settings.env, settings.secrets_dir)
+    servers = ToolServers(settings.mcp_file, source.get)
+    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings))
+    engine = Engine(
+        store,
+        policy=gate,
+        runners=with_runner(with_runner(machine.runners(), TURN, models), "mcp", servers),
+        home=settings.home,
+        secret=source.get,
+        extensions=extensions,
+        label=label,
+        snapshot_dir=settings.snapshot_dir,
+        now=machine.now,
+        steady=machine.steady,
+        entropy=machine.entropy,
+        writer=machine.writer(store),
+        agents=AgentFacts(
+            prices=_prices(settings),
+            default_model=settings.agents.model or DEFAULT_MODEL,
+            day_capped=settings.agents.day_cap is not None and not scripted(settings),
+        ),
+    )
+    engine.closing += [models.close, servers.close]
+    return engine
+
+
+def _prices(settings: Settings) -> Mapping[str, Price] | None:
+    """The prices that hold where some are configured."""
+    if not settings.agents.prices:
+        return None
+    from engine.messages.prices import prices_from  # most configure none
+
+    return prices_from(dict(settings.agents.prices))
+
+
+# --- node types of installed packages ----------------------------------------------------------------------
 
 
 @dataclass
@@ -159,6 +203,9 @@ async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
             log.warning("%s: %s", head.session_id, error)
 
 
+# --- models ------------------------------------------------------------------------------------------------
+
+
 TURN = "turn"
 """The type of the nodes that are model calls."""
 
@@ -193,52 +240,3 @@ def scripts(settings: Settings) -> Callable[[NodeContext], Provider | None]:
         return scripted_provider(ctx, settings.agents.script)
 
     return answers
-
-
-def make_engine(
-    settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
-) -> Engine:
-    """An engine over a store, with what every process needs."""
-    extensions: list[Extension] = [projection]
-    if slack:
-        from bot.intents.session_rows import slack_intents
-
-        extensions.append(slack_intents)
-        if scripted(settings):
-            from bot.intents.session_rows import scripted_rows
-
-            extensions.append(scripted_rows)
-    extensions.append(SpendRows(settings.agents.day_cap))
-    source = SecretSource(settings.env, settings.secrets_dir)
-    servers = ToolServers(settings.mcp_file, source.get)
-    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings))
-    engine = Engine(
-        store,
-        policy=gate,
-        runners=with_runner(with_runner(machine.runners(), TURN, models), "mcp", servers),
-        home=settings.home,
-        secret=source.get,
-        extensions=extensions,
-        label=label,
-        snapshot_dir=settings.snapshot_dir,
-        now=machine.now,
-        steady=machine.steady,
-        entropy=machine.entropy,
-        writer=machine.writer(store),
-        agents=AgentFacts(
-            prices=_prices(settings),
-            default_model=settings.agents.model or DEFAULT_MODEL,
-            day_capped=settings.agents.day_cap is not None and not scripted(settings),
-        ),
-    )
-    engine.closing += [models.close, servers.close]
-    return engine
-
-
-def _prices(settings: Settings) -> Mapping[str, Price] | None:
-    """The prices that hold where some are configured."""
-    if not settings.agents.prices:
-        return None
-    from engine.messages.prices import prices_from  # most configure none
-
-    return prices_from(dict(settings.agents.prices))

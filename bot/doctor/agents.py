@@ -142,6 +142,9 @@ def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:
         yield Check("mcp", "warn", f"MCP server {server.name}: there is no program {server.command}")
 
 
+# --- the store ---------------------------------------------------------------------------------------------
+
+
 def check_freshness(store: Store) -> Iterator[Check]:
     """Whether the store takes writes, is suspended, and what its sessions may do a second time."""
     for trouble in store.troubles():

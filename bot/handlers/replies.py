@@ -57,6 +57,8 @@ from prompt_state.routing import (
     Steer as SteerBy,
 )
 
+log = logging.getLogger("sayso.conversation")
+
 
 def takes_messages(state: State) -> bool:
     """Whether an agent is under way that hears what people say."""
@@ -203,7 +205,7 @@ async def edited(engine: Engine, notices: Notices, row: InboxRow) -> bool:
     return await notices.whisper(row, data, text, "told")
 
 
-log = logging.getLogger("sayso.conversation")
+# --- what people say ---------------------------------------------------------------------------------------
 
 
 class Controls:

@@ -33,6 +33,7 @@ from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
+
 KEEP_SECONDS = 600.0
 AGAIN_SECONDS = 2.0
 """How long to wait where Slack could not be asked."""
@@ -192,6 +193,9 @@ class Speakers:
             return ""
         outside = around(State(), flow, agent, data.get("items") or {})
         return " › ".join([*outside, label_of(flow, agent)])
+
+
+# --- whether a thread can be posted in ---------------------------------------------------------------------
 
 
 CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")

@@ -44,6 +44,7 @@ from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.conversation")
 
+
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles an inbox row; False holds it."""
 
@@ -142,6 +143,9 @@ def retried(handle: Handler) -> Handler:
 @lru_cache(maxsize=1000)
 def _log_held(key: str, reason: str) -> None:
     log.warning("%s is held: %s", key, reason)
+
+
+# --- reminders and escalations -----------------------------------------------------------------------------
 
 
 class Clocks(Sender):

@@ -257,6 +257,9 @@ def start_choice(names: list[str]) -> list[Block]:
     return [actions([menu]), *left]
 
 
+# --- message nodes -----------------------------------------------------------------------------------------
+
+
 MARKDOWN_MOST = 11_800
 """Characters of a markdown block; Slack takes 12,000 in all."""
 _TABLE_MOST = 6_000

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from engine.flow import Flow
+from engine.journal.state import Asked
 from engine.language.codec import Json, encode
 from engine.language.diagnostics import Fault, Path, kind_of
 from engine.language.timestamps import parse_moment
@@ -24,7 +25,7 @@ from engine.language.yaml import Located
 
 if TYPE_CHECKING:
     from engine.models.scripted import Script
-from engine.journal.state import Asked
+
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 
@@ -144,6 +145,9 @@ BESIDE = ("on", "refused", "while")
 """Fields that stand beside a person in a step."""
 
 
+# --- the scenario as values --------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Act:
     """What a person does. `verb` is `say` for one word or text, which may be a choice or a reply."""
@@ -223,6 +227,9 @@ class Scenario:
 def described(value: Any) -> str:
     """A value of the file for people: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else encode(value).decode()
+
+
+# --- places in a flow --------------------------------------------------------------------------------------
 
 
 def is_at(path: str, name: str) -> bool:

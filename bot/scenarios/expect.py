@@ -319,6 +319,9 @@ def texts_of(event: Event) -> list[str]:
     return [block["text"] for block in event.content if block.get("type") == "text"]
 
 
+# --- what counts of a run ----------------------------------------------------------------------------------
+
+
 _ID = re.compile(r"\b(?:prompt|local)-[0-9a-f]{12}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _OF_A_CLAIM = ("seq", "timestamp", "epoch", "attempt", "key", "promptId", "timerId")

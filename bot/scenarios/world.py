@@ -165,6 +165,9 @@ def starter(scenario: Scenario) -> Actor:
     return actors(scenario.people)[start.as_ or next(iter(scenario.people))]
 
 
+# --- the runner of nodes -----------------------------------------------------------------------------------
+
+
 _OUTCOMES = (
     *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
     "agent:toolResult",

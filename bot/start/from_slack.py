@@ -183,6 +183,9 @@ class MessageStarts:
         return {"text": rendered(text, blocks).text, "blocks": blocks}
 
 
+# --- triggers ----------------------------------------------------------------------------------------------
+
+
 @dataclass(eq=False, repr=False)
 class TriggerStarts:
     """Handlers for the inbox rows of triggers. What cannot be looked up now is tried again."""

@@ -336,6 +336,9 @@ def _counted(actor: Actor) -> str | None:
     return None if actor.kind == "system" else actor.id
 
 
+# --- threads that the bot begins ---------------------------------------------------------------------------
+
+
 @dataclass(eq=False, repr=False)
 class ThreadStarts:
     """Begins threads, and starts flows in them.

@@ -12,27 +12,25 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from bot.config.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from engine.storage.port import Store
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
+from bot.config.settings import Settings, load_settings
 from engine.journal.queries import is_rejection
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.language.template import shown
+
+if TYPE_CHECKING:
+    from engine.storage.port import Store
+
 
 _SQLITE = "sqlite:///"
 PATIENCE_SECONDS = 30.0
@@ -107,6 +105,9 @@ def writing(settings: Settings) -> Iterator[Store]:
     with opened(settings) as store:
         yield store
         clean_up(settings, store, utc_now())
+
+
+# --- exit codes --------------------------------------------------------------------------------------------
 
 
 class Exit(IntEnum):
@@ -209,6 +210,9 @@ def epilog() -> str:
     """The table as `--help` shows it (`\\b` keeps its lines)."""
     lines = [f"  {code.value}  {meaning}" for code, meaning in MEANINGS.items()]
     return "\b\nExit codes:\n" + "\n".join(lines)
+
+
+# --- output ------------------------------------------------------------------------------------------------
 
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}

@@ -33,53 +33,6 @@ from engine.language.codec import Json
 from engine.run.engine import Engine
 from engine.storage.port import Store
 
-MOVES = ("wait", "retry", "undo")
-"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
-
-
-def waits_for(state: State, store: Store) -> list[dict[str, Json]]:
-    """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
-
-    Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.
-    """
-    if state.ended:
-        return []
-    return [*_people(state), *_lock(state, store), *_times(state)]
-
-
-def _people(state: State) -> Iterator[dict[str, Json]]:
-    if state.phase == "held":
-        yield {"kind": "person", "promptId": None, "path": None, "who": ["requester"], "until": None}
-    for prompt in open_prompts(state):
-        who = asked(prompt, state.actor)
-        found = {"promptId": prompt.prompt_id, "path": prompt.path, "who": who, "until": prompt.deadline}
-        yield {"kind": "person", **found}
-
-
-def _lock(state: State, store: Store) -> Iterator[dict[str, Json]]:
-    if state.lock is not None and limits.pending(state):
-        behind = limits.standing(store.locks(state.lock.name), state.session_id)
-        holder = None if behind is None else behind[0]
-        yield {"kind": "lock", "name": state.lock.name, "holder": holder, "until": None}
-
-
-def _times(state: State) -> Iterator[dict[str, Json]]:
-    for timer in sorted(state.timers.values(), key=lambda timer: (timer.due_at, timer.timer_id)):
-        if timer.purpose in MOVES:
-            yield {"kind": "time", "for": timer.purpose, "path": timer.path, "until": timer.due_at}
-
-
-def line(wait: Mapping[str, Json]) -> str | None:
-    """A lock or a time as a line; None for a person, whose question is told with its own words."""
-    if wait["kind"] == "lock":
-        held = f", held by {wait['holder']}" if wait["holder"] else ""
-        return f"waits for lock {one_line(wait['name'], 80)}{held}"
-    if wait["kind"] == "time":
-        why = {"wait": "", "retry": " to try again", "undo": ": an answer can be taken back"}[wait["for"]]
-        return f"waits until {moment(wait['until'])}{why}  {clean(wait['path'] or '')}"
-    return None
-
-
 ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
 
@@ -320,3 +273,53 @@ def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, a
         elif not state.thread:
             whom = next((entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME")
             screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
+
+
+# --- what a session waits for ------------------------------------------------------------------------------
+
+
+MOVES = ("wait", "retry", "undo")
+"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
+
+
+def waits_for(state: State, store: Store) -> list[dict[str, Json]]:
+    """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
+
+    Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.
+    """
+    if state.ended:
+        return []
+    return [*_people(state), *_lock(state, store), *_times(state)]
+
+
+def _people(state: State) -> Iterator[dict[str, Json]]:
+    if state.phase == "held":
+        yield {"kind": "person", "promptId": None, "path": None, "who": ["requester"], "until": None}
+    for prompt in open_prompts(state):
+        who = asked(prompt, state.actor)
+        found = {"promptId": prompt.prompt_id, "path": prompt.path, "who": who, "until": prompt.deadline}
+        yield {"kind": "person", **found}
+
+
+def _lock(state: State, store: Store) -> Iterator[dict[str, Json]]:
+    if state.lock is not None and limits.pending(state):
+        behind = limits.standing(store.locks(state.lock.name), state.session_id)
+        holder = None if behind is None else behind[0]
+        yield {"kind": "lock", "name": state.lock.name, "holder": holder, "until": None}
+
+
+def _times(state: State) -> Iterator[dict[str, Json]]:
+    for timer in sorted(state.timers.values(), key=lambda timer: (timer.due_at, timer.timer_id)):
+        if timer.purpose in MOVES:
+            yield {"kind": "time", "for": timer.purpose, "path": timer.path, "until": timer.due_at}
+
+
+def line(wait: Mapping[str, Json]) -> str | None:
+    """A lock or a time as a line; None for a person, whose question is told with its own words."""
+    if wait["kind"] == "lock":
+        held = f", held by {wait['holder']}" if wait["holder"] else ""
+        return f"waits for lock {one_line(wait['name'], 80)}{held}"
+    if wait["kind"] == "time":
+        why = {"wait": "", "retry": " to try again", "undo": ": an answer can be taken back"}[wait["for"]]
+        return f"waits until {moment(wait['until'])}{why}  {clean(wait['path'] or '')}"
+    return None

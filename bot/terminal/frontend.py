@@ -66,6 +66,9 @@ class TerminalFrontend:
             self._lines.narrate(state, event)
 
 
+# --- forms -------------------------------------------------------------------------------------------------
+
+
 class Filling:
     """How far a form is filled in."""
 

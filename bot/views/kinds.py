@@ -337,6 +337,9 @@ class FullText(Kind):
         return Show(modal("What is approved", whole(asked.run), close="Close"))
 
 
+# --- Home --------------------------------------------------------------------------------------------------
+
+
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
 

@@ -270,6 +270,9 @@ class ReadBudget:
         return 0.0
 
 
+# --- files -------------------------------------------------------------------------------------------------
+
+
 FETCH_SECONDS = 120.0
 _CHUNK = 64 * 1024
 _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov|-files)?\.com")

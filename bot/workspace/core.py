@@ -234,6 +234,9 @@ class Core:
         self.changes.tell({"type": kind, "channel": channel.id, **fields}, frozenset({user.id}))
 
 
+# --- views -------------------------------------------------------------------------------------------------
+
+
 TRIGGER_SECONDS = 3.0
 MAX_STACK = 3
 

@@ -308,6 +308,9 @@ def view_field(state: State, view: View) -> Json:
     }
 
 
+# --- changes -----------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Push:
     """News for the pages. `to` holds the ids of the people who may see it; None means everyone."""

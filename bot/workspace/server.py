@@ -30,159 +30,88 @@ from bot.workspace.pageapi import PageApi
 from bot.workspace.payloads import Saver, load
 from bot.workspace.state import Json, SlackError, State, WorkspaceError, default_state
 
-WITHOUT_TOKEN = ("api.test",)
-HANG_SECONDS = 600.0  # longer than anybody waits for an answer
+DEFAULT_SEED = default_state
 
 
-@dataclass(slots=True)
-class ApiCall:
-    """One recorded call. `at` is in seconds since 1970; `response` is None when no answer was sent."""
+class Workspace:
+    """A Slack-shaped workspace on loopback. It is not Slack and knows nothing of the app that connects.
 
-    method: str
-    args: Json
-    at: float
-    token_in: Literal["header", "argument", ""] = ""
-    response: Json | None = None
-    status: int = 200
+    `port` 0 takes a free one. With `persist_path` the workspace is kept in that file and starts from it.
+    `seed` makes the state of a new one; `clock` gives seconds since 1970; `suggestions` are offered on the page.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        persist_path: Path | None = None,
+        seed: Callable[[], State] = DEFAULT_SEED,
+        clock: Callable[[], float] = time.time,
+        suggestions: Iterable[Suggestion] = (),
+    ) -> None:
+        saved = load(persist_path) if persist_path else None
+        self.state = saved or seed()
+        self.core = Core(self.state, clock)
+        self.core.suggestions = checked(suggestions, self.state)
+        self._views = Views(self.core)
+        self._interactions = Interactions(self.core, self._views)
+        self._people = People(self.core, self._views)
+        self._saver = Saver(self.state, persist_path, self.core.changes) if persist_path else None
+        self._web_api = WebApi(self.core, self._views)
+        self._page = PageApi(self.core, self._views, self._interactions, self._people)
+        self._site = Site(self.core, self._web_api, self._page, self._interactions, port)
+        if self._saver is not None:
+            self._site.settle = self._saver.settle
+
+    # -- life
+
+    async def start(self) -> None:
+        """Listen on 127.0.0.1; OSError when the port is taken."""
+        await self._site.start()
+
+    async def stop(self) -> None:
+        """Close every socket, save, and stop listening. A second stop does nothing."""
+        await self._page.close()
+        await self.core.sockets.close()
+        await self._site.stop()
+        if self._saver:
+            self._saver.save_now()
+
+    async def __aenter__(self) -> Workspace:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        await self.stop()
+
+    # -- what an app needs to connect
 
     @property
-    def ok(self) -> bool:
-        """Whether the call was answered with success."""
-        return bool(self.response and self.response.get("ok"))
+    def url(self) -> str:
+        """The address of the page, without a slash at the end."""
+        return self.core.base_url
 
-    def to_json(self) -> Json:
-        """What another process may read of it."""
-        return {"method": self.method, "args": self.args, "at": self.at, "response": self.response}
+    @property
+    def api_url(self) -> str:
+        """The base URL of the Web API, for `base_url=` of slack_sdk."""
+        return f"{self.url}/api/"
 
+    @property
+    def bot_token(self) -> str:
+        """The token of the bot user."""
+        return self.state.bot_token
 
-class WebApi:
-    """The handler of `/api/{method}`."""
+    @property
+    def app_token(self) -> str:
+        """The app-level token, for Socket Mode."""
+        return self.state.app_token
 
-    def __init__(self, core: Core, views: Views) -> None:
-        self.core, self.views = core, views
-        self.calls: list[ApiCall] = []
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one call."""
-        method = request.match_info["method"]
-        args, token, token_in = await _arguments(request)
-        record = ApiCall(method, args, self.core.clock(), token_in)
-        self.calls.append(record)
-        if self.core.faults.away:
-            return await self._away(record, request)
-        slow = self.core.faults.take(method, ("slow",))
-        if slow:
-            await asyncio.sleep(slow.seconds)
-        refusal = self.core.faults.take(method, ("ratelimit", "fail"))
-        if refusal:
-            return self._refused(record, refusal)
-        record.response = self._answer(method, args, token)
-        lost = self.core.faults.take(method, ("effect_then_fail",)) if record.ok else None
-        self.core.changes.touch()
-        if lost:
-            return self._lost(record, request, lost)
-        return web.json_response(record.response, headers=self._headers(method, token))
-
-    async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
-        """Nobody is there: nothing is done."""
-        mode = self.core.faults.away
-        self.core.faults.strike("away", method=record.method)
-        self.core.changes.touch()
-        if mode == "hang":
-            await self.core.changes.wait_for(lambda: self.core.faults.away != "hang", timeout=HANG_SECONDS)
-        if mode != "503" and request.transport is not None:
-            request.transport.abort()
-        record.status = 503
-        return web.Response(status=503, text="the local workspace was told to be away")
-
-    def _answer(self, method: str, args: Json, token: str) -> Json:
-        try:
-            granted = self._granted(method, token)
-            if method not in METHODS:
-                raise SlackError("unknown_method", req_method=method)
-            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
-            if known.scope:
-                call.need(known.scope)
-            return {"ok": True, **known.answer(call)}
-        except SlackError as refusal:
-            return refusal.body()
-        except WorkspaceError as refusal:
-            return SlackError(refusal.error, refusal.text).body()
-
-    def _granted(self, method: str, token: str) -> frozenset[str]:
-        """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
-        if method in WITHOUT_TOKEN:
-            return frozenset()
-        if not token:
-            raise SlackError("not_authed")
-        if self.core.faults.token_error:
-            raise SlackError(self.core.faults.token_error)
-        state = self.core.state
-        if token == state.app_token:
-            if not method.startswith("apps.") and method != "auth.test":
-                raise SlackError("not_allowed_token_type")
-            return frozenset(APP_TOKEN_SCOPES)
-        if token != state.bot_token:
-            raise SlackError("invalid_auth")
-        if method.startswith("apps."):
-            raise SlackError("not_allowed_token_type")
-        return frozenset(self._scopes())
-
-    def _scopes(self) -> tuple[str, ...]:
-        given = self.core.faults.scopes
-        return DEFAULT_SCOPES if given is None else tuple(given)
-
-    def _headers(self, method: str, token: str) -> dict[str, str]:
-        headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
-        if self.core.faults.announce_scopes:
-            is_app = token == self.core.state.app_token
-            headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
-            if method in METHODS and METHODS[method].scope:
-                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
-        return headers
-
-    def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:
-        record.status = fault.status
-        headers = {}
-        if fault.kind == "ratelimit":
-            record.response = {"ok": False, "error": "ratelimited"}
-            headers["Retry-After"] = str(fault.retry_after)
-        elif fault.error:
-            record.status, record.response = 200, {"ok": False, "error": fault.error}
-        self.core.changes.touch()
-        if record.response is None:
-            return web.Response(status=record.status, text="the local workspace was told to fail")
-        return web.json_response(record.response, status=record.status, headers=headers)
-
-    @staticmethod
-    def _lost(record: ApiCall, request: web.Request, fault: MethodFault) -> web.Response:
-        if fault.mode == "drop_connection" and request.transport is not None:
-            request.transport.abort()
-        record.status = 500
-        return web.Response(status=500, text="the local workspace was told to lose this answer")
+    def suggest(self, suggestions: Iterable[Suggestion]) -> None:
+        """Offer these on the page, in place of those before. WorkspaceError: an unknown channel, or nothing to post."""
+        self.core.suggestions = checked(suggestions, self.state)
+        self.core.changes.tell({"type": "channels"})
 
 
-async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:
-    """Arguments from query, form and JSON body together, the token (header first) and where it was."""
-    args: Json = dict(request.query)
-    if request.content_type == "application/json":
-        args.update(await _json_body(request))
-    elif request.method == "POST":
-        form = await request.post()
-        args.update({key: value for key, value in form.items() if isinstance(value, str)})
-    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-    token = str(args.pop("token", "") or "")
-    if scheme.lower() == "bearer":
-        return args, bearer.strip(), "header"
-    return args, token, "argument" if token else ""
-
-
-async def _json_body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.text() or "{}")
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
+# --- HTTP --------------------------------------------------------------------------------------------------
 
 
 HOST = "127.0.0.1"
@@ -365,85 +294,159 @@ async def _same_origin(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
-__all__: list[Any] = ["HOST", "Site"]
+# --- the Web API -------------------------------------------------------------------------------------------
 
 
-DEFAULT_SEED = default_state
+WITHOUT_TOKEN = ("api.test",)
+HANG_SECONDS = 600.0  # longer than anybody waits for an answer
 
 
-class Workspace:
-    """A Slack-shaped workspace on loopback. It is not Slack and knows nothing of the app that connects.
+@dataclass(slots=True)
+class ApiCall:
+    """One recorded call. `at` is in seconds since 1970; `response` is None when no answer was sent."""
 
-    `port` 0 takes a free one. With `persist_path` the workspace is kept in that file and starts from it.
-    `seed` makes the state of a new one; `clock` gives seconds since 1970; `suggestions` are offered on the page.
-    """
-
-    def __init__(
-        self,
-        port: int = 0,
-        persist_path: Path | None = None,
-        seed: Callable[[], State] = DEFAULT_SEED,
-        clock: Callable[[], float] = time.time,
-        suggestions: Iterable[Suggestion] = (),
-    ) -> None:
-        saved = load(persist_path) if persist_path else None
-        self.state = saved or seed()
-        self.core = Core(self.state, clock)
-        self.core.suggestions = checked(suggestions, self.state)
-        self._views = Views(self.core)
-        self._interactions = Interactions(self.core, self._views)
-        self._people = People(self.core, self._views)
-        self._saver = Saver(self.state, persist_path, self.core.changes) if persist_path else None
-        self._web_api = WebApi(self.core, self._views)
-        self._page = PageApi(self.core, self._views, self._interactions, self._people)
-        self._site = Site(self.core, self._web_api, self._page, self._interactions, port)
-        if self._saver is not None:
-            self._site.settle = self._saver.settle
-
-    # -- life
-
-    async def start(self) -> None:
-        """Listen on 127.0.0.1; OSError when the port is taken."""
-        await self._site.start()
-
-    async def stop(self) -> None:
-        """Close every socket, save, and stop listening. A second stop does nothing."""
-        await self._page.close()
-        await self.core.sockets.close()
-        await self._site.stop()
-        if self._saver:
-            self._saver.save_now()
-
-    async def __aenter__(self) -> Workspace:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *problem: object) -> None:
-        await self.stop()
-
-    # -- what an app needs to connect
+    method: str
+    args: Json
+    at: float
+    token_in: Literal["header", "argument", ""] = ""
+    response: Json | None = None
+    status: int = 200
 
     @property
-    def url(self) -> str:
-        """The address of the page, without a slash at the end."""
-        return self.core.base_url
+    def ok(self) -> bool:
+        """Whether the call was answered with success."""
+        return bool(self.response and self.response.get("ok"))
 
-    @property
-    def api_url(self) -> str:
-        """The base URL of the Web API, for `base_url=` of slack_sdk."""
-        return f"{self.url}/api/"
+    def to_json(self) -> Json:
+        """What another process may read of it."""
+        return {"method": self.method, "args": self.args, "at": self.at, "response": self.response}
 
-    @property
-    def bot_token(self) -> str:
-        """The token of the bot user."""
-        return self.state.bot_token
 
-    @property
-    def app_token(self) -> str:
-        """The app-level token, for Socket Mode."""
-        return self.state.app_token
+class WebApi:
+    """The handler of `/api/{method}`."""
 
-    def suggest(self, suggestions: Iterable[Suggestion]) -> None:
-        """Offer these on the page, in place of those before. WorkspaceError: an unknown channel, or nothing to post."""
-        self.core.suggestions = checked(suggestions, self.state)
-        self.core.changes.tell({"type": "channels"})
+    def __init__(self, core: Core, views: Views) -> None:
+        self.core, self.views = core, views
+        self.calls: list[ApiCall] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one call."""
+        method = request.match_info["method"]
+        args, token, token_in = await _arguments(request)
+        record = ApiCall(method, args, self.core.clock(), token_in)
+        self.calls.append(record)
+        if self.core.faults.away:
+            return await self._away(record, request)
+        slow = self.core.faults.take(method, ("slow",))
+        if slow:
+            await asyncio.sleep(slow.seconds)
+        refusal = self.core.faults.take(method, ("ratelimit", "fail"))
+        if refusal:
+            return self._refused(record, refusal)
+        record.response = self._answer(method, args, token)
+        lost = self.core.faults.take(method, ("effect_then_fail",)) if record.ok else None
+        self.core.changes.touch()
+        if lost:
+            return self._lost(record, request, lost)
+        return web.json_response(record.response, headers=self._headers(method, token))
+
+    async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
+        """Nobody is there: nothing is done."""
+        mode = self.core.faults.away
+        self.core.faults.strike("away", method=record.method)
+        self.core.changes.touch()
+        if mode == "hang":
+            await self.core.changes.wait_for(lambda: self.core.faults.away != "hang", timeout=HANG_SECONDS)
+        if mode != "503" and request.transport is not None:
+            request.transport.abort()
+        record.status = 503
+        return web.Response(status=503, text="the local workspace was told to be away")
+
+    def _answer(self, method: str, args: Json, token: str) -> Json:
+        try:
+            granted = self._granted(method, token)
+            if method not in METHODS:
+                raise SlackError("unknown_method", req_method=method)
+            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
+            if known.scope:
+                call.need(known.scope)
+            return {"ok": True, **known.answer(call)}
+        except SlackError as refusal:
+            return refusal.body()
+        except WorkspaceError as refusal:
+            return SlackError(refusal.error, refusal.text).body()
+
+    def _granted(self, method: str, token: str) -> frozenset[str]:
+        """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
+        if method in WITHOUT_TOKEN:
+            return frozenset()
+        if not token:
+            raise SlackError("not_authed")
+        if self.core.faults.token_error:
+            raise SlackError(self.core.faults.token_error)
+        state = self.core.state
+        if token == state.app_token:
+            if not method.startswith("apps.") and method != "auth.test":
+                raise SlackError("not_allowed_token_type")
+            return frozenset(APP_TOKEN_SCOPES)
+        if token != state.bot_token:
+            raise SlackError("invalid_auth")
+        if method.startswith("apps."):
+            raise SlackError("not_allowed_token_type")
+        return frozenset(self._scopes())
+
+    def _scopes(self) -> tuple[str, ...]:
+        given = self.core.faults.scopes
+        return DEFAULT_SCOPES if given is None else tuple(given)
+
+    def _headers(self, method: str, token: str) -> dict[str, str]:
+        headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
+        if self.core.faults.announce_scopes:
+            is_app = token == self.core.state.app_token
+            headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
+            if method in METHODS and METHODS[method].scope:
+                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
+        return headers
+
+    def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:
+        record.status = fault.status
+        headers = {}
+        if fault.kind == "ratelimit":
+            record.response = {"ok": False, "error": "ratelimited"}
+            headers["Retry-After"] = str(fault.retry_after)
+        elif fault.error:
+            record.status, record.response = 200, {"ok": False, "error": fault.error}
+        self.core.changes.touch()
+        if record.response is None:
+            return web.Response(status=record.status, text="the local workspace was told to fail")
+        return web.json_response(record.response, status=record.status, headers=headers)
+
+    @staticmethod
+    def _lost(record: ApiCall, request: web.Request, fault: MethodFault) -> web.Response:
+        if fault.mode == "drop_connection" and request.transport is not None:
+            request.transport.abort()
+        record.status = 500
+        return web.Response(status=500, text="the local workspace was told to lose this answer")
+
+
+async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:
+    """Arguments from query, form and JSON body together, the token (header first) and where it was."""
+    args: Json = dict(request.query)
+    if request.content_type == "application/json":
+        args.update(await _json_body(request))
+    elif request.method == "POST":
+        form = await request.post()
+        args.update({key: value for key, value in form.items() if isinstance(value, str)})
+    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    token = str(args.pop("token", "") or "")
+    if scheme.lower() == "bearer":
+        return args, bearer.strip(), "header"
+    return args, token, "argument" if token else ""
+
+
+async def _json_body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text() or "{}")
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -125,6 +125,9 @@ def told(limit: Mapping[str, Json]) -> str:
     return f"{path} after {_times(int(limit['times']), word)}"
 
 
+# --- locks -------------------------------------------------------------------------------------------------
+
+
 MAX_NAME = 200
 """Characters of a lock's name at most."""
 

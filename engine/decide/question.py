@@ -339,6 +339,9 @@ def tally(prompt: Asked) -> str:
     return f"{approved} of {required} approved" + (f", {against} rejected." if against else ".")
 
 
+# --- the end of an approval --------------------------------------------------------------------------------
+
+
 def conclude(turn: Turn, path: str, output: dict[str, Json]) -> None:
     """The question of a node is decided: the node completes with this output, or fails where that rejects it."""
     run = turn.state.nodes[path]
@@ -355,6 +358,9 @@ def rejection(node_id: str, output: Mapping[str, Json]) -> dict[str, Json]:
     """The error of a rejected approval: `{type, message, by, reason, at, values}`, as its output would have been."""
     told = {name: output.get(name) for name in ("by", "reason", "at", "values")}
     return {"type": REJECTED, "message": f"{node_id} was {verdict(told)}", **told}
+
+
+# --- covered nodes -----------------------------------------------------------------------------------------
 
 
 class NotApproved(SaysoError):

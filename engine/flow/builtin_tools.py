@@ -207,6 +207,9 @@ def _listed(names: Json) -> str:
     return ", ".join(f"`{name}`" for name in names or ()) or "none"
 
 
+# --- command lines -----------------------------------------------------------------------------------------
+
+
 ANY = "*"
 _OPERATORS = {
     "|": "pipes",
@@ -303,6 +306,9 @@ def pattern_problem(pattern: str) -> str | None:
     if any(char in pattern for char in "'\"\\"):
         return "a pattern has no quotes: its words are compared as they are"
     return None
+
+
+# --- entries of a flow's text ------------------------------------------------------------------------------
 
 
 ASKS_PEOPLE: frozenset[ToolKind] = frozenset({"ask_human"})

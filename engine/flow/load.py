@@ -31,22 +31,6 @@ from engine.nodes.types.spec import PARTS
 from engine.types.annotations import Sources, no_source
 
 
-def spell_out(data: dict[str, Any]) -> None:
-    """Write into a sound text of the first edition what it means."""
-    _spell_out_edges(data)
-    for _, node in walk(data):
-        _spell_out_edges(node)
-        spec = spec_at(node)
-        if spec is not None and "on_reject" in spec.static_fields:
-            node["with"].setdefault("on_reject", "continue")
-
-
-def _spell_out_edges(holder: Mapping[str, Any]) -> None:
-    for edge in as_list(holder.get("edges")):
-        if edge.get("type") == "loop":
-            edge.setdefault("on_limit", "continue")
-
-
 def load_flow(
     text: str, file: str = "<flow>", *, flows: FindFlow | None = None, known: Iterable[str] = ()
 ) -> Flow:
@@ -197,3 +181,22 @@ def _holds_nodes(path: Path) -> bool:
     if path in (("nodes",), ("finally",)) or path[-1] in ("body", "default", "on_failure"):
         return True
     return len(path) > 1 and path[-2] in ("branches", "cases")
+
+
+# --- the first edition -------------------------------------------------------------------------------------
+
+
+def spell_out(data: dict[str, Any]) -> None:
+    """Write into a sound text of the first edition what it means."""
+    _spell_out_edges(data)
+    for _, node in walk(data):
+        _spell_out_edges(node)
+        spec = spec_at(node)
+        if spec is not None and "on_reject" in spec.static_fields:
+            node["with"].setdefault("on_reject", "continue")
+
+
+def _spell_out_edges(holder: Mapping[str, Any]) -> None:
+    for edge in as_list(holder.get("edges")):
+        if edge.get("type") == "loop":
+            edge.setdefault("on_limit", "continue")

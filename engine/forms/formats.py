@@ -147,6 +147,9 @@ _READERS: Mapping[str, Callable[[str], str]] = {
 }
 
 
+# --- patterns ----------------------------------------------------------------------------------------------
+
+
 MOST_PATTERN = 500
 
 _parser: Any = importlib.import_module("re._parser")

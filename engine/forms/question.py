@@ -174,6 +174,9 @@ _WIRE = {
 _LATER = ("number?", "nonce", "editors?", "excluded?", "handed?")
 
 
+# --- the prompt of an `ask` --------------------------------------------------------------------------------
+
+
 MOST_BUTTONS = 100
 """Options that a message can offer."""
 

@@ -122,6 +122,9 @@ def verdict_and_reason(told: Mapping[str, Json] | None) -> tuple[str, str]:
     return f"{REJECTED} by {' and '.join(names)}", str(told.get("reason") or "")
 
 
+# --- digests of code ---------------------------------------------------------------------------------------
+
+
 CHANGED = "changed"
 """Why a node was not launched whose code is another than before: a person has to agree."""
 

@@ -127,6 +127,9 @@ def _culprit(value: Json, where: str = "value", depth: int = 0) -> str:
     return f"{where} is a {type(value).__name__}, not JSON"
 
 
+# --- JSON Schema -------------------------------------------------------------------------------------------
+
+
 MOST_PROBLEMS = 5
 _LONGEST = 300
 

@@ -145,6 +145,9 @@ def trimmed(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+# --- markup ------------------------------------------------------------------------------------------------
+
+
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BEGINS_TAG = re.compile(r"<(?=[@#!?/A-Za-z])")
 _ENTITY = re.compile(r"&(?=#?\w+;)")

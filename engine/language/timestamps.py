@@ -44,6 +44,9 @@ def seconds_between(earlier: str, later: str) -> float:
     return (from_text(later) - from_text(earlier)).total_seconds()
 
 
+# --- durations, sizes, moments -----------------------------------------------------------------------------
+
+
 DURATION_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 """Milliseconds of each unit, in the order in which they are written."""
 

@@ -121,6 +121,9 @@ def _first_shown(zone: ZoneInfo, day: date, minute: int) -> datetime:
     return late.replace(microsecond=0)
 
 
+# --- dates in expressions ----------------------------------------------------------------------------------
+
+
 _DIRECTIVE = re.compile(r"%(.?)")
 _DIRECTIVES = "aAbBdHIjmMpSuyYZ%"
 MAX_FORMAT = 100

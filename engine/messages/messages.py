@@ -262,6 +262,9 @@ def _calls(index: int, message: Message, used: set[str], flaws: list[Flaw]) -> d
     return calls
 
 
+# --- final answers -----------------------------------------------------------------------------------------
+
+
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 _MOST = 600
 

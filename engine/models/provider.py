@@ -50,6 +50,9 @@ async def complete(
     raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
 
 
+# --- abort -------------------------------------------------------------------------------------------------
+
+
 T = TypeVar("T")
 
 GRACE = 0.5
@@ -112,6 +115,9 @@ async def settle(task: asyncio.Future[Any]) -> None:
     task.cancel()
     if task.done() and not task.cancelled():
         task.exception()
+
+
+# --- checks ------------------------------------------------------------------------------------------------
 
 
 MAX_LISTED = 5

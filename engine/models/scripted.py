@@ -329,6 +329,9 @@ def _usage(turn: Turn, request: TurnRequest) -> dict[str, int]:
     return {"input_tokens": sent // 4 + 1, "output_tokens": len(said) // 4 + 1}
 
 
+# --- scripts in place of Claude ----------------------------------------------------------------------------
+
+
 SCRIPTED = "scripted"
 """What is noted as the model of what a script said."""
 

@@ -54,213 +54,8 @@ from engine.nodes.runtime.python import CTX, GATHERING, load, signature_of
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.runtime.user_code import NodeError
 
-MOST_TOLD = 2_000
-"""Characters of what a function says of itself that the model is told."""
-
-
-def with_functions(tools: list[Json], folder: Path | None) -> list[Json]:
-    """The tools of a model call, those that are functions (`call`) with their descriptions and schemas. Imports their
-    modules; `folder` is that of the flow file. Raises `NodeError`."""
-    return [_described(tool, folder) if tool.get("call") is not None else tool for tool in tools]
-
-
-def _described(tool: Mapping[str, Json], folder: Path | None) -> dict[str, Json]:
-    function = load(tool["call"], folder)
-    described = {
-        "name": tool["name"],
-        "description": tool["description"],
-        "input_schema": tool["input_schema"],
-    }
-    if not described["description"]:
-        described["description"] = described_by(function) or f"Calls {tool['call']}."
-    if described["input_schema"] is None:
-        try:
-            described["input_schema"] = schema_by_hints(function)
-        except NodeError as error:
-            raise NodeError(f"the tool {tool['name']} ({tool['call']}): {error}", error.type) from error
-    return described
-
-
-def described_by(function: Callable[..., Any]) -> str:
-    """The docstring of a function; nothing where it has none of its own."""
-    text = inspect.getdoc(function) if inspect.isroutine(function) or inspect.isclass(function) else None
-    return (text or "").strip()[:MOST_TOLD]
-
-
-def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
-    """The JSON Schema of what a function takes: a parameter without a type hint takes anything, `ctx` is not the model's
-    to give. Raises `NodeError` for a hint that JSON has nothing for."""
-    signature, hints = signature_of(function)
-    properties: dict[str, Json] = {}
-    definitions: dict[str, Json] = {}
-    required: list[str] = []
-    for name, parameter in signature.parameters.items():
-        if name == CTX or parameter.kind in GATHERING:
-            continue
-        schema = _schema(name, hints.get(name, Any))
-        definitions |= schema.pop("$defs", {})
-        if parameter.default is inspect.Parameter.empty:
-            required.append(name)
-        else:
-            schema = _with_default(schema, parameter.default)
-        properties[name] = schema
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
-    whole = {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": takes_any,
-    }
-    return {**whole, "$defs": definitions} if definitions else whole
-
-
-def _schema(name: str, hint: Any) -> dict[str, Json]:
-    try:
-        schema: dict[str, Json] = TypeAdapter(hint).json_schema()
-    except PydanticUserError as error:
-        text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
-        raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
-    return schema
-
-
-def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:
-    try:
-        return {**schema, "default": copy(default)}
-    except NotJson:
-        return schema
-
-
-FILE_BLOCK = "sayso_file"
-"""The type of a block that stands for a file: `{type, path, name, mediaType}`, with `digest` and `size` for a picture that
-a tool has read."""
-
-MOST_BYTES = 10 * 2**20
-"""Of one file."""
-
-MOST_SHOWN = 20
-"""Pictures of tools in one request: with more of them, the API takes only small ones."""
-MOST_SHOWN_BYTES = 15 * 2**20
-"""Bytes of them together; a request has 32 MB at most, as base64."""
-
-_EARLIER = "(The picture that was shown here is not sent any more, since there are many later ones.)"
-_CHANGED = (
-    "(The picture {name} cannot be shown here any more: the file was changed or removed after it was read.)"
-)
-
-
-def with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with as many pictures of tools as a request has room for, the latest ones; text in place of others."""
-    places = [
-        ((number, at, inside), _shown_bytes(part))
-        for number, message in enumerate(messages)
-        for at, block in enumerate(message.content)
-        for inside, part in enumerate(_parts(block))
-    ]
-    pictures = [(place, size) for place, size in reversed(places) if size]
-    room, gone = MOST_SHOWN_BYTES, set[tuple[int, int, int]]()
-    for count, (place, size) in enumerate(pictures, 1):
-        room -= size
-        if room < 0 or count > MOST_SHOWN:
-            gone.add(place)
-    return tuple(_without(message, number, gone) for number, message in enumerate(messages))
-
-
-def _without(message: Message, number: int, gone: set[tuple[int, int, int]]) -> Message:
-    if not any(place[0] == number for place in gone):
-        return message
-    blocks = []
-    for at, block in enumerate(message.content):
-        kept = [
-            text_block(_EARLIER) if (number, at, inside) in gone else part
-            for inside, part in enumerate(_parts(block))
-        ]
-        blocks.append({**block, "content": kept} if kept else block)
-    return replace(message, content=tuple(blocks))
-
-
-def _parts(block: Json) -> list[Json]:
-    """The blocks in a tool's result."""
-    content = block.get("content")
-    return content if block["type"] == "tool_result" and isinstance(content, list) else []
-
-
-def _shown_bytes(part: Json) -> int:
-    """Bytes of a picture; 0 for anything else."""
-    if part["type"] == "image":
-        return len(str(part["source"].get("data") or "")) * 3 // 4
-    return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
-
-
-def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple[Json, ...]:
-    """The blocks of a message with the files of this folder in place of what names them, in tools' results too; `made`
-    gets what stands for files.
-
-    Raises `FileRefused`.
-    """
-    return tuple(_with_files(block, folder, made) for block in content)
-
-
-def names_files(content: Sequence[Json]) -> bool:
-    """Whether a message has any such block."""
-    return any(
-        block.get("type") == FILE_BLOCK
-        or (isinstance(block.get("content"), list) and names_files(block["content"]))
-        for block in content
-        if isinstance(block, dict)
-    )
-
-
-def _with_files(block: Json, folder: Path, made: list[Json]) -> Json:
-    if block.get("type") == FILE_BLOCK:
-        made.append(file_block(block, folder))
-        return made[-1]
-    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
-        return {**block, "content": [_with_files(part, folder, made) for part in block["content"]]}
-    return block
-
-
-def file_block(named: Mapping[str, Json], folder: Path) -> Json:
-    """The file that a `sayso_file` block names, as a block of the Messages API. Raises `FileRefused`."""
-    path = str(named.get("path") or "")
-    # Whoever sent the file chose its name.
-    name = attribute(str(named.get("name") or Path(path).name))
-    if named.get("digest"):
-        return _as_read(named, folder, name)
-    data = read_inside(folder, path, MOST_BYTES)
-    kind = sniffed(data[:4096])
-    if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
-        # What it may cost was reckoned by what it said it was.
-        raise FileRefused(f"{name} was sent as a picture and is {kind}; send it again as what it is")
-    if kind in IMAGE_TYPES:
-        return image_block(kind, base64.b64encode(data).decode())
-    if kind == "application/pdf":
-        return pdf_block(base64.b64encode(data).decode(), title=name)
-    try:
-        text = data.decode() if kind == "text/plain" else None
-    except UnicodeDecodeError:
-        text = None
-    if text is None:
-        raise FileRefused(
-            f"{name} is neither text nor a picture ({', '.join(each.removeprefix('image/') for each in IMAGE_TYPES)}) "
-            f"nor a PDF, but {kind}: Claude cannot read it"
-        )
-    if not text.strip():
-        return text_block(f"The file {name} is empty.")
-    return text_document_block(text, title=name)
-
-
-def _as_read(named: Mapping[str, Json], folder: Path, name: str) -> Json:
-    """A picture as it was when a tool read it; words where it is another one by now."""
-    try:
-        data = read_inside(folder, str(named.get("path") or ""), MOST_BYTES)
-    except FileRefused:
-        return text_block(_CHANGED.format(name=name))
-    if fingerprint(data) != named["digest"]:
-        return text_block(_CHANGED.format(name=name))
-    return image_block(str(named["mediaType"]), base64.b64encode(data).decode())
-
-
 log = logging.getLogger("sayso.agent")
+
 
 McpTools: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Tool]]]
 """The tools of a server that are wanted, by the server's name and theirs, named as the model is to know them."""
@@ -435,3 +230,215 @@ def failed(error: ProviderError) -> Failed:
 
 def _details(*, retryable: bool = False) -> Json:
     return {"retryable": retryable, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}
+
+
+# --- Python tools ------------------------------------------------------------------------------------------
+
+
+MOST_TOLD = 2_000
+"""Characters of what a function says of itself that the model is told."""
+
+
+def with_functions(tools: list[Json], folder: Path | None) -> list[Json]:
+    """The tools of a model call, those that are functions (`call`) with their descriptions and schemas. Imports their
+    modules; `folder` is that of the flow file. Raises `NodeError`."""
+    return [_described(tool, folder) if tool.get("call") is not None else tool for tool in tools]
+
+
+def _described(tool: Mapping[str, Json], folder: Path | None) -> dict[str, Json]:
+    function = load(tool["call"], folder)
+    described = {
+        "name": tool["name"],
+        "description": tool["description"],
+        "input_schema": tool["input_schema"],
+    }
+    if not described["description"]:
+        described["description"] = described_by(function) or f"Calls {tool['call']}."
+    if described["input_schema"] is None:
+        try:
+            described["input_schema"] = schema_by_hints(function)
+        except NodeError as error:
+            raise NodeError(f"the tool {tool['name']} ({tool['call']}): {error}", error.type) from error
+    return described
+
+
+def described_by(function: Callable[..., Any]) -> str:
+    """The docstring of a function; nothing where it has none of its own."""
+    text = inspect.getdoc(function) if inspect.isroutine(function) or inspect.isclass(function) else None
+    return (text or "").strip()[:MOST_TOLD]
+
+
+def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
+    """The JSON Schema of what a function takes: a parameter without a type hint takes anything, `ctx` is not the model's
+    to give. Raises `NodeError` for a hint that JSON has nothing for."""
+    signature, hints = signature_of(function)
+    properties: dict[str, Json] = {}
+    definitions: dict[str, Json] = {}
+    required: list[str] = []
+    for name, parameter in signature.parameters.items():
+        if name == CTX or parameter.kind in GATHERING:
+            continue
+        schema = _schema(name, hints.get(name, Any))
+        definitions |= schema.pop("$defs", {})
+        if parameter.default is inspect.Parameter.empty:
+            required.append(name)
+        else:
+            schema = _with_default(schema, parameter.default)
+        properties[name] = schema
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    whole = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": takes_any,
+    }
+    return {**whole, "$defs": definitions} if definitions else whole
+
+
+def _schema(name: str, hint: Any) -> dict[str, Json]:
+    try:
+        schema: dict[str, Json] = TypeAdapter(hint).json_schema()
+    except PydanticUserError as error:
+        text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
+        raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
+    return schema
+
+
+def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:
+    try:
+        return {**schema, "default": copy(default)}
+    except NotJson:
+        return schema
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+FILE_BLOCK = "sayso_file"
+"""The type of a block that stands for a file: `{type, path, name, mediaType}`, with `digest` and `size` for a picture that
+a tool has read."""
+
+MOST_BYTES = 10 * 2**20
+"""Of one file."""
+
+MOST_SHOWN = 20
+"""Pictures of tools in one request: with more of them, the API takes only small ones."""
+MOST_SHOWN_BYTES = 15 * 2**20
+"""Bytes of them together; a request has 32 MB at most, as base64."""
+
+_EARLIER = "(The picture that was shown here is not sent any more, since there are many later ones.)"
+_CHANGED = (
+    "(The picture {name} cannot be shown here any more: the file was changed or removed after it was read.)"
+)
+
+
+def with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with as many pictures of tools as a request has room for, the latest ones; text in place of others."""
+    places = [
+        ((number, at, inside), _shown_bytes(part))
+        for number, message in enumerate(messages)
+        for at, block in enumerate(message.content)
+        for inside, part in enumerate(_parts(block))
+    ]
+    pictures = [(place, size) for place, size in reversed(places) if size]
+    room, gone = MOST_SHOWN_BYTES, set[tuple[int, int, int]]()
+    for count, (place, size) in enumerate(pictures, 1):
+        room -= size
+        if room < 0 or count > MOST_SHOWN:
+            gone.add(place)
+    return tuple(_without(message, number, gone) for number, message in enumerate(messages))
+
+
+def _without(message: Message, number: int, gone: set[tuple[int, int, int]]) -> Message:
+    if not any(place[0] == number for place in gone):
+        return message
+    blocks = []
+    for at, block in enumerate(message.content):
+        kept = [
+            text_block(_EARLIER) if (number, at, inside) in gone else part
+            for inside, part in enumerate(_parts(block))
+        ]
+        blocks.append({**block, "content": kept} if kept else block)
+    return replace(message, content=tuple(blocks))
+
+
+def _parts(block: Json) -> list[Json]:
+    """The blocks in a tool's result."""
+    content = block.get("content")
+    return content if block["type"] == "tool_result" and isinstance(content, list) else []
+
+
+def _shown_bytes(part: Json) -> int:
+    """Bytes of a picture; 0 for anything else."""
+    if part["type"] == "image":
+        return len(str(part["source"].get("data") or "")) * 3 // 4
+    return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
+
+
+def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple[Json, ...]:
+    """The blocks of a message with the files of this folder in place of what names them, in tools' results too; `made`
+    gets what stands for files.
+
+    Raises `FileRefused`.
+    """
+    return tuple(_with_files(block, folder, made) for block in content)
+
+
+def names_files(content: Sequence[Json]) -> bool:
+    """Whether a message has any such block."""
+    return any(
+        block.get("type") == FILE_BLOCK
+        or (isinstance(block.get("content"), list) and names_files(block["content"]))
+        for block in content
+        if isinstance(block, dict)
+    )
+
+
+def _with_files(block: Json, folder: Path, made: list[Json]) -> Json:
+    if block.get("type") == FILE_BLOCK:
+        made.append(file_block(block, folder))
+        return made[-1]
+    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        return {**block, "content": [_with_files(part, folder, made) for part in block["content"]]}
+    return block
+
+
+def file_block(named: Mapping[str, Json], folder: Path) -> Json:
+    """The file that a `sayso_file` block names, as a block of the Messages API. Raises `FileRefused`."""
+    path = str(named.get("path") or "")
+    # Whoever sent the file chose its name.
+    name = attribute(str(named.get("name") or Path(path).name))
+    if named.get("digest"):
+        return _as_read(named, folder, name)
+    data = read_inside(folder, path, MOST_BYTES)
+    kind = sniffed(data[:4096])
+    if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
+        # What it may cost was reckoned by what it said it was.
+        raise FileRefused(f"{name} was sent as a picture and is {kind}; send it again as what it is")
+    if kind in IMAGE_TYPES:
+        return image_block(kind, base64.b64encode(data).decode())
+    if kind == "application/pdf":
+        return pdf_block(base64.b64encode(data).decode(), title=name)
+    try:
+        text = data.decode() if kind == "text/plain" else None
+    except UnicodeDecodeError:
+        text = None
+    if text is None:
+        raise FileRefused(
+            f"{name} is neither text nor a picture ({', '.join(each.removeprefix('image/') for each in IMAGE_TYPES)}) "
+            f"nor a PDF, but {kind}: Claude cannot read it"
+        )
+    if not text.strip():
+        return text_block(f"The file {name} is empty.")
+    return text_document_block(text, title=name)
+
+
+def _as_read(named: Mapping[str, Json], folder: Path, name: str) -> Json:
+    """A picture as it was when a tool read it; words where it is another one by now."""
+    try:
+        data = read_inside(folder, str(named.get("path") or ""), MOST_BYTES)
+    except FileRefused:
+        return text_block(_CHANGED.format(name=name))
+    if fingerprint(data) != named["digest"]:
+        return text_block(_CHANGED.format(name=name))
+    return image_block(str(named["mediaType"]), base64.b64encode(data).decode())

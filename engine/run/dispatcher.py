@@ -46,115 +46,7 @@ from engine.language.errors import (
 from engine.run.engine import Engine
 from engine.run.remote_commands import BadRequest, command, migration_of
 
-POLL_SECONDS = 0.2
-"""How often the commits of other processes are looked for."""
-
-
-class Wakeups(Protocol):
-    """Delivers wake-ups to one process."""
-
-    def notify(self) -> None:
-        """Something became ready in this process."""
-
-    async def wait(self, seconds: float | None) -> None:
-        """Return at the next wake-up, or after so many seconds."""
-
-
-class LocalWakeups:
-    """Wakes for `notify()` in this process, and within `POLL_SECONDS` for commits of other processes."""
-
-    def __init__(self, changed: Callable[[], Awaitable[bool]], poll_seconds: float = POLL_SECONDS) -> None:
-        self._changed = changed
-        self._poll = poll_seconds
-        self._event = asyncio.Event()
-
-    def notify(self) -> None:
-        """Something became ready in this process."""
-        self._event.set()
-
-    async def wait(self, seconds: float | None) -> None:
-        """Return at the next wake-up, or after so many seconds (None: no limit)."""
-        loop = asyncio.get_running_loop()
-        end = None if seconds is None else loop.time() + seconds
-        while not self._event.is_set():
-            left = self._poll if end is None else min(self._poll, end - loop.time())
-            if left <= 0:
-                return
-            try:
-                async with asyncio.timeout(left):
-                    await self._event.wait()
-            except TimeoutError:
-                if await self._changed():
-                    return
-        self._event.clear()
-
-
 log = logging.getLogger("sayso.service")
-
-MOST_FAILURES = 5
-"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
-
-_LONGEST = 500
-_WAITS = (ClockJumped, Fenced, LockHeld, Owned)
-
-Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
-"""The intents that say in its thread that a row could not be handled."""
-
-
-class Failures:
-    """The rows in hand that failed, and how often in which way."""
-
-    def __init__(self, engine: Engine, tell: Tell | None) -> None:
-        self._engine = engine
-        self._tell = tell
-        self._counts: dict[int, Counter[str]] = {}
-
-    def failed(self, row: InboxRow) -> bool:
-        """Whether the row failed when it was last tried."""
-        return row.id in self._counts
-
-    def forget(self, row: InboxRow) -> None:
-        """The row was handled, or waits for its backoff."""
-        self._counts.pop(row.id, None)
-
-    async def add(self, row: InboxRow, error: Exception) -> None:
-        """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
-        if isinstance(error, _WAITS) or not await self._store_works(error):
-            log.info("inbox row %s waits: %s", row.key, error)
-            return
-        counts = self._counts.setdefault(row.id, Counter())
-        way = type(error).__name__
-        counts[way] += 1
-        if counts.total() == 1:
-            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
-        if counts[way] >= MOST_FAILURES:
-            await self._dead_letter(row, way, error, counts.total())
-
-    async def _store_works(self, error: Exception) -> bool:
-        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
-        if not isinstance(error, StorageError):
-            return True
-        try:
-            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
-        except StorageBroken:
-            raise
-        except StorageError:
-            return False
-        return True
-
-    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
-        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
-        result = encode({"error": way, "message": message, "tries": tries, "at": now})
-        try:
-            said = await self._tell(row) if self._tell is not None else ()
-        except Exception:
-            log.exception("nobody can be told that inbox row %s is set aside", row.key)
-            said = ()
-        await self._engine.writer.call(
-            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
-        )
-        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
-        self.forget(row)
 
 
 SWEEP_SECONDS = 5.0
@@ -470,3 +362,118 @@ async def perform(engine: Engine, row: InboxRow) -> None:
     except SaysoError as error:
         result = encode({"error": error.code, "message": str(error)})
         await engine.writer.call(engine.store.consume, [Consumed(row.id, "refused", result)], engine.now())
+
+
+# --- wake-ups ----------------------------------------------------------------------------------------------
+
+
+POLL_SECONDS = 0.2
+"""How often the commits of other processes are looked for."""
+
+
+class Wakeups(Protocol):
+    """Delivers wake-ups to one process."""
+
+    def notify(self) -> None:
+        """Something became ready in this process."""
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return at the next wake-up, or after so many seconds."""
+
+
+class LocalWakeups:
+    """Wakes for `notify()` in this process, and within `POLL_SECONDS` for commits of other processes."""
+
+    def __init__(self, changed: Callable[[], Awaitable[bool]], poll_seconds: float = POLL_SECONDS) -> None:
+        self._changed = changed
+        self._poll = poll_seconds
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Something became ready in this process."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return at the next wake-up, or after so many seconds (None: no limit)."""
+        loop = asyncio.get_running_loop()
+        end = None if seconds is None else loop.time() + seconds
+        while not self._event.is_set():
+            left = self._poll if end is None else min(self._poll, end - loop.time())
+            if left <= 0:
+                return
+            try:
+                async with asyncio.timeout(left):
+                    await self._event.wait()
+            except TimeoutError:
+                if await self._changed():
+                    return
+        self._event.clear()
+
+
+# --- failures ----------------------------------------------------------------------------------------------
+
+
+MOST_FAILURES = 5
+"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
+
+_LONGEST = 500
+_WAITS = (ClockJumped, Fenced, LockHeld, Owned)
+
+Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
+"""The intents that say in its thread that a row could not be handled."""
+
+
+class Failures:
+    """The rows in hand that failed, and how often in which way."""
+
+    def __init__(self, engine: Engine, tell: Tell | None) -> None:
+        self._engine = engine
+        self._tell = tell
+        self._counts: dict[int, Counter[str]] = {}
+
+    def failed(self, row: InboxRow) -> bool:
+        """Whether the row failed when it was last tried."""
+        return row.id in self._counts
+
+    def forget(self, row: InboxRow) -> None:
+        """The row was handled, or waits for its backoff."""
+        self._counts.pop(row.id, None)
+
+    async def add(self, row: InboxRow, error: Exception) -> None:
+        """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
+        if isinstance(error, _WAITS) or not await self._store_works(error):
+            log.info("inbox row %s waits: %s", row.key, error)
+            return
+        counts = self._counts.setdefault(row.id, Counter())
+        way = type(error).__name__
+        counts[way] += 1
+        if counts.total() == 1:
+            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
+        if counts[way] >= MOST_FAILURES:
+            await self._dead_letter(row, way, error, counts.total())
+
+    async def _store_works(self, error: Exception) -> bool:
+        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
+        if not isinstance(error, StorageError):
+            return True
+        try:
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
+        except StorageBroken:
+            raise
+        except StorageError:
+            return False
+        return True
+
+    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
+        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
+        result = encode({"error": way, "message": message, "tries": tries, "at": now})
+        try:
+            said = await self._tell(row) if self._tell is not None else ()
+        except Exception:
+            log.exception("nobody can be told that inbox row %s is set aside", row.key)
+            said = ()
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
+        )
+        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
+        self.forget(row)

@@ -11,18 +11,24 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec import structs
+
+from engine.decide.behaviours import conversations
 from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
+from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
+from engine.journal.folds.agents import TURN
+from engine.journal.queries import doomed, launched
 from engine.journal.records import Row
-from engine.journal.state import NodeRun, State
+from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language import timestamps
 from engine.language.errors import SaysoError, SessionError
 from engine.nodes.runtime.folder import SESSIONS
@@ -32,201 +38,8 @@ from engine.nodes.types.spec import Meter
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
-from collections.abc import Awaitable
-
-from msgspec import structs
-
-from engine.decide.behaviours import conversations
-from engine.decide.step import node_at
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import doomed, launched
-from engine.journal.state import in_finally, scope_of
-
-
-class Extension(Protocol):
-    """A pure function: what rows follow from a step. Written in the step's own commit."""
-
-    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]: ...
-
-
-class Subscriber(Protocol):
-    """Told about committed events, after the commit."""
-
-    def __call__(self, state: State, events: Sequence[Event]) -> None: ...
-
-
-@dataclass
-class ActiveSession:
-    """A session that this process works for."""
-
-    session_id: str
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-    claimed: bool = False
-    fresh: bool = False
-    """It was claimed, and no step was taken since."""
-    found: bool = False
-    """The last claim loaded it from the store: another process may have left work behind in it."""
-    epoch: int = 0
-    state: State = field(default_factory=State)
-    flow: Flow | None = None
-    pausing: bool = False
-    """A person pauses the session: nothing new begins, what runs is told to leave."""
-    stale: bool = False
-    """The last step failed: whether it was stored is not known, so it is loaded again before the next."""
-    snapshot_seq: int = 0
-    snapshot_bytes: int = 0
-    """Which event the stored snapshot is of, and how large it is."""
-    day_left: Decimal | None = None
-    """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
-    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    stops: dict[str, asyncio.Event] = field(default_factory=dict)
-    """Tells each task that it is to leave."""
-
-    def stop_all(self) -> None:
-        """Tell every task to leave."""
-        for stop in self.stops.values():
-            stop.set()
-
-
-class Cached(NamedTuple):
-    """A session that this process released under `epoch`."""
-
-    epoch: int
-    state: State
-    flow: Flow
-    snapshot_seq: int
-    snapshot_bytes: int
-
-
-_SESSION_ID = re.compile(r"session-[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-
-
-def checked_id(session_id: str) -> str:
-    """A session id that a caller gave, or a file: it names a folder and files. Raises `SessionError`."""
-    if _SESSION_ID.fullmatch(session_id) is None:
-        raise SessionError(
-            f"{session_id!r} is no session id: it is `session-` and 1 to 100 letters, digits, `-` or `_`."
-        )
-    return session_id
-
-
-def utc_now() -> str:
-    """Now, as it is stored."""
-    return timestamps.to_text(datetime.now(UTC))
-
-
-_DRAWN: list[str] = []
-
-
-def random_text() -> str:
-    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
-    writer is busy it takes milliseconds until it is our turn again."""
-    while not _DRAWN:
-        drawn = os.urandom(16 * 256).hex()
-        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
-    return _DRAWN.pop()
-
 
 log = logging.getLogger("sayso.engine")
-
-
-_NO_RUNNER = (
-    "Nothing here runs nodes of type `{}`: give the engine a runner for it. `engine.Runtime` has all of them."
-)
-
-
-def no_secrets(name: str) -> str:
-    """Where no secrets are configured, none can be had."""
-    raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One execution of one node: where, what, by which flow file, and how it is told to leave."""
-
-    session_id: str
-    path: str
-    run: NodeRun
-    node: Node
-    file: str
-    stop: asyncio.Event
-    secrets: frozenset[str] = frozenset()
-    """The names of secrets whose values nothing that it gives may have, since a model reads it."""
-
-
-@dataclass(frozen=True)
-class JobRunner:
-    """Runs jobs with the runners and folders of a process."""
-
-    runners: Mapping[str, Runner]
-    home: Path
-    secret: Callable[[str], str]
-    meter: Callable[[str, str, Meter | None], None] = lambda session_id, path, meter: None
-    """Told how far a node of a session is; None when it has ended."""
-    stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
-    """Told what a model says in a turn of a session, while it says it."""
-
-    def folder(self, session_id: str) -> Path:
-        """Where the nodes of a session work; it is made by the first that needs it."""
-        return self.home / SESSIONS / session_id
-
-    async def perform(self, job: Job) -> Command:
-        """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
-        try:
-            return await self._perform(job)
-        finally:
-            self.meter(job.session_id, job.path, None)
-
-    async def _perform(self, job: Job) -> Command:
-        path, run = job.path, job.run
-        try:
-            runner = self.runners.get(run.type)
-            if runner is None:
-                return NodeBroke(
-                    path, run.attempt, {"type": "internal", "message": _NO_RUNNER.format(run.type)}
-                )
-            outcome = await runner(run.input, self._context(job))
-            if job.secrets:
-                outcome = await asyncio.to_thread(without_secrets, outcome, job.secrets, self.secret)
-            return classify(path, run.attempt, outcome, left=job.stop.is_set())
-        except Exception as error:
-            log.exception("node %s of %s raised", path, job.session_id)
-            message = f"node {run.node_id}: {type(error).__name__}: {error}"
-            return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
-
-    def _context(self, job: Job) -> NodeContext:
-        return NodeContext(
-            session_id=job.session_id,
-            path=job.path,
-            idempotency_key=f"{job.session_id}:{job.path}",
-            attempt=job.run.attempt,
-            workdir=self.folder(job.session_id),
-            flow_dir=Path(job.file).parent if job.file else None,
-            secret=self.secret,
-            timeout=job.node.timeout,
-            saved=job.run.saved,
-            aborted=job.stop,
-            flow_file=Path(job.file) if job.file else None,
-            meter=lambda meter: self.meter(job.session_id, job.path, meter),
-            stream=lambda event: self.stream(job.session_id, job.path, event),
-            progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
-        )
-
-
-def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted, *, left: bool) -> Command:
-    """What an outcome means. A node that was cut although nobody told it to leave was lost by the other side."""
-    match outcome:
-        case Completed(output):
-            return NodeDone(path, attempt, output)
-        case Failed(kind, message, details):
-            return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
-        case Interrupted("left", message, saved):
-            return NodeCut(path, attempt, "left", message, saved)
-        case Interrupted("cut", message) if not left:
-            return NodeCut(path, attempt, "lost", message)
-        case Interrupted(reason, message):
-            return NodeCut(path, attempt, reason, message)
 
 
 class Executor:
@@ -325,3 +138,192 @@ class Executor:
             self.on_stream(session_id, path, event)
         except Exception:
             log.exception("what %s of %s says could not be shown", path, session_id)
+
+
+# --- active sessions ---------------------------------------------------------------------------------------
+
+
+class Extension(Protocol):
+    """A pure function: what rows follow from a step. Written in the step's own commit."""
+
+    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]: ...
+
+
+class Subscriber(Protocol):
+    """Told about committed events, after the commit."""
+
+    def __call__(self, state: State, events: Sequence[Event]) -> None: ...
+
+
+@dataclass
+class ActiveSession:
+    """A session that this process works for."""
+
+    session_id: str
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    claimed: bool = False
+    fresh: bool = False
+    """It was claimed, and no step was taken since."""
+    found: bool = False
+    """The last claim loaded it from the store: another process may have left work behind in it."""
+    epoch: int = 0
+    state: State = field(default_factory=State)
+    flow: Flow | None = None
+    pausing: bool = False
+    """A person pauses the session: nothing new begins, what runs is told to leave."""
+    stale: bool = False
+    """The last step failed: whether it was stored is not known, so it is loaded again before the next."""
+    snapshot_seq: int = 0
+    snapshot_bytes: int = 0
+    """Which event the stored snapshot is of, and how large it is."""
+    day_left: Decimal | None = None
+    """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    stops: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Tells each task that it is to leave."""
+
+    def stop_all(self) -> None:
+        """Tell every task to leave."""
+        for stop in self.stops.values():
+            stop.set()
+
+
+class Cached(NamedTuple):
+    """A session that this process released under `epoch`."""
+
+    epoch: int
+    state: State
+    flow: Flow
+    snapshot_seq: int
+    snapshot_bytes: int
+
+
+_SESSION_ID = re.compile(r"session-[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def checked_id(session_id: str) -> str:
+    """A session id that a caller gave, or a file: it names a folder and files. Raises `SessionError`."""
+    if _SESSION_ID.fullmatch(session_id) is None:
+        raise SessionError(
+            f"{session_id!r} is no session id: it is `session-` and 1 to 100 letters, digits, `-` or `_`."
+        )
+    return session_id
+
+
+def utc_now() -> str:
+    """Now, as it is stored."""
+    return timestamps.to_text(datetime.now(UTC))
+
+
+_DRAWN: list[str] = []
+
+
+def random_text() -> str:
+    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
+    writer is busy it takes milliseconds until it is our turn again."""
+    while not _DRAWN:
+        drawn = os.urandom(16 * 256).hex()
+        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
+    return _DRAWN.pop()
+
+
+# --- one node ----------------------------------------------------------------------------------------------
+
+
+_NO_RUNNER = (
+    "Nothing here runs nodes of type `{}`: give the engine a runner for it. `engine.Runtime` has all of them."
+)
+
+
+def no_secrets(name: str) -> str:
+    """Where no secrets are configured, none can be had."""
+    raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One execution of one node: where, what, by which flow file, and how it is told to leave."""
+
+    session_id: str
+    path: str
+    run: NodeRun
+    node: Node
+    file: str
+    stop: asyncio.Event
+    secrets: frozenset[str] = frozenset()
+    """The names of secrets whose values nothing that it gives may have, since a model reads it."""
+
+
+@dataclass(frozen=True)
+class JobRunner:
+    """Runs jobs with the runners and folders of a process."""
+
+    runners: Mapping[str, Runner]
+    home: Path
+    secret: Callable[[str], str]
+    meter: Callable[[str, str, Meter | None], None] = lambda session_id, path, meter: None
+    """Told how far a node of a session is; None when it has ended."""
+    stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
+    """Told what a model says in a turn of a session, while it says it."""
+
+    def folder(self, session_id: str) -> Path:
+        """Where the nodes of a session work; it is made by the first that needs it."""
+        return self.home / SESSIONS / session_id
+
+    async def perform(self, job: Job) -> Command:
+        """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
+        try:
+            return await self._perform(job)
+        finally:
+            self.meter(job.session_id, job.path, None)
+
+    async def _perform(self, job: Job) -> Command:
+        path, run = job.path, job.run
+        try:
+            runner = self.runners.get(run.type)
+            if runner is None:
+                return NodeBroke(
+                    path, run.attempt, {"type": "internal", "message": _NO_RUNNER.format(run.type)}
+                )
+            outcome = await runner(run.input, self._context(job))
+            if job.secrets:
+                outcome = await asyncio.to_thread(without_secrets, outcome, job.secrets, self.secret)
+            return classify(path, run.attempt, outcome, left=job.stop.is_set())
+        except Exception as error:
+            log.exception("node %s of %s raised", path, job.session_id)
+            message = f"node {run.node_id}: {type(error).__name__}: {error}"
+            return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
+
+    def _context(self, job: Job) -> NodeContext:
+        return NodeContext(
+            session_id=job.session_id,
+            path=job.path,
+            idempotency_key=f"{job.session_id}:{job.path}",
+            attempt=job.run.attempt,
+            workdir=self.folder(job.session_id),
+            flow_dir=Path(job.file).parent if job.file else None,
+            secret=self.secret,
+            timeout=job.node.timeout,
+            saved=job.run.saved,
+            aborted=job.stop,
+            flow_file=Path(job.file) if job.file else None,
+            meter=lambda meter: self.meter(job.session_id, job.path, meter),
+            stream=lambda event: self.stream(job.session_id, job.path, event),
+            progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),
+        )
+
+
+def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted, *, left: bool) -> Command:
+    """What an outcome means. A node that was cut although nobody told it to leave was lost by the other side."""
+    match outcome:
+        case Completed(output):
+            return NodeDone(path, attempt, output)
+        case Failed(kind, message, details):
+            return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
+        case Interrupted("left", message, saved):
+            return NodeCut(path, attempt, "left", message, saved)
+        case Interrupted("cut", message) if not left:
+            return NodeCut(path, attempt, "lost", message)
+        case Interrupted(reason, message):
+            return NodeCut(path, attempt, reason, message)

@@ -44,42 +44,6 @@ from engine.storage.leases import Holder, Lease, Served, note_of, read_holder, t
 log = logging.getLogger("sayso.frontend")
 
 
-class FrontendLock:
-    """The lease of a database, or of none (`memory:`): then it is always free."""
-
-    def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
-        """`keeps`: it is held until `close`, else until `pause`."""
-        self._database = database
-        self._holder = replace(holder, stopping=not keeps)
-        self._keeps = keeps
-        self._lease: Lease | None = None
-        self._told = False
-
-    def take(self) -> bool:
-        """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
-        if self._database is None or self._lease is not None:
-            return True
-        self._lease = try_lease(self._database, self._holder)
-        if self._lease is None and self._keeps and not self._told:
-            self._told = True
-            log.warning(
-                "%s Until then this runtime shows nothing.",
-                Served(self._database, read_holder(note_of(self._database))),
-            )
-        return self._lease is not None
-
-    def pause(self) -> None:
-        """There is nothing to do: let another one have it, unless it is kept."""
-        if not self._keeps:
-            self.close()
-
-    def close(self) -> None:
-        """Give it back."""
-        if self._lease is not None:
-            self._lease.close()
-            self._lease = None
-
-
 MOST_ATTEMPTS = 5
 """How often a message is tried before its node fails. A question is tried for as long as it is open."""
 
@@ -325,3 +289,42 @@ def _is_json(value: Json) -> bool:
     except NotJson:
         return False
     return True
+
+
+# --- the lease to serve ------------------------------------------------------------------------------------
+
+
+class FrontendLock:
+    """The lease of a database, or of none (`memory:`): then it is always free."""
+
+    def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
+        """`keeps`: it is held until `close`, else until `pause`."""
+        self._database = database
+        self._holder = replace(holder, stopping=not keeps)
+        self._keeps = keeps
+        self._lease: Lease | None = None
+        self._told = False
+
+    def take(self) -> bool:
+        """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
+        if self._database is None or self._lease is not None:
+            return True
+        self._lease = try_lease(self._database, self._holder)
+        if self._lease is None and self._keeps and not self._told:
+            self._told = True
+            log.warning(
+                "%s Until then this runtime shows nothing.",
+                Served(self._database, read_holder(note_of(self._database))),
+            )
+        return self._lease is not None
+
+    def pause(self) -> None:
+        """There is nothing to do: let another one have it, unless it is kept."""
+        if not self._keeps:
+            self.close()
+
+    def close(self) -> None:
+        """Give it back."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None

@@ -9,21 +9,12 @@ The MCP servers of an engine: the SDK that talks to them is loaded by the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from engine.language.codec import Json
-from engine.nodes.runtime.runner import NodeContext, Outcome
-
-if TYPE_CHECKING:
-    from engine.messages.turns import Tool
-    from engine.nodes.runtime.mcp import McpServers
 import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -35,10 +26,11 @@ from engine.journal.events import Event
 from engine.journal.folds.agents import TURN
 from engine.journal.state import State
 from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.limits import AgentFacts
 from engine.models.model_turns import ModelTurns
-from engine.nodes.runtime.runner import Runner
+from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.runtime.table import runners as all_runners
 from engine.nodes.runtime.table import with_runner
@@ -53,36 +45,9 @@ from engine.storage.open import open_store
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
+    from engine.messages.turns import Tool
     from engine.models.provider import Provider
-
-
-class ToolServers:
-    """The runner of nodes of type `mcp`, over the servers that a file names."""
-
-    def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
-        self._file, self._secret = file, secret
-        self._made: McpServers | None = None
-
-    @property
-    def _servers(self) -> McpServers:
-        if self._made is None:
-            from engine.nodes.runtime.mcp import McpServers
-
-            self._made = McpServers(self._file, self._secret)
-        return self._made
-
-    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """Call a tool; see `Runner`."""
-        return await self._servers(config, ctx)
-
-    async def mcp_tools(self, server: str, names: Sequence[str]) -> list[Tool]:
-        """See `McpServers`."""
-        return await self._servers.mcp_tools(server, names)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._made is not None:
-            await self._made.close()
+    from engine.nodes.runtime.mcp import McpServers
 
 
 class NotOpen(SaysoError):
@@ -284,3 +249,35 @@ def _checked_frontend(frontend: Frontend) -> Frontend:
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="sayso-")
+
+
+# --- MCP servers -------------------------------------------------------------------------------------------
+
+
+class ToolServers:
+    """The runner of nodes of type `mcp`, over the servers that a file names."""
+
+    def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
+        self._file, self._secret = file, secret
+        self._made: McpServers | None = None
+
+    @property
+    def _servers(self) -> McpServers:
+        if self._made is None:
+            from engine.nodes.runtime.mcp import McpServers
+
+            self._made = McpServers(self._file, self._secret)
+        return self._made
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """Call a tool; see `Runner`."""
+        return await self._servers(config, ctx)
+
+    async def mcp_tools(self, server: str, names: Sequence[str]) -> list[Tool]:
+        """See `McpServers`."""
+        return await self._servers.mcp_tools(server, names)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._made is not None:
+            await self._made.close()

@@ -192,6 +192,9 @@ class MemoryOwners:
         self._held.clear()
 
 
+# --- the lease to serve ------------------------------------------------------------------------------------
+
+
 STOPPING_SECONDS = 30.0
 """How long a start waits for a holder that is stopping: under systemd a restart may overlap with it."""
 

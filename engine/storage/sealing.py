@@ -26,72 +26,6 @@ from engine.journal.records import Commit, Head, NewSession, Record
 from engine.journal.transitions import ENDED
 from engine.language.errors import Corrupt, KeyMissing, SchemaTooNew, StorageError
 
-MINIMUM_KEY = 16
-"""Bytes that a key needs at least."""
-
-
-class Unreadable(StorageError):
-    """A column holds a value of a type that no row of ours has."""
-
-
-def message(domain: bytes, fields: Iterable[object]) -> bytes:
-    """The unambiguous bytes of a row. Raises `Unreadable` for a foreign type, `StorageError` for broken text."""
-    parts = [domain]
-    for field in fields:
-        if field is None:
-            parts.append(b"|n")
-        elif type(field) is str:
-            text = _utf8(field)
-            parts.append(b"|s%d:%b" % (len(text), text))
-        elif type(field) is int:
-            parts.append(b"|i%d" % field)
-        elif type(field) is bytes:
-            parts.append(b"|b%d:%b" % (len(field), field))
-        else:
-            raise Unreadable(f"a {type(field).__name__} stands in a {domain.decode()} row")
-    return b"".join(parts)
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise StorageError(
-            f"Text that is not Unicode cannot be stored ({error}); clean it where it enters."
-        ) from None
-
-
-class Sealer:
-    """Makes and checks MACs under one key."""
-
-    def __init__(self, key: bytes) -> None:
-        if len(key) < MINIMUM_KEY:
-            raise KeyMissing(
-                f"The storage key (SAYSO_SECRET_KEY, or the key file) has {len(key)} bytes and needs at least {MINIMUM_KEY}; "
-                "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`."
-            )
-        self._key = key
-
-    def mac(self, domain: bytes, *fields: object) -> bytes:
-        """The MAC of these fields."""
-        return hmac.digest(self._key, message(domain, fields), "sha256")
-
-    def genuine(self, domain: bytes, row: tuple[object, ...]) -> bool:
-        """Whether a row, whose last column is its MAC, carries the one that it should."""
-        *columns, mac = row
-        try:
-            return type(mac) is bytes and hmac.compare_digest(mac, self.mac(domain, *columns))
-        except StorageError:
-            return False
-
-    def link(self, session_id: str, seq: int, previous: bytes, version: int, body: bytes) -> bytes:
-        """The MAC of a journal row: it covers the row before it."""
-        return self.mac(b"journal", session_id, seq, previous, version, body)
-
-    def origin(self, session_id: str, parent_id: str | None, parent_seq: int | None, parent: bytes) -> bytes:
-        """Where a session's chain begins. A fork's begins at its parent's journal MAC at `parent_seq`."""
-        return self.mac(b"origin", session_id, parent_id, parent_seq, parent)
-
 
 class StoredHead(Record, frozen=True):
     """A session's head as stored. `origin` is where its chain begins, `chain` the MAC of its last journal row."""
@@ -249,3 +183,73 @@ def verify_chain(
         raise SchemaTooNew(
             f"Session {head.session_id} has events of schema {newest}, and this release reads up to {SCHEMA_VERSION}."
         )
+
+
+# --- MACs --------------------------------------------------------------------------------------------------
+
+
+MINIMUM_KEY = 16
+"""Bytes that a key needs at least."""
+
+
+class Unreadable(StorageError):
+    """A column holds a value of a type that no row of ours has."""
+
+
+def message(domain: bytes, fields: Iterable[object]) -> bytes:
+    """The unambiguous bytes of a row. Raises `Unreadable` for a foreign type, `StorageError` for broken text."""
+    parts = [domain]
+    for field in fields:
+        if field is None:
+            parts.append(b"|n")
+        elif type(field) is str:
+            text = _utf8(field)
+            parts.append(b"|s%d:%b" % (len(text), text))
+        elif type(field) is int:
+            parts.append(b"|i%d" % field)
+        elif type(field) is bytes:
+            parts.append(b"|b%d:%b" % (len(field), field))
+        else:
+            raise Unreadable(f"a {type(field).__name__} stands in a {domain.decode()} row")
+    return b"".join(parts)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise StorageError(
+            f"Text that is not Unicode cannot be stored ({error}); clean it where it enters."
+        ) from None
+
+
+class Sealer:
+    """Makes and checks MACs under one key."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < MINIMUM_KEY:
+            raise KeyMissing(
+                f"The storage key (SAYSO_SECRET_KEY, or the key file) has {len(key)} bytes and needs at least {MINIMUM_KEY}; "
+                "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`."
+            )
+        self._key = key
+
+    def mac(self, domain: bytes, *fields: object) -> bytes:
+        """The MAC of these fields."""
+        return hmac.digest(self._key, message(domain, fields), "sha256")
+
+    def genuine(self, domain: bytes, row: tuple[object, ...]) -> bool:
+        """Whether a row, whose last column is its MAC, carries the one that it should."""
+        *columns, mac = row
+        try:
+            return type(mac) is bytes and hmac.compare_digest(mac, self.mac(domain, *columns))
+        except StorageError:
+            return False
+
+    def link(self, session_id: str, seq: int, previous: bytes, version: int, body: bytes) -> bytes:
+        """The MAC of a journal row: it covers the row before it."""
+        return self.mac(b"journal", session_id, seq, previous, version, body)
+
+    def origin(self, session_id: str, parent_id: str | None, parent_seq: int | None, parent: bytes) -> bytes:
+        """Where a session's chain begins. A fork's begins at its parent's journal MAC at `parent_seq`."""
+        return self.mac(b"origin", session_id, parent_id, parent_seq, parent)

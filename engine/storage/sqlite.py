@@ -38,154 +38,6 @@ from engine.storage.sealing import Sealer
 from engine.storage.sqlite_sessions import SessionTables
 from engine.storage.tables import copy_to, migrate, refuse_newer
 
-_FILES = ("-wal", "-shm", "-journal", "")
-_META_KEY = "SELECT value, mac FROM meta WHERE name = 'key'"
-_COUNTER = "SELECT counter FROM freshness"
-
-
-def back_up(database: Path, target: Path) -> None:
-    """Copy a database, which may be in use, to a new file of mode 0600. Raises `StorageError`, `Corrupt`."""
-    if os.path.lexists(target):
-        raise StorageError(f"{target} exists; name a new file, so that no older backup is lost.")
-    part = target.with_name(f"{target.name}.part")
-    with translated(database), closing(_opened(database)) as source:
-        copy_to(source, part)
-    with translated(part), closing(_opened(part)) as copy:
-        copy.pragma("journal_mode", "DELETE")
-        _check_pages(copy, part)
-    part.rename(target)
-    sync_directory(target.absolute().parent)
-
-
-def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path | None:
-    """Put a copy in the place of a database, which then opens suspended.
-
-    The files that were there are kept beside it, under names with `stamp`: where, or None where there were none. Raises `StorageError`
-    while a process serves the database, `KeyMissing`, `Corrupt`, `SchemaTooNew`; nothing was changed then.
-    """
-    folder = private_directory(database.parent)
-    file = folder / database.name
-    with only_opener(file.with_name(f"{file.name}.lock")):
-        living = Owners(folder / "owners" / file.name).living()
-        if living:
-            raise StorageError(f"{file} is in use by {', '.join(map(label_of, living))}. Stop them first.")
-        sealer = Sealer(_key_of(file, key))
-        part = file.with_name(f"{file.name}.restored")
-        with translated(backup), closing(_opened(backup, apsw.SQLITE_OPEN_READONLY)) as source:
-            counter = _checked(source, backup, sealer)
-            copy_to(source, part)
-        _suspend(file, sealer, counter)
-        kept = _set_apart(file, stamp)
-        part.rename(file)
-        sync_directory(folder)
-    return kept
-
-
-def _opened(path: Path, mode: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=mode | apsw.SQLITE_OPEN_NOFOLLOW)
-    connection.set_busy_timeout(5_000)
-    return connection
-
-
-def _check_pages(connection: apsw.Connection, path: Path) -> None:
-    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
-    if found != ["ok"]:
-        raise Corrupt(f"{path} is damaged: {'; '.join(found)}")
-
-
-def _key_of(file: Path, given: bytes | None) -> bytes:
-    path = file.with_name(f"{file.name}.key")
-    key = given or read_key(path)
-    if key is None:
-        raise KeyMissing(
-            f"The key is not there ({path.name}), and a backup does not hold it. Put the key file beside the database, or "
-            "give the key in SAYSO_SECRET_KEY."
-        )
-    return key
-
-
-def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
-    """The counter of a backup that this release can read with this key."""
-    refuse_newer(source, backup)
-    _check_pages(source, backup)
-    try:
-        row = source.execute(_META_KEY).fetchone()
-        counter = source.execute(_COUNTER).fetchone() if source.pragma("user_version") > 3 else None
-    except apsw.SQLError as error:
-        raise StorageError(f"{backup} is no database of sayso ({error}).") from error
-    if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
-        raise KeyMissing(f"{backup} was not written with this key; restore the key that belongs to it first.")
-    return int(counter[0]) if counter else 0
-
-
-def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
-    """Set the anchor beyond what is put back, and beyond what was there."""
-    points = Points(sealer)
-    with closing(Anchor(anchor_of(file), points)) as anchor:
-        anchor.open()
-        newest = anchor.newest()
-        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1, bytes(32)))
-
-
-def _set_apart(file: Path, stamp: str) -> Path | None:
-    """Rename the files of the database that is there, its log first: where the database is then."""
-    kept = file.with_name(f"{file.name}.{stamp}.replaced")
-    there = [suffix for suffix in _FILES if check_private(file.with_name(file.name + suffix))]
-    for suffix in there:
-        file.with_name(file.name + suffix).rename(kept.with_name(kept.name + suffix))
-    return kept if "" in there else None
-
-
-META = "SELECT value, mac FROM meta WHERE name = ?"
-PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
- ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
-_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
- OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
- OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
- OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
-
-
-def key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
-    """The key of a database: the one that is given, else that in its file, which is made where nothing was written yet.
-    Raises `KeyMissing`."""
-    if given is not None:
-        return given
-    path = file.with_name(f"{file.name}.key")
-    key = read_key(path)
-    if key is not None:
-        return key
-    if _has_rows(db):
-        raise KeyMissing(
-            f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
-            "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
-        )
-    return make_key(path)
-
-
-def _has_rows(db: Connection) -> bool:
-    with db.read():
-        row = db.one(_ANY_ROW)
-    return bool(row and row[0])
-
-
-def check_key(db: Connection, file: Path, sealer: Sealer) -> None:
-    """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
-    mac = sealer.mac(b"meta", "key", "sayso")
-    with db.read():
-        row = db.one(META, ("key",))
-    if row == ("sayso", mac):
-        return
-    if row is not None and _has_rows(db):
-        raise KeyMissing(
-            f"The key given for {file} is not the one that its rows were written with; "
-            "check SAYSO_SECRET_KEY and the key file."
-        )
-    with db.write():
-        db.run(PUT_META, ("key", "sayso", mac))
-        db.run("DELETE FROM freshness")
-    if row is not None:
-        remove_anchor(file)
-
 
 def open_sqlite(
     path: str | os.PathLike[str],
@@ -315,3 +167,158 @@ class SqliteStore(SessionTables):
     def compact(self) -> None:
         """See `Store.compact`."""
         self._db.compact()
+
+
+# --- backups -----------------------------------------------------------------------------------------------
+
+
+_FILES = ("-wal", "-shm", "-journal", "")
+_META_KEY = "SELECT value, mac FROM meta WHERE name = 'key'"
+_COUNTER = "SELECT counter FROM freshness"
+
+
+def back_up(database: Path, target: Path) -> None:
+    """Copy a database, which may be in use, to a new file of mode 0600. Raises `StorageError`, `Corrupt`."""
+    if os.path.lexists(target):
+        raise StorageError(f"{target} exists; name a new file, so that no older backup is lost.")
+    part = target.with_name(f"{target.name}.part")
+    with translated(database), closing(_opened(database)) as source:
+        copy_to(source, part)
+    with translated(part), closing(_opened(part)) as copy:
+        copy.pragma("journal_mode", "DELETE")
+        _check_pages(copy, part)
+    part.rename(target)
+    sync_directory(target.absolute().parent)
+
+
+def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path | None:
+    """Put a copy in the place of a database, which then opens suspended.
+
+    The files that were there are kept beside it, under names with `stamp`: where, or None where there were none. Raises `StorageError`
+    while a process serves the database, `KeyMissing`, `Corrupt`, `SchemaTooNew`; nothing was changed then.
+    """
+    folder = private_directory(database.parent)
+    file = folder / database.name
+    with only_opener(file.with_name(f"{file.name}.lock")):
+        living = Owners(folder / "owners" / file.name).living()
+        if living:
+            raise StorageError(f"{file} is in use by {', '.join(map(label_of, living))}. Stop them first.")
+        sealer = Sealer(_key_of(file, key))
+        part = file.with_name(f"{file.name}.restored")
+        with translated(backup), closing(_opened(backup, apsw.SQLITE_OPEN_READONLY)) as source:
+            counter = _checked(source, backup, sealer)
+            copy_to(source, part)
+        _suspend(file, sealer, counter)
+        kept = _set_apart(file, stamp)
+        part.rename(file)
+        sync_directory(folder)
+    return kept
+
+
+def _opened(path: Path, mode: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=mode | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.set_busy_timeout(5_000)
+    return connection
+
+
+def _check_pages(connection: apsw.Connection, path: Path) -> None:
+    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    if found != ["ok"]:
+        raise Corrupt(f"{path} is damaged: {'; '.join(found)}")
+
+
+def _key_of(file: Path, given: bytes | None) -> bytes:
+    path = file.with_name(f"{file.name}.key")
+    key = given or read_key(path)
+    if key is None:
+        raise KeyMissing(
+            f"The key is not there ({path.name}), and a backup does not hold it. Put the key file beside the database, or "
+            "give the key in SAYSO_SECRET_KEY."
+        )
+    return key
+
+
+def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
+    """The counter of a backup that this release can read with this key."""
+    refuse_newer(source, backup)
+    _check_pages(source, backup)
+    try:
+        row = source.execute(_META_KEY).fetchone()
+        counter = source.execute(_COUNTER).fetchone() if source.pragma("user_version") > 3 else None
+    except apsw.SQLError as error:
+        raise StorageError(f"{backup} is no database of sayso ({error}).") from error
+    if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
+        raise KeyMissing(f"{backup} was not written with this key; restore the key that belongs to it first.")
+    return int(counter[0]) if counter else 0
+
+
+def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
+    """Set the anchor beyond what is put back, and beyond what was there."""
+    points = Points(sealer)
+    with closing(Anchor(anchor_of(file), points)) as anchor:
+        anchor.open()
+        newest = anchor.newest()
+        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1, bytes(32)))
+
+
+def _set_apart(file: Path, stamp: str) -> Path | None:
+    """Rename the files of the database that is there, its log first: where the database is then."""
+    kept = file.with_name(f"{file.name}.{stamp}.replaced")
+    there = [suffix for suffix in _FILES if check_private(file.with_name(file.name + suffix))]
+    for suffix in there:
+        file.with_name(file.name + suffix).rename(kept.with_name(kept.name + suffix))
+    return kept if "" in there else None
+
+
+# --- the key -----------------------------------------------------------------------------------------------
+
+
+META = "SELECT value, mac FROM meta WHERE name = ?"
+PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
+ ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
+_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
+ OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
+ OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
+ OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
+
+
+def key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
+    """The key of a database: the one that is given, else that in its file, which is made where nothing was written yet.
+    Raises `KeyMissing`."""
+    if given is not None:
+        return given
+    path = file.with_name(f"{file.name}.key")
+    key = read_key(path)
+    if key is not None:
+        return key
+    if _has_rows(db):
+        raise KeyMissing(
+            f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
+            "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
+        )
+    return make_key(path)
+
+
+def _has_rows(db: Connection) -> bool:
+    with db.read():
+        row = db.one(_ANY_ROW)
+    return bool(row and row[0])
+
+
+def check_key(db: Connection, file: Path, sealer: Sealer) -> None:
+    """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
+    mac = sealer.mac(b"meta", "key", "sayso")
+    with db.read():
+        row = db.one(META, ("key",))
+    if row == ("sayso", mac):
+        return
+    if row is not None and _has_rows(db):
+        raise KeyMissing(
+            f"The key given for {file} is not the one that its rows were written with; "
+            "check SAYSO_SECRET_KEY and the key file."
+        )
+    with db.write():
+        db.run(PUT_META, ("key", "sayso", mac))
+        db.run("DELETE FROM freshness")
+    if row is not None:
+        remove_anchor(file)

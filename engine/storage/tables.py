@@ -44,6 +44,8 @@ from engine.storage.private_files import check_private, make_private, sync_direc
 from engine.storage.sealing import Sealer, StoredHead
 
 _log = logging.getLogger("sayso.storage")
+
+
 P = ParamSpec("P")
 R = TypeVar("R", bound=Struct)
 S = TypeVar("S", bound="Tables")
@@ -207,6 +209,9 @@ class Tables:
         row = self._db.one(sql, values)
         assert row is not None, "an aggregate without GROUP BY always gives a row"
         return int(row[0])
+
+
+# --- schema ------------------------------------------------------------------------------------------------
 
 
 V1 = """

@@ -172,6 +172,9 @@ def shown(value: Json) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
+# --- declared types ----------------------------------------------------------------------------------------
+
+
 _BY_NAME: Mapping[str, Type] = {
     "string": TEXTS,
     "number": NUMBERS,

@@ -140,6 +140,9 @@ def given_default(found: Type, other: Type, *, also_empty: bool) -> Type:
     return either(kept, other) if absent or also_empty else kept
 
 
+# --- source text -------------------------------------------------------------------------------------------
+
+
 def source_of(node: nodes.Node) -> str:
     """A part of an expression as its author probably wrote it; empty where that is too much to say."""
     path = static_path(node)

@@ -213,6 +213,9 @@ def micros(ts: str) -> int:
     return int(ts.replace(".", ""))
 
 
+# --- views, reactions, the connection ----------------------------------------------------------------------
+
+
 def _view_argument(call: Call) -> Any:
     value = call.json("view", "invalid_arguments")
     if value is None:

@@ -157,6 +157,9 @@ def join(call: Call) -> Json:
     return {"channel": channel_object(call, channel)}
 
 
+# --- people ------------------------------------------------------------------------------------------------
+
+
 def user_object(call: Call, user: User) -> Json:
     """A person as Slack describes them; of a deactivated one little is told."""
     described: Json = {

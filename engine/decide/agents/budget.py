@@ -44,66 +44,6 @@ if TYPE_CHECKING:
     from engine.decide.step import Turn
 
 
-ROOM = "room"
-"""In the config of a model call, and in what it leaves with: tokens for such parts. None: the model's whole context."""
-
-_MOST_TIMES = 2
-"""How often a call is weighed. What grows all the time then gets a whole context."""
-
-
-class Part(NamedTuple):
-    """One file or tool. `tokens` is a bound; None where there is none but the model's context."""
-
-    mark: str
-    tokens: int | None
-
-
-def file_part(block: Json) -> Part:
-    """A file, as the block that is sent."""
-    return Part(_mark(block), block_bound(block))
-
-
-def tool_part(tool: Tool) -> Part:
-    """A tool, as it is sent."""
-    told = tool.to_json()
-    return Part(_mark(told), len(encode(told)))
-
-
-def _mark(sent: Json) -> str:
-    return blake2b(encode(sent), digest_size=8).hexdigest()
-
-
-def marks(parts: Iterable[Part]) -> list[str]:
-    """What an answer says of the parts with which it was counted."""
-    return [part.mark for part in parts]
-
-
-def too_little(parts: Sequence[Part], config: Mapping[str, Json], before: Json) -> dict[str, Json] | None:
-    """What a call leaves with for which too little is set aside: `{room, times}`; None where it can be made. `before` is
-    what it left with when it was weighed last."""
-    room = config.get(ROOM)
-    if room is None:
-        return None
-    counted = Counter(config.get("weighed") or ())
-    new = list((Counter(marks(parts)) - counted).elements())
-    bounds = {part.mark: part.tokens for part in parts}
-    needed = _sum(bounds[mark] for mark in new)
-    if needed is not None and needed <= room:
-        return None
-    times = 1 + int((before or {}).get("times", 0))
-    # What has grown since it was weighed may go on growing.
-    return {ROOM: None if needed is None or times > _MOST_TIMES else needed * times, "times": times}
-
-
-def _sum(bounds: Iterable[int | None]) -> int | None:
-    total = 0
-    for bound in bounds:
-        if bound is None:
-            return None
-        total += bound
-    return total
-
-
 UNKNOWN_SCHEMA = 4_000
 """Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
 
@@ -298,3 +238,66 @@ def cost_of(turn: Turn, agent: AgentRun, usage: dict[str, int]) -> str | None:
     """Dollars for these tokens, exactly; None for a model without a price."""
     price = price_for(turn, agent)
     return None if price is None else format(cost(Usage.from_json(usage), price), "f")
+
+
+# --- files and tools ---------------------------------------------------------------------------------------
+
+
+ROOM = "room"
+"""In the config of a model call, and in what it leaves with: tokens for such parts. None: the model's whole context."""
+
+_MOST_TIMES = 2
+"""How often a call is weighed. What grows all the time then gets a whole context."""
+
+
+class Part(NamedTuple):
+    """One file or tool. `tokens` is a bound; None where there is none but the model's context."""
+
+    mark: str
+    tokens: int | None
+
+
+def file_part(block: Json) -> Part:
+    """A file, as the block that is sent."""
+    return Part(_mark(block), block_bound(block))
+
+
+def tool_part(tool: Tool) -> Part:
+    """A tool, as it is sent."""
+    told = tool.to_json()
+    return Part(_mark(told), len(encode(told)))
+
+
+def _mark(sent: Json) -> str:
+    return blake2b(encode(sent), digest_size=8).hexdigest()
+
+
+def marks(parts: Iterable[Part]) -> list[str]:
+    """What an answer says of the parts with which it was counted."""
+    return [part.mark for part in parts]
+
+
+def too_little(parts: Sequence[Part], config: Mapping[str, Json], before: Json) -> dict[str, Json] | None:
+    """What a call leaves with for which too little is set aside: `{room, times}`; None where it can be made. `before` is
+    what it left with when it was weighed last."""
+    room = config.get(ROOM)
+    if room is None:
+        return None
+    counted = Counter(config.get("weighed") or ())
+    new = list((Counter(marks(parts)) - counted).elements())
+    bounds = {part.mark: part.tokens for part in parts}
+    needed = _sum(bounds[mark] for mark in new)
+    if needed is not None and needed <= room:
+        return None
+    times = 1 + int((before or {}).get("times", 0))
+    # What has grown since it was weighed may go on growing.
+    return {ROOM: None if needed is None or times > _MOST_TIMES else needed * times, "times": times}
+
+
+def _sum(bounds: Iterable[int | None]) -> int | None:
+    total = 0
+    for bound in bounds:
+        if bound is None:
+            return None
+        total += bound
+    return total

@@ -13,7 +13,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, tool_calls
-from engine.decide.agents.model_request import compacted, person_message, spoken, stays, transcript, unsent
+from engine.decide.agents.model_request import (
+    compacted,
+    person_message,
+    request,
+    spoken,
+    stays,
+    transcript,
+    unsent,
+)
+from engine.decide.agents.tool_calls import begin_call, settle_containers
+from engine.decide.agents.tool_calls import covered_after as call_covered
+from engine.decide.agents.tool_calls import decided as call_decided
+from engine.decide.agents.tool_calls import done as call_done
+from engine.decide.agents.tool_calls import failed as call_failed
 from engine.decide.agents.tool_results import unposed
 from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
@@ -28,12 +41,6 @@ from engine.messages.messages import problem_of
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
-from engine.decide.agents.model_request import request
-from engine.decide.agents.tool_calls import begin_call, settle_containers
-from engine.decide.agents.tool_calls import covered_after as call_covered
-from engine.decide.agents.tool_calls import decided as call_decided
-from engine.decide.agents.tool_calls import done as call_done
-from engine.decide.agents.tool_calls import failed as call_failed
 
 _WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
 
@@ -416,6 +423,10 @@ def try_now(turn: Turn, owner: str) -> None:
                     turn.wake(path)
 
 
+# --- the behaviour of agents -------------------------------------------------------------------------------
+
+
+# What `engine.decide.behaviours.Conversations` lists, some of it from other modules of the room.
 __all__ = [
     "answered",
     "begin_call",

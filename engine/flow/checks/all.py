@@ -86,6 +86,9 @@ def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
     return found
 
 
+# --- warnings ----------------------------------------------------------------------------------------------
+
+
 _ASK = "ask"
 
 

@@ -140,6 +140,9 @@ def _loops(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:
             yield Fault((number,), f"the loop edge {_shown((source, target))} does not lead back", hint)
 
 
+# --- covered nodes -----------------------------------------------------------------------------------------
+
+
 _FORESEEN = ("decision", "values")
 """What is known of an approval's output when it is asked: that it is given, and the values that it proposes."""
 

@@ -343,6 +343,9 @@ def _later(name: str, scope: Scope) -> tuple[str, str]:
     return f"`{name}` runs after this node", "move it up, or use a node before this one"
 
 
+# --- texts -------------------------------------------------------------------------------------------------
+
+
 def name_hint(name: str, filler: str) -> str:
     """How the name could be written, or what a name is."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)

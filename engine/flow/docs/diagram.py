@@ -203,6 +203,9 @@ def _quoted(text: str) -> str:
     return "".join(replaced.get(char, char) for char in text)
 
 
+# --- SVG ---------------------------------------------------------------------------------------------------
+
+
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _LINE = 17
 _PAD = 12

@@ -248,6 +248,9 @@ def node_retried(state: State, event: ev.NodeRetried) -> State:
     return replace(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
 
 
+# --- graphs, jumps, containers -----------------------------------------------------------------------------
+
+
 def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
     frame = frame_at(state, event.scope)
     graph = frame.graph or Graph()

@@ -139,6 +139,9 @@ def session_end(state: State, event: ev.SessionEnd) -> State:
     return replace(state, timers=Map(), pending=())
 
 
+# --- questions and timers ----------------------------------------------------------------------------------
+
+
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     if event.prompt_id in state.prompts:
         raise MalformedJournal(f"prompt {event.prompt_id} was requested before")

@@ -125,6 +125,9 @@ def nothing_open(state: State) -> None:
     through(root, "the flow")
 
 
+# --- ids ---------------------------------------------------------------------------------------------------
+
+
 def clock_id(state: State, prompt: Asked, word: str) -> str:
     """The id of a timer of a question."""
     return f"{state.session_id}:{prompt.prompt_id}:{word}"
@@ -162,6 +165,9 @@ def pass_scope(path: str, run: NodeRun, container: ContainerRun, order: int) -> 
 def failure_scope(path: str, run: NodeRun) -> str:
     """The address of the pass through what a node has under `on_failure`."""
     return f"{path}!{(run.handled or 0) + 1 if run.handled else ''}"
+
+
+# --- what is owed ------------------------------------------------------------------------------------------
 
 
 _COMPLETED = ("node:completed", "container:childCompleted", "agent:toolResult")

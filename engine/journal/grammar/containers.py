@@ -244,6 +244,9 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> None:
         raise MalformedJournal(f"container {path} is not over")
 
 
+# --- conversations with models -----------------------------------------------------------------------------
+
+
 def agent_message(state: State, event: ev.AgentMessage) -> None:
     path = path_of(event)
     agent = agent_at(state, path)

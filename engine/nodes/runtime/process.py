@@ -268,6 +268,9 @@ def _runs_in(pid: str, group: int) -> bool:
     return int(pgrp) == group and state not in (b"Z", b"X")
 
 
+# --- capture -----------------------------------------------------------------------------------------------
+
+
 _LINE = 200
 _RECENT = 4096
 
@@ -332,6 +335,9 @@ def _split(data: bytearray, at: int) -> tuple[str, str]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     before = decoder.decode(bytes(data[:at]))
     return before, decoder.decode(bytes(data[at:]), final=True)
+
+
+# --- progress lines ----------------------------------------------------------------------------------------
 
 
 PREFIX = b"::progress "

@@ -35,14 +35,14 @@ from engine.language.errors import SaysoError
 from engine.language.expressions import Markup
 from engine.language.template import has_expression, is_marker_key
 from engine.types.annotations import Sources, no_source
-from engine.types.lattice import ANY, Type, mapping_of
+from engine.types.lattice import ANY, NULL, NUMBERS, TEXT, TEXTS, UNDEFINED, Type, either, list_of, mapping_of
 from engine.types.pieces import Record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from engine.nodes.types.fields import AnyNames, Config
-from engine.types.lattice import NULL, NUMBERS, TEXT, TEXTS, UNDEFINED, either, list_of
+
 
 OnCrash: TypeAlias = Literal["again", "ask"]
 
@@ -307,6 +307,9 @@ class OwnSpec(NodeSpec):
         return self.config.model_validate_json(encode(dict(with_)))
 
 
+# --- output types ------------------------------------------------------------------------------------------
+
+
 AT = "When, in UTC."
 BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
 
@@ -342,6 +345,9 @@ def rounds(known: Known, item: Type) -> Type:
     )
     fields = {"iterations": list_of(record)}
     return mapping_of(fields if known.collected is None else {**fields, "collected": known.collected})
+
+
+# --- progress ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
