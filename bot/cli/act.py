@@ -1,4 +1,4 @@
-"""The one way in which a command acts on a session: a request in the inbox, and a receipt of what became of it.
+"""How a command acts on a session: what becomes of its request (`engine.run.session`), in words and exit codes.
 
 A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
 does, the command that wants something of it takes it up and carries the request out itself.
@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.config.settings import Settings
 from bot.terminal.console import (
@@ -34,38 +34,21 @@ from bot.terminal.console import (
 from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.narration import ago, asked_of, question_lines
-from engine.journal.records import Consumed, Head, InboxItem, InboxRow
+from engine.journal.records import Head, InboxItem, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
-from engine.language.errors import Fenced, Owned, PromptTimedOut, StorageError
-from engine.run.dispatcher import perform
+from engine.language.errors import StorageError
 from engine.run.engine import Engine
 from engine.run.executor import utc_now
 from engine.run.remote_commands import item
-from engine.run.session import RequestRefused
+from engine.run.session import Receipt, carry_out, receipt_of, withdraw
 from engine.run.sessions import stored_state
+from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
 REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""
-
-_LOOK_SECONDS = 0.05
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What became of a request: `applied`, or `queued` until the process named in `by` takes it; `there` says whether that
-    process lives."""
-
-    outcome: str
-    by: str
-    there: bool = True
-
-    @property
-    def code(self) -> Exit:
-        """The exit code: what is only kept for later is not done."""
-        return Exit.OK if self.outcome == "applied" else Exit.PAUSED
 
 
 @dataclass(frozen=True)
@@ -117,8 +100,8 @@ def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -
         about = result_json(state, store) if wanted.about is None else wanted.about
         print_json({**about, "request": receipt.outcome})
     else:
-        print(told(receipt, wanted.done or f"Taken; the session is {state.status}."))
-    return receipt.code
+        print(told(receipt, head, wanted.done or f"Taken; the session is {state.status}."))
+    return exit_of_receipt(receipt)
 
 
 def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
@@ -143,39 +126,27 @@ def request_of(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
 def ask(store: Store, head: Head, request: InboxItem, *, patience: float = REPLY_SECONDS) -> Receipt | None:
     """What a living process makes of a request; None where the session is one of the terminal that nobody serves. Ctrl-C
     withdraws it. Raises `RequestRefused`, storage errors."""
-    if head.thread_key is None and not served(store, head):
+    there = partial(served, store, head)
+    if not head.thread_key and not there():
         # Kept out of the inbox until it is carried out: a command that ends before leaves nothing behind.
         return None
     store.ingest([request], utc_now())
     try:
-        return _awaited(store, head, request.key, time.monotonic() + patience)
+        receipt = asyncio.run(_awaited(store, request.key, there, patience))
     except KeyboardInterrupt:
         with contextlib.suppress(StorageError):
-            _withdraw(store, request.key)
+            withdraw(store, request.key, utc_now())
         raise
+    return receipt if receipt.there or head.thread_key else None
 
 
-def _awaited(store: Store, head: Head, key: str, deadline: float) -> Receipt | None:
-    by = "bot" if head.thread_key else "terminal"
-    while True:
-        # Asked before the row is read: a process that took the request and ended is seen to have taken it.
-        there = served(store, head)
-        row = store.inbox_row(key)
-        if row is not None and row.outcome is not None:
-            _raise_refusal(row)
-            return Receipt("applied", by)
-        if not there and head.thread_key is None:
-            return None
-        if not there or time.monotonic() >= deadline:
-            return Receipt("queued", by, there)
-        time.sleep(_LOOK_SECONDS)
-
-
-def _withdraw(store: Store, key: str) -> None:
-    """Take a request back that nobody has carried out: whoever made it is told that nothing was done."""
-    row = store.inbox_row(key)
-    if row is not None and row.outcome is None:
-        store.consume([Consumed(row.id, "withdrawn")], utc_now())
+async def _awaited(store: Store, key: str, there: Callable[[], bool], seconds: float) -> Receipt:
+    writer = Writer(store)
+    writer.start()
+    try:
+        return await receipt_of(writer, key, seconds=seconds, served=there)
+    finally:
+        writer.close()
 
 
 def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
@@ -190,51 +161,20 @@ def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
     return begin
 
 
-async def carry_out(engine: Engine, request: InboxItem) -> None:
-    """Carry a request out in this process, unless another one was quicker to claim its session: then wait for that one.
-
-    Raises what the request is refused with, and `Owned` or `Fenced` where the other process does not get to it.
-    """
-    await engine.writer.ingest([request], engine.now())
-    deadline = time.monotonic() + REPLY_SECONDS
-    while True:
-        row = await engine.writer.call(engine.store.inbox_row, request.key)
-        assert row is not None, "a request stays in the inbox until it is done"
-        if row.outcome is not None:
-            return _raise_refusal(row)
-        try:
-            await perform(engine, row)
-        except BaseException as error:
-            if isinstance(error, (Owned, Fenced)) and time.monotonic() < deadline:
-                await asyncio.sleep(_LOOK_SECONDS)
-                continue
-            with contextlib.suppress(StorageError):
-                await engine.writer.call(_withdraw, engine.store, request.key)
-            raise
+def exit_of_receipt(receipt: Receipt) -> Exit:
+    """The exit code: what is only kept for later is not done."""
+    return Exit.OK if receipt.outcome == "applied" else Exit.PAUSED
 
 
-def _raise_refusal(row: InboxRow) -> None:
-    if row.outcome == "applied":
-        return
-    refusal = RequestRefused.of(row)
-    if refusal.code == PromptTimedOut.code:
-        raise PromptTimedOut(str(refusal))
-    raise refusal
-
-
-def told(receipt: Receipt, done: str) -> str:
+def told(receipt: Receipt, head: Head, done: str) -> str:
     """What became of a request, in words; `done` says what was done."""
     if receipt.outcome == "applied":
         return done
-    if receipt.by == "bot" and receipt.there:
+    if not head.thread_key:
+        return "The terminal that has this session did not answer. The request is kept for whoever goes on with it."
+    if receipt.there:
         return "The bot runs and has not taken the request yet. It is kept, and carried out when the bot gets to it."
-    if receipt.by == "bot":
-        return (
-            "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."
-        )
-    return (
-        "The terminal that has this session did not answer. The request is kept for whoever goes on with it."
-    )
+    return "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."
 
 
 # --- dead letters ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot.cli.act import Act, ask, carry_out, request_of, told
+from bot.cli.act import Act, ask, exit_of_receipt, request_of, told
 from bot.cli.lookup import actor_for, find_flow, find_session, need_database, refuse_ended
 from bot.config.settings import Settings
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, print_json, writing
@@ -25,6 +25,7 @@ from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode
 from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
+from engine.run.session import carry_out
 from engine.run.sessions import stored_state
 from engine.storage.port import Store
 
@@ -117,8 +118,8 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
     if receipt is None:
         _tell(made, done, as_json=as_json)
         return Exit.OK
-    _tell(made, told(receipt, done), as_json=as_json, request=receipt.outcome)
-    return receipt.code
+    _tell(made, told(receipt, head, done), as_json=as_json, request=receipt.outcome)
+    return exit_of_receipt(receipt)
 
 
 def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> Flow:

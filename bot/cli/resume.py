@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.act import Act, act, carry_out, request_of, served
+from bot.cli.act import Act, act, request_of, served
 from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
 from bot.terminal.console import Exit, Place, UsageError, exit_of, print_json, writing
 from bot.terminal.follow import Begin, Mode, follow, local_gate, result_json
@@ -18,6 +18,7 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
+from engine.run.session import carry_out
 from engine.run.sessions import stored_state
 from engine.storage.port import Store
 

@@ -40,6 +40,7 @@ from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.frontend import Message, NotDelivered
+from engine.run.session import RequestRefused
 
 POLL_SECONDS = 0.25
 """How often a session that another process may have moved is looked at."""
@@ -133,7 +134,7 @@ class Follower:
         self._passed_over = -1
         self.left = False
         """Whether the person at the terminal left."""
-        self.too_late: PromptTimedOut | None = None
+        self.too_late: PromptTimedOut | RequestRefused | None = None
         """Why what was to be done first was refused, where a deadline had passed: that is applied, and followed."""
 
     def leave_untold(self, events: int) -> None:
@@ -148,7 +149,7 @@ class Follower:
     async def follow(self, begin: Callable[[], Awaitable[object]]) -> State:
         """Carry out `begin` (start it, answer, or just take it up) and follow to where it rests; the state there.
 
-        Raises what `begin` raises, but for `PromptTimedOut` (see `too_late`), and storage errors.
+        Raises what `begin` raises, but for a deadline that has passed (see `too_late`), and storage errors.
         """
         unsubscribe = self._engine.subscribe(self._seen)
         try:
@@ -171,7 +172,9 @@ class Follower:
     async def _begin(self, begin: Callable[[], Awaitable[object]]) -> None:
         try:
             await begin()
-        except PromptTimedOut as error:
+        except (PromptTimedOut, RequestRefused) as error:
+            if error.code != PromptTimedOut.code:
+                raise
             self.too_late = error
             await self.take_up()
 

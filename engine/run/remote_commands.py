@@ -6,7 +6,9 @@ A request is consumed in the commit of the step that it causes; one that is refu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 from engine.decide.commands import (
     Abort,
@@ -70,44 +72,42 @@ def command(row: InboxRow) -> Command:
 
 
 def _command(row: InboxRow, data: Json) -> Command:
-    match data["do"]:
-        case "shown":
-            return Shown(data["promptId"], data["shown"])
-        case "gone":
-            return Gone(data["promptId"], data["ts"])
-        case "unreachable":
-            return Unreachable(data["reason"])
-        case "reachable":
-            return Reachable()
-        case "delivered":
-            return NodeDone(data["path"], data["attempt"], data["output"])
-        case "undelivered":
-            return NodeBroke(data["path"], data["attempt"], data["error"])
-        case "answer":
-            given = {name: data.get(name) for name in _ANSWER_PARTS}
-            return Answer(data["promptId"], actor_from(data["actor"]), row.key, **given)
-        case "edit":
-            actor = actor_from(data["actor"])
-            return Edit(data["promptId"], actor, row.key, dict(data["values"]), data.get("nonce"))
-        case "handOver":
-            return HandOver(data["promptId"], actor_from(data["actor"]), row.key, data["to"])
-        case "undo":
-            return Undo(data["promptId"], actor_from(data["actor"]), row.key)
-        case "message":
-            return Message(data["text"], actor_from(data["actor"]), row.key)
-        case "steer":
-            return Steer(data["text"], actor_from(data["actor"]), row.key)
-        case "abort":
-            return Abort(actor_from(data["actor"]), data.get("reason"))
-        case "pause":
-            return Hold(actor_from(data["actor"]), data.get("reason"))
-        case "resume":
-            return Resume(data["text"], actor_from(data["actor"]), row.key)
-        case other:
-            raise ValueError(f"unknown request {other!r}")
+    word = data["do"]
+    if word not in _WORDS:
+        raise ValueError(f"unknown request {word!r}")
+    make, parts = _WORDS[word]
+    return make(*(_part(row, data, name) for name in parts.split()))
 
 
-_ANSWER_PARTS = ("value", "text", "values", "reason", "files", "nonce")
+def _part(row: InboxRow, data: Json, name: str) -> Any:
+    if name == "key":
+        return row.key
+    if name.endswith("?"):
+        return data.get(name[:-1])
+    return _READ[name](data[name]) if name in _READ else data[name]
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"actor": actor_from, "values": dict}
+"""The parts that are not passed on as they came."""
+
+_WORDS: dict[str, tuple[Callable[..., Command], str]] = {
+    "shown": (Shown, "promptId shown"),
+    "gone": (Gone, "promptId ts"),
+    "unreachable": (Unreachable, "reason"),
+    "reachable": (Reachable, ""),
+    "delivered": (NodeDone, "path attempt output"),
+    "undelivered": (NodeBroke, "path attempt error"),
+    "answer": (Answer, "promptId actor key value? text? values? reason? files? nonce?"),
+    "edit": (Edit, "promptId actor key values nonce?"),
+    "handOver": (HandOver, "promptId actor key to"),
+    "undo": (Undo, "promptId actor key"),
+    "message": (Message, "text actor key"),
+    "steer": (Steer, "text actor key"),
+    "abort": (Abort, "actor reason?"),
+    "pause": (Hold, "actor reason?"),
+    "resume": (Resume, "text actor key"),
+}
+"""The command of each word, and its parts in the order of the command's fields; `?`: may be left out. `key` is the row's."""
 
 
 def migration_of(row: InboxRow) -> tuple[Flow, Actor] | None:

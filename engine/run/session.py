@@ -1,7 +1,9 @@
 """One session of a runtime: how it stands, what it asks, and what can be said to it.
 
 Whatever is asked of a session goes through the inbox: a living process that serves the session carries it out, this one
-or another. A request is durable once it is in; `act` waits until it was carried out or refused.
+or another. A request is durable once it is in; `act` waits until it was carried out or refused. Where whoever made a
+request is killed before it is carried out, the request stays: the next process that serves the session carries it out,
+once, for it is consumed in the commit of the step that it causes.
 """
 
 from __future__ import annotations
@@ -10,23 +12,37 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from engine.forms import match_option
 from engine.journal.queries import asked_in_order
-from engine.journal.records import InboxRow
+from engine.journal.records import Consumed, InboxItem, InboxRow
 from engine.journal.state import Asked, State
 from engine.journal.transitions import Status
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
-from engine.language.errors import SaysoError, SessionError, SeveralPrompts
+from engine.language.errors import (
+    Fenced,
+    Owned,
+    SaysoError,
+    SessionError,
+    SeveralPrompts,
+    StorageError,
+)
 from engine.run import remote_commands
+from engine.run.dispatcher import perform
 from engine.run.engine import Engine
+from engine.storage.group_commit import Writer
+from engine.storage.port import Store
 
 REPLY_SECONDS = 30.0
 """How long a living process has to carry a request out."""
 
-_LOOK_SECONDS = 0.1
+OWNED_SECONDS = 15.0
+"""How long a process that has the session is waited for before a request is not carried out here."""
+
+_LOOK_SECONDS = 0.05
 _UNSEEN_SECONDS = 5.0
 
 
@@ -51,6 +67,64 @@ class Receipt:
 
     key: str
     outcome: str
+    there: bool = True
+    """Whether such a process lives."""
+
+
+async def receipt_of(
+    writer: Writer,
+    key: str,
+    *,
+    seconds: float = REPLY_SECONDS,
+    served: Callable[[], bool] = lambda: True,
+    look: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    here: Callable[[InboxRow], Awaitable[None]] | None = None,
+) -> Receipt:
+    """Wait so many seconds until the request with this key was carried out, as long as its session is `served`; or carry it
+    out `here`, unless another process was quicker to claim the session: then wait for that one.
+
+    Raises `RequestRefused`, what `here` raises, and storage errors.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        # Asked before the row is read: a process that took the request and ended is seen to have taken it.
+        there = await writer.call(served)
+        row = await writer.call(writer.store.inbox_row, key)
+        assert row is not None, "a request stays in the inbox until it is done"
+        if row.outcome is not None:
+            if row.outcome != "applied":
+                raise RequestRefused.of(row)
+            return Receipt(key, row.outcome)
+        if here is None:
+            if not there or loop.time() >= deadline:
+                return Receipt(key, "queued", there)
+        else:
+            try:
+                await here(row)
+                continue
+            except (Owned, Fenced):
+                if loop.time() >= deadline:
+                    raise
+        await look(_LOOK_SECONDS)
+
+
+async def carry_out(engine: Engine, request: InboxItem) -> None:
+    """Carry a request out in this process; see `receipt_of`. Where that fails, or is cancelled, it is withdrawn."""
+    try:
+        await engine.writer.ingest([request], engine.now())
+        await receipt_of(engine.writer, request.key, seconds=OWNED_SECONDS, here=partial(perform, engine))
+    except BaseException:
+        with contextlib.suppress(StorageError):
+            await engine.writer.call(withdraw, engine.store, request.key, engine.now())
+        raise
+
+
+def withdraw(store: Store, key: str, now: str) -> None:
+    """Take a request back that nobody has carried out: whoever made it is told that nothing was done."""
+    row = store.inbox_row(key)
+    if row is not None and row.outcome is None:
+        store.consume([Consumed(row.id, "withdrawn")], now)
 
 
 class Session:
@@ -170,24 +244,13 @@ class Session:
         carried out. Raises `RequestRefused`."""
         check_actor(actor)
         key = f"api:{self._engine.new_id()}"
-        item = remote_commands.item(key, self.id, do, actor=actor, **fields)
-        await self._engine.writer.ingest([item], self._engine.now())
+        request = remote_commands.item(key, self.id, do, actor=actor, **fields)
+        await self._engine.writer.ingest([request], self._engine.now())
         self._notify()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while (found := await self._outcome(key)) is None:
-                    await self._news(_LOOK_SECONDS)
-                await self.refresh()
-                return found
-        return Receipt(key, "queued")
-
-    async def _outcome(self, key: str) -> Receipt | None:
-        row = await self._engine.writer.call(self._engine.store.inbox_row, key)
-        if row is None or row.outcome is None:
-            return None
-        if row.outcome != "applied":
-            raise RequestRefused.of(row)
-        return Receipt(key, row.outcome)
+        receipt = await receipt_of(self._engine.writer, key, seconds=seconds, look=self._news)
+        if receipt.outcome == "applied":
+            await self.refresh()
+        return receipt
 
 
 def check_actor(actor: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.cli.act import Act, Receipt, ask, carry_out, request_of, told
+from bot.cli.act import Act, ask, request_of, told
 from bot.terminal.follower import Follower
 from bot.terminal.screen import TerminalScreen
 from engine.decide.commands import Answer, Shown
@@ -19,6 +19,7 @@ from engine.language.actors import Actor
 from engine.language.errors import Fenced
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
+from engine.run.session import Receipt, carry_out
 from engine.storage.sqlite import open_sqlite
 from prompt_state.question_row import projection
 from tests.cli import crowd, crowd_checks
@@ -113,11 +114,11 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         head = store.head(session_id)
         assert head is not None
         request = request_of(session_id, Act("pause", {}), Actor.local("ana"))
-        receipt = ask(store, head, request, patience=0)
+        receipt = await asyncio.to_thread(ask, store, head, request, patience=0)
     finally:
         store.close()
-    assert receipt == Receipt("queued", "bot", there=True)
-    assert told(receipt, "Done.").startswith("The bot runs and has not taken the request yet.")
+    assert receipt == Receipt(request.key, "queued", there=True)
+    assert told(receipt, head, "Done.").startswith("The bot runs and has not taken the request yet.")
 
 
 async def test_a_request_that_another_process_carried_out_just_then_is_done(
@@ -129,7 +130,7 @@ async def test_a_request_that_another_process_carried_out_just_then_is_done(
         await perform(engine, row)
         raise Fenced("another process was quicker")
 
-    monkeypatch.setattr("bot.cli.act.perform", overtaken)
+    monkeypatch.setattr("engine.run.session.perform", overtaken)
     async with running(open_sqlite(tmp_path / "sayso.db"), tmp_path) as rig:
         session_id = await rig.engine.start(flow_of(FOLLOWED % "log"), {}, actor=ANA)
         await rig.engine.parked(session_id)
