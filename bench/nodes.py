@@ -27,6 +27,7 @@ BLOCK = 25
 """Nodes between two looks at the floor, and commits in such a look."""
 
 SHELL = "  - {{id: n{0}, type: shell, with: {{run: ['true']}}, on_crash: {1}}}\n"
+PYTHON = "  - {{id: n{0}, type: python, with: {{call: 'bench.nodes:added', args: {{a: {0}, b: 1}}}}, on_crash: again}}\n"
 SET = "  - {{id: n{0}, type: set, with: {{value: {0}}}}}\n"
 
 
@@ -70,7 +71,12 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
     count = 200 if quick else 1000
     again = asyncio.run(_shell(base, count, "again"))
     ask = asyncio.run(_shell(base, count, "ask"))
-    return [*again, *ask, *asyncio.run(_pure(base, count))]
+    return [*again, *ask, *asyncio.run(_python(base, count)), *asyncio.run(_pure(base, count))]
+
+
+def added(a: int, b: int) -> int:
+    """What the `python` nodes call."""
+    return a + b
 
 
 async def _shell(base: Path, count: int, on_crash: str) -> list[Row]:
@@ -102,6 +108,12 @@ async def _shell(base: Path, count: int, on_crash: str) -> list[Row]:
 def _rounded_up(limit: float, count: int) -> float:
     """The aim is per node; the start of the session is a commit of its own."""
     return limit + 1 / count
+
+
+async def _python(base: Path, count: int) -> list[Row]:
+    run = await _run(base, linear(PYTHON, count), Instant())
+    note = f"{count} python nodes that add two numbers: the runner's own work is in it"
+    return [Row("time per node, python", run.milliseconds / count, "ms", note=note)]
 
 
 async def _pure(base: Path, count: int) -> list[Row]:

@@ -16,6 +16,7 @@ from engine.forms.question import Question
 from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.actors import Actor
+from engine.nodes.runtime.python import python
 from engine.nodes.runtime.runner import Completed, Runner
 from engine.run.engine import Engine
 from engine.storage.port import Store
@@ -92,13 +93,13 @@ def everybody(actor: Actor, action: Action, state: State, prompt: Question | Non
 
 @asynccontextmanager
 async def engine_in(folder: Path, runner: Runner, *, vfs: str | None = None) -> AsyncIterator[Rig]:
-    """An engine as the bot has it (prompts and intents to show them are committed too), with this runner for `shell`."""
+    """An engine as the bot has it (prompts and intents to show them are committed too), with this runner for `shell`, and the one for `python`."""
     file = folder / "sayso.db"
     store = CountingStore(open_sqlite(file, vfs=vfs))
     engine = Engine(
         cast(Store, store),
         policy=everybody,
-        runners={"shell": runner},
+        runners={"shell": runner, "python": python},
         home=folder,
         extensions=[projection, slack_intents],
         label="bench",

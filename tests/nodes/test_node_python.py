@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -14,8 +17,10 @@ from typing import Any
 import pytest
 
 from engine.language.codec import Json
+from engine.nodes.runtime import user_code
 from engine.nodes.runtime.python import python
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
+from engine.nodes.runtime.user_code import Threads
 from tests.nodes.nodekit import Context
 
 GATES: dict[str, threading.Event] = {}
@@ -455,3 +460,44 @@ async def test_many_run_at_the_same_time(kit: Kit) -> None:
     kit.module("ALL = threading.Barrier(40)\ndef f():\n    ALL.wait(20)\n    return 1")
     outcomes = await asyncio.gather(*(kit.output("f") for _ in range(40)))
     assert outcomes == [1] * 40
+
+
+# --- threads ---------------------------------------------------------------------------------------------
+
+
+def test_calls_that_follow_each_other_share_a_thread() -> None:
+    """A thread that has nothing to do takes the next call; one that is busy does not."""
+    threads, told, gate = Threads(), queue.SimpleQueue[int](), threading.Event()
+    threads.run(lambda: told.put(threading.get_ident()))
+    first = told.get(timeout=20)
+    while not threads.idle:
+        time.sleep(0)
+    threads.run(lambda: (told.put(threading.get_ident()), gate.wait(20)))
+    assert told.get(timeout=20) == first
+    threads.run(lambda: told.put(threading.get_ident()))
+    assert told.get(timeout=20) != first
+    gate.set()
+
+
+def test_an_idle_thread_ends_and_the_next_call_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread is kept for long, and no call is lost between the two."""
+    monkeypatch.setattr(user_code, "IDLE_SECONDS", 0.0)
+    threads, told = Threads(), queue.SimpleQueue[int]()
+    for number in range(200):
+        threads.run(lambda number=number: told.put(number))  # type: ignore[misc]
+        assert told.get(timeout=20) == number
+
+
+FORKS = """
+import asyncio, os, sys
+from engine.nodes.runtime.user_code import in_thread
+asyncio.run(in_thread(lambda: 1))
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+os._exit(asyncio.run(asyncio.wait_for(in_thread(lambda: 7), 20)))
+"""
+
+
+def test_a_forked_process_makes_threads_of_its_own() -> None:
+    """The idle threads of its parent are not there, and are not waited for."""
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], check=False).returncode == 7

@@ -12,10 +12,12 @@ import hashlib
 import importlib
 import inspect
 import logging
+import os
 import sys
 import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +38,10 @@ CTX = "ctx"
 _loading = threading.Lock()
 _digests: dict[str, str] = {}
 """By file the digest of its text when it was loaded first."""
+_looked: dict[str, tuple[int, int]] = {}
+"""By file its time and size when its text was compared last."""
+_modules: dict[tuple[str, Path | None], ModuleType] = {}
+"""What was loaded, by name and folder of the flow file."""
 
 _log = logging.getLogger("sayso.node")
 
@@ -45,7 +51,11 @@ async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     name: str = config["call"]
 
     async def work(context: Context) -> Json:
-        function, arguments = await in_thread(lambda: _prepared(name, config.get("args") or {}, ctx, context))
+        def prepared() -> tuple[Callable[..., Any], inspect.BoundArguments]:
+            function = load(name, ctx.flow_dir)
+            return function, bind(function, config.get("args") or {}, context)
+
+        function, arguments = prepared() if _is_loaded(name, ctx.flow_dir) else await in_thread(prepared)
         # Until here nothing has happened: leaving now needs nobody's word.
         if context.aborted:
             raise PauseError(context.saved)
@@ -60,13 +70,6 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await function(*args, **kwargs)
     result = await in_thread(lambda: function(*args, **kwargs))
     return await result if inspect.isawaitable(result) else result
-
-
-def _prepared(
-    name: str, args: Mapping[str, Json], ctx: NodeContext, context: Context
-) -> tuple[Callable[..., Any], inspect.BoundArguments]:
-    function = load(name, ctx.flow_dir)
-    return function, bind(function, args, context)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -96,7 +99,18 @@ def load(call: str, folder: Path | None) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], function)
 
 
+def _is_loaded(call: str, folder: Path | None) -> bool:
+    """Whether the module is here already: importing one takes its time, and may do anything."""
+    name = call.partition(":")[0]
+    module = _modules.get((name, folder))
+    return module is not None and sys.modules.get(name) is module
+
+
 def _module(name: str, folder: Path | None) -> ModuleType:
+    if _is_loaded(name, folder):
+        module = _modules[name, folder]
+        _watch(name, getattr(module, "__file__", None))
+        return module
     beside = _beside(name, folder)
     with _loading:
         if beside is not None and folder is not None and str(folder.resolve()) not in sys.path:
@@ -115,6 +129,7 @@ def _module(name: str, folder: Path | None) -> ModuleType:
             "import",
         )
     _watch(name, file)
+    _modules[name, folder] = module
     return module
 
 
@@ -164,9 +179,13 @@ def _watch(name: str, file: str | None) -> None:
     if file is None or not file.endswith(".py"):
         return
     try:
+        stat = os.stat(file)
+        if _looked.get(file) == (stat.st_mtime_ns, stat.st_size):
+            return
         digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
         return
+    _looked[file] = stat.st_mtime_ns, stat.st_size
     first = _digests.setdefault(file, digest)
     _log.debug("module %s is %s, sha256 %s", name, file, first)
     if first != digest:
@@ -182,8 +201,8 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
 
     Raises `NodeError` with everything that is wrong.
     """
-    signature, hints = signature_of(function)
-    parameters = signature.parameters
+    described = _parameters(function)
+    parameters = described.signature.parameters
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
     values: dict[str, Any] = {CTX: context} if _takes_ctx(parameters) else {}
     extra: dict[str, Any] = {}
@@ -192,14 +211,36 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
         if name == CTX and _takes_ctx(parameters):
             continue
         known = name in parameters and parameters[name].kind not in GATHERING
-        checked = _checked(name, value, hints.get(name if known else rest or "", Any), faults)
+        checked = _checked(name, value, described, name if known else rest or "", faults)
         (values if known else extra)[name] = checked
     if faults:
         raise NodeError("; ".join(map(sentence, faults)), "args")
     if rest is not None and extra:
         values[rest] = extra
     ordered = {name: values[name] for name in parameters if name in values}
-    return inspect.BoundArguments(signature, ordered)
+    return inspect.BoundArguments(described.signature, ordered)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """What is known of a function: made once, used at each call."""
+
+    signature: inspect.Signature
+    hints: dict[str, Any]
+    checks: dict[str, TypeAdapter[Any]]
+    """By parameter what checks its argument; filled as arguments come."""
+
+
+def _parameters(function: Callable[..., Any]) -> _Parameters:
+    try:
+        return _known_parameters(function)
+    except TypeError:  # an object that cannot be hashed
+        return _Parameters(*signature_of(function), {})
+
+
+@functools.lru_cache(1_000)
+def _known_parameters(function: Callable[..., Any]) -> _Parameters:
+    return _Parameters(*signature_of(function), {})
 
 
 def signature_of(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
@@ -237,10 +278,13 @@ def _misfits(
             yield Fault(("args",), f"`{name}` is missing")
 
 
-def _checked(name: str, value: Json, hint: Any, faults: list[Fault]) -> Any:
+def _checked(name: str, value: Json, known: _Parameters, parameter: str, faults: list[Fault]) -> Any:
     """The value as its type hint wants it. JSON's own types are not converted: the text `3` is no number."""
+    hint = known.hints.get(parameter, Any)
     try:
-        return TypeAdapter(hint).validate_json(encode(value), strict=True)
+        if parameter not in known.checks:
+            known.checks[parameter] = TypeAdapter(hint)
+        return known.checks[parameter].validate_json(encode(value), strict=True)
     except ValidationError as error:
         faults += [fault.under(("args", name)) for fault, _ in faults_of(error, BaseModel)]
     except PydanticUserError as error:

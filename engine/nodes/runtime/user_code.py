@@ -13,6 +13,8 @@ import contextlib
 import contextvars
 import logging
 import math
+import os
+import queue
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal, TypeAlias
@@ -24,6 +26,9 @@ from engine.nodes.types.spec import Meter
 
 POLITE = 0.5
 """Seconds that an `async` function has to leave by itself before it is cancelled."""
+
+IDLE_SECONDS = 30.0
+"""How long a thread waits for another call before it ends."""
 
 _LONGEST_LINE = 200
 _LONGEST_MESSAGE = 2000
@@ -138,12 +143,52 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
         task.cancel()
 
 
+class Threads:
+    """Daemon threads, one for each call that runs, kept for the next call for a while. Those of `concurrent.futures` would
+    keep a process from ending."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.idle = 0
+        """How many wait for a call."""
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Have it called at once."""
+        with self._lock:
+            if self.idle:
+                self.idle -= 1
+                self._calls.put(call)
+                return
+        threading.Thread(target=self._work, args=(call,), name="sayso-node", daemon=True).start()
+
+    def _work(self, call: Callable[[], None]) -> None:
+        while True:
+            call()
+            del call
+            with self._lock:
+                self.idle += 1
+            try:
+                call = self._calls.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._calls.empty():
+                        self.idle -= 1
+                        return
+                    call = self._calls.get()
+
+
+_threads = Threads()
+os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]  # a forked process has none of the threads
+
+
 _Ended: TypeAlias = tuple[Json, BaseException | None]
 """What a function gave: its value, or what it raised."""
 
 
 async def in_thread(function: Callable[[], Json]) -> Json:
-    """Call a function in a thread of its own and wait for its end, also when the caller is cancelled once.
+    """Call a function in a thread that nothing else uses meanwhile, and wait for its end, also when the caller is
+    cancelled once.
 
     The thread never keeps a process from ending. Raises what the function raises.
     """
@@ -160,7 +205,7 @@ async def in_thread(function: Callable[[], Json]) -> Json:
         with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
             loop.call_soon_threadsafe(_settle, ended, result)
 
-    threading.Thread(target=run, name="sayso-node", daemon=True).start()
+    _threads.run(run)
     try:
         value, error = await asyncio.shield(ended)
     except asyncio.CancelledError:
