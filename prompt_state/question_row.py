@@ -1,16 +1,11 @@
-"""PromptState: one question of a session as its thread sees it, and how it follows from the session's state.
+"""PromptState: one question of a session as its thread sees it, how it follows from the session's state, who
+may answer it by `engine.decide.policy`, and how it is read back.
 
 The engine commits `project(...)` together with the events: a prompt and its row appear, change and close in one
 transaction, so nothing needs repair after a crash. A row is a projection and nothing else; deciding is done on
 the session's state.
 
-What can go wrong with prompts and texts that come in.
-
-Which of several questions a person may answer, by the policy of `engine.decide.policy`. Pure.
-
-PromptState as the engine commits it: a pure extension (`engine.run.executor.Extension`).
-
-Reading PromptState back: the same way after a restart as at any other time, since nothing is kept in memory.
+It is read in the same way after a restart as at any other time, since nothing is kept in memory.
 """
 
 from __future__ import annotations

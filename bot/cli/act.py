@@ -3,7 +3,7 @@
 A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
 does, the command that wants something of it takes it up and carries the request out itself.
 
-`inbox list`, `inbox retry` and `inbox drop`: dead letters, which are rows whose handler failed at each time.
+`inbox list`, `inbox retry` and `inbox drop` are about dead letters: rows whose handler failed each time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`run --dry-run`: what a flow would do, as far as that can be known without doing any of it. Pure but for printing.
+"""`run --dry-run`: what a flow would do, as far as that can be known without doing any of it. `test`: plays
+scenarios and says what became of them.
 
-Known are the inputs, the outputs of `set`, nodes whose `if` is false, and what follows from them. What depends on
-an answer, on a program or on another machine is shown as it is written, with the names that it waits for.
-
-`test`: plays scenarios and says what became of them.
+In a dry run the inputs are known, the outputs of `set`, nodes whose `if` is false, and what follows from
+them. What depends on an answer, on a program or on another machine is shown as it is written, with the names
+that it waits for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""`sessions fork`: a new session in this terminal from an event of another one's journal.
-
-`sessions migrate`: a paused session goes on with another text of its flow.
+"""`sessions fork`: a new session in this terminal from an event of another one's journal. `sessions migrate`:
+a paused session goes on with another text of its flow.
 """
 
 from __future__ import annotations

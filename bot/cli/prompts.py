@@ -1,6 +1,5 @@
-"""`prompts list`, `prompts show`, `prompts answer`, `prompts hand-over` and `prompts undo`.
-
-`locks` and `locks release`: who holds which lock, who waits, and taking one from a session that was set aside.
+"""`prompts list`, `show`, `answer`, `hand-over` and `undo`. `locks` and `locks release`: who holds which
+lock, who waits, and taking one from a session that was set aside.
 """
 
 from __future__ import annotations

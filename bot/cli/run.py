@@ -1,6 +1,5 @@
-"""`run`: a flow in this terminal; `start-flow`: a flow in a channel, which the running bot starts and this only asks for.
-
-`start` and `dev`: the bot as a process, against Slack or against the local workspace.
+"""`run`: a flow in this terminal. `start-flow`: a flow in a channel, which the running bot starts and this
+only asks for. `start` and `dev`: the bot as a process, against Slack or against the local workspace.
 """
 
 from __future__ import annotations

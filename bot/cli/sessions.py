@@ -1,6 +1,5 @@
-"""`sessions list`, `show` and `export`: looking claims nothing and changes nothing.
-
-`spend`: what agents have cost, by day, by flow and by session.
+"""`sessions list`, `show` and `export`; `spend`: what agents have cost, by day, by flow and by session.
+Looking claims nothing and changes nothing.
 """
 
 from __future__ import annotations

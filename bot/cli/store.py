@@ -1,8 +1,6 @@
-"""`store`, `backup`, `restore`: the store as a whole; `sessions delete`, `purge` and `release`: what lies in it.
-
-`verify`: whether the history of a session can have happened, and whether anybody changed it.
-
-`doctor`: prints the checks as they come in.
+"""`store`, `backup`, `restore`: the store as a whole. `sessions delete`, `purge` and `release`: what lies in
+it. `verify`: whether the history of a session can have happened, and whether anybody changed it. `doctor`:
+prints the checks as they come in.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""What the bot has from the machine that it runs on: the time, chance, the disk and the network.
+"""What a process of sayso is put together from: the machine that it runs on, an engine, node types of
+installed packages, and who answers agents.
 
-Everything that is not the bot itself comes in here, so that all of it can be taken away: the simulation in the tests
-runs this same bot with a clock, a network and deaths of its own making. Slack's libraries are loaded by the first that
-talks to Slack: a process of the terminal never does.
-
-Puts an engine together with what every process of sayso needs. Imports nothing of Slack's libraries.
-
-Open sessions whose flows use node types of installed packages: which of them lack one, and which have it back.
-
-Who answers the agents of a process: Claude, or a script. Nothing of it is loaded before the first model call.
+Time, chance, the disk and the network come in through `Machine`, so that all of it can be taken away: the
+simulation in the tests runs this same bot with a clock, a network and deaths of its own making. Slack's
+libraries are loaded by the first that talks to Slack, which a process of the terminal never does; what talks
+to models is loaded by the first model call.
 """
 
 from __future__ import annotations

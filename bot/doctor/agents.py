@@ -1,7 +1,7 @@
-"""Checks for flows with agents: the key for Claude, what models cost, scripts, MCP servers. Nothing is asked of the
-network, and no server is started.
+"""Checks for flows with agents (the key for Claude, what models cost, scripts, MCP servers), and of what is
+stored: whether it is as new as what was acknowledged, and, in depth, every session of it.
 
-Checks of what is stored: whether it is as new as what was acknowledged, and, in depth, every session of it.
+Nothing is asked of the network, and no server is started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What people say and press, carried out: one engine command, committed together with the row that asked for it.
+"""What people say and press, carried out: inbox rows → engine commands, control words, and words where
+nothing is done.
 
 A reply that answers a question in its thread: `Replies.reply` has the session's `PromptState`, and calls
 `Engine.resume(session, message)`, which loads the snapshot. A refusal is told to its author only.
-
-What is done with what people say: inbox rows → engine commands, and words where nothing is done.
 
 Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
 was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is

@@ -1,8 +1,5 @@
-"""What arrives from Slack, as what is done with it (`bot.inbound.decisions`). Pure: payload → decision.
-
-Messages and what happens to channels are read here; `bot.inbound.payloads` reads what people press and command.
-
-What people press, choose, submit and command in Slack, as what is done with it. Pure: payload → decision.
+"""What arrives from Slack (messages, presses, submissions, commands, changes of channels) as what is done
+with it (`bot.inbound.decisions`). Pure: payload → decision.
 """
 
 from __future__ import annotations

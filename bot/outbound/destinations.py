@@ -1,7 +1,5 @@
-"""Where a message goes that does not go into the session's thread, how addresses become mentions, and as whom agents
-speak.
-
-Whether a session's thread can be posted in, seen from what Slack answers to its rows.
+"""Where messages go: places outside of the session's thread, names and addresses as mentions, and as whom
+agents speak; whether a session's thread can be posted in, as Slack's answers to its rows tell.
 
 A channel that was archived, or that the bot was removed from, is no fault of a row: the row waits, its session
 becomes unreachable, and the row is tried again now and then. The first one that Slack takes brings the session back.

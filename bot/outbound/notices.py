@@ -1,11 +1,11 @@
-"""What is said in place of doing something: to the whole thread, or to the author of a row alone.
+"""What is said in place of doing something, to the whole thread or to the author of a row alone; reminders,
+escalations, and what is told to one person elsewhere.
 
 A row is consumed together with the words that tell its author why nothing was caused, so that both come once.
 
-Reminders, escalations, and what is told to one person elsewhere: rows that follow from a session's clocks.
-
-Each has a key of its own (question, and count or step), so it is there once whatever is killed. Other channels and
-people each have a lane of their own: one that Slack refuses holds no other, and the thread is told.
+A reminder or an escalation is a row that follows from a session's clocks. Each has a key of its own
+(question, and count or step), so it is there once whatever is killed. Other channels and people each have a
+lane of their own: one that Slack refuses holds no other, and the thread is told.
 """
 
 from __future__ import annotations

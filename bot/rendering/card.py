@@ -1,10 +1,9 @@
-"""The card of a session: one message in its thread that is edited in place. Pure.
+"""The card of a session, one message in its thread that is edited in place; and what a session says of its
+lock. Pure.
 
 It shows every node with what became of it, what the session waits for and on whom, and how it ended. Times of what
 is not over are points in time ("since 14:02"), not durations: a card is edited when something happens, and a
 duration would be wrong a minute later.
-
-What a session says of its lock. Pure.
 """
 
 from __future__ import annotations

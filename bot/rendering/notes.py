@@ -1,7 +1,5 @@
-"""Plain messages: text of flows, notes of the bot, how a session ended and what a failed program wrote, and what people
-choose from below such a text: a question, a flow. Pure.
-
-What a `message` node posts: its blocks, and the files that go with them. Pure.
+"""Plain messages: texts of flows, notes of the bot, how a session ended, menus below a text, and what a
+`message` node posts, with its files. Pure.
 
 Everything keeps Slack's limits. What does not fit is shown from its beginning and goes whole into a file; the message
 says so. Text and fields are mrkdwn and markdown is Markdown, whose values were made harmless when they were evaluated;

@@ -1,6 +1,5 @@
-"""A prompt as a Slack message: open, with its buttons, and closed, saying who, what and when. Pure.
-
-What the clocks of a question say: reminders, who else was told, what is due next. Pure.
+"""A prompt as a Slack message: open, with its buttons; closed, saying who, what and when; and what its clocks
+say: reminders, who else was told, what is due next. Pure.
 
 A question's words stay in its own thread: other channels and direct messages only get where it stands, and a link.
 """

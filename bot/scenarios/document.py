@@ -1,11 +1,10 @@
-"""A scenario as its file says it: the models of its parts. Pure.
+"""A scenario: as its file says it (models of its parts), as it was read (people, what comes of nodes, steps),
+and how it names places in a flow. Pure.
 
 `nodes`, `steps` and `claude` are read part by part in `load`, since what may stand in them depends on the flow and on
 the people.
 
-A scenario that was read: its people, what comes of nodes, and its steps, as plain values.
-
-How a scenario names places in a flow: by path, by the id of a node, or by the agent that something comes from. Pure.
+A place is named by its path, by the id of a node, or by the agent that something comes from.
 """
 
 from __future__ import annotations

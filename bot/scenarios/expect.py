@@ -1,6 +1,5 @@
-"""What a scenario expects, held against what is: every difference, and not the first one only.
-
-What counts of a run, and in what a run with a kill differs from the one without.
+"""What a scenario expects, held against what is: every difference, and not the first one only. What counts of
+a run, and in what a run with a kill differs from the one without.
 
 Not compared is what only kills and claims put into a journal: interruptions, starts that are repeated, questions
 about them, and ids that are made from numbers of events.

@@ -1,6 +1,5 @@
-"""What outlives a process: the time, who people are, what was done outside, and what can be seen in the thread.
-
-The runner of every node in a scenario: what the scenario says comes of it, or the real one where it says so.
+"""What outlives a process: the time, who people are, what was done outside, what can be seen in the thread;
+and the runner of every node, which gives what the scenario says comes of it, or runs it where it says so.
 
 A run is known by its idempotency key and by how many outcomes its place has had before. What was done under both is
 done: when a killed process had not yet recorded it, the same run gives the same again and touches nothing twice, as

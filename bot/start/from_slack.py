@@ -1,6 +1,5 @@
-"""Flows that people start with a message to the bot or a slash command; who only asks gets told how sessions stand.
-
-Flows that are started from a message: by its words, by a reaction to it, or by the message shortcut.
+"""Flows that people start from Slack: by a message to the bot, a slash command, words, a reaction, or the
+message shortcut. Who only asks gets told how sessions stand.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A way in makes a `Wish` and says, with a `Told`, how whoever wished it hears of 
 commit that starts its session, or together with the words of the refusal; while Slack does not say who somebody is,
 it is held.
 
-Flows whose thread begins with a message of the bot: by a slash command, a form, a schedule, or `start-flow`.
-
-A row that wishes for one posts the message; once that stands (or Slack refused it), a second row starts the flow.
+A flow whose thread begins with a message of the bot (by a slash command, a form, a schedule, or `start-flow`)
+takes two rows: the one that wishes for it posts the message, and once that stands, or Slack refused it, a
+second one starts the flow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Where a command works: the global options, and the settings that they and the environment give.
+"""What every command has: its place (global options, settings), exit codes, and output as text for people and
+JSON for machines.
 
-Exit codes: one table, which `--help` and the documentation show.
-
-Text for people and JSON for machines.
+The table of exit codes is the one that `--help` and the documentation show.
 
 Whatever comes from flows, people or programs passes through `clean` before a terminal sees it: control characters
 are spelled out, so that no reply can move the cursor or colour a decision.

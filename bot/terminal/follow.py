@@ -1,6 +1,5 @@
-"""Follows a session in this terminal and says how it ended: what `run`, `resume` and `answer` have in common.
-
-What a session that rests waits for, one by one: `waitsFor` of the JSON that commands print, and the lines for people.
+"""Follows a session in this terminal, and says how it ended or what it waits for: in lines for people, and as
+the JSON that `run`, `resume` and `answer` print.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The terminal as a frontend: questions are put by whoever follows the session, messages and events are printed.
-
-A form filled in line by line, as at a terminal: one field after the other, each checked before the next. Pure.
+"""The terminal as a frontend: questions are put by whoever follows the session, messages and events are
+printed, and forms are filled in line by line, each field checked before the next.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Views about a prompt: what they read, their base, and those that are no forms: a reason, a hand-over, the full text.
-
-The app's Home of one person: made anew whenever it is opened.
+"""Views that are no forms: a reason, a hand-over, the full text of a prompt, and the app's Home, which is
+made anew whenever it is opened. What all views about a prompt read, and their base.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Clients for Slack's Web API, and what its errors mean for whoever called it.
+"""Clients for Slack's Web API, what its errors mean for whoever called it, how often catch-up may read, and
+the files that people drop into a thread as an answer.
 
 slack_sdk repeats a request after a lost connection unless it is told not to. For a post that would show something
 twice, so `quiet_client` repeats nothing: whoever posts finds out first what became of the request.
 
-Files that people drop into a thread as an answer: fetched from Slack into the session's own folder.
-
-A file is fetched with the bot's token, so only from hosts that are Slack's, and a redirection is not followed: it could
-carry the token elsewhere. It is written beside its place and moved there when it is whole; its name is made of our own
-ids, so that a message that is delivered again finds what it brought, and nobody chooses where it lies.
+A file is fetched into the session's own folder with the bot's token, so only from hosts that are Slack's, and
+a redirection is not followed: it could carry the token elsewhere. It is written beside its place and moved
+there when it is whole; its name is made of our own ids, so that a message that is delivered again finds what
+it brought, and nobody chooses where it lies.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Everything that can happen in the workspace, whoever does it: a person on the page, a test, or the app.
+Views among it: trigger ids, the stack of modals of a person, and how a submission ends.
 
 Each operation changes the state, tells the pages, and sends the app the events it is subscribed to. The app
 hears only of conversations it is a member of.
-
-Modals and the app's Home: trigger ids, the stack of views of a person, and how a submission ends.
 """
 
 from __future__ import annotations

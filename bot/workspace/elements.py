@@ -1,6 +1,5 @@
-"""Finding interactive elements in blocks, and what an interaction with one looks like in a payload.
-
-Text as people type it, and as Slack stores it.
+"""Interactive elements in blocks, and what an interaction with one looks like in a payload; text as people
+type it, and as Slack stores it.
 
 Slack keeps `&`, `<` and `>` escaped and turns mentions and addresses into entities in angle brackets. An app
 that compares a reply with what the person typed has to undo this, so the local workspace must do it too.

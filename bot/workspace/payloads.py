@@ -1,6 +1,8 @@
-"""What the app receives: pure functions from the workspace's state to payloads of Slack's documented shape.
+"""What the app receives: pure functions from the workspace's state to payloads of Slack's documented shape;
+and who hears of changes.
 
-One place that hears of every change, so that pages, waiting tests and the saved file never miss one; and that file.
+`Changes` hears of every change, so that pages, waiting tests and the saved file never miss one; `Saver`
+writes that file.
 """
 
 from __future__ import annotations

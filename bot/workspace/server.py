@@ -1,11 +1,8 @@
-"""The workspace as a server.
-
-The HTTP server: which address serves what, and who may ask.
+"""The workspace as a server: which address serves what, and who may ask; the Web API over HTTP, with
+arguments in any of Slack's ways, tokens, scopes, faults, and a record of each call.
 
 It listens on 127.0.0.1 only. Requests must name a loopback host, and come from no other origin: otherwise any
 web page that a person visits could act in the workspace through their browser.
-
-The Web API over HTTP: arguments in any of Slack's ways, tokens, scopes, faults, and a record of each call.
 """
 
 from __future__ import annotations

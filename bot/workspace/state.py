@@ -1,10 +1,9 @@
-"""What the workspace knows: people, channels, messages, views. Plain values, no clock, no network.
+"""What the workspace knows (people, channels, messages, views), and its errors: one root, and what a caller
+can do about each. Plain values: no clock, no network.
 
 Messages are kept in the shape in which Slack sends them (dictionaries), because that shape is the contract;
 everything else is a dataclass. A message's `ts` is its identity inside a channel and strictly increases over
 the whole workspace, so dictionaries keyed by `ts` are in order of time.
-
-Errors of the local workspace: one root, and what a caller can do about each.
 """
 
 from __future__ import annotations

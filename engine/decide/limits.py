@@ -1,9 +1,8 @@
-"""Limits of loops and loop edges: the errors they give, and the question about one that is used up. Pure.
+"""Limits of loops and loop edges (the errors they give, the question about one that is used up), and locks:
+one session at a time goes on under a name. Pure.
 
 `on_limit: ask` asks people once a loop had all its rounds, or a loop edge was taken as often as it may be, and would go on.
 The question of a loop stands at the loop, that of an edge at the node that it leaves. Each answer allows one time more.
-
-Locks: one session at a time goes on under a name. Pure.
 
 A flow's `lock` is one text, evaluated once when all inputs are known and before the flow starts: `lock:requested`
 takes a place in the queue of that name. The store keeps the queue, in the order in which places were taken, and whoever

@@ -8,14 +8,9 @@ It fails closed: an action, a kind of prompt or a fact that it does not know is 
 2. The rule of the action (`_RULES`).
 3. Nothing else. There is no bypass: an admin approves only where listed.
 
-Whom entries of `approvers` and `who` mean, `engine.decide.policy` says.
-
-Whom an entry of `approvers` and `who` means, and how people are named to whoever is refused. Pure.
-
-Entries: a user id, an e-mail address, `@group`, `local:<user>`, `channel` (members of the
-session's channel), `requester` (who started it).
-
-What an action is about, as far as the policy reads it: a session in its place, and a prompt of it. Pure.
+An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `local:<user>`, `channel` (members
+of the session's channel), or `requester` (who started it). A `Target` has all that the policy reads of a
+session and of a prompt of it.
 """
 
 from __future__ import annotations

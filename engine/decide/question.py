@@ -1,19 +1,17 @@
-"""Questions and their answers: what is asked, what counts as an answer, and the output it gives. Pure.
-
-What the decision on an approval does to its node. Pure.
+"""Questions and their answers: what is asked, what counts as an answer, the output it gives, how an approval
+ends, and approvals that cover a node. Pure.
 
 An approval that was approved completes, and so does any other question that was answered. One that was rejected, by people
 or by its timeout, is a failure of the type `rejected`: nothing that follows starts, unless the flow says so (`on_reject`,
 or whatever handles failures). `on_reject` is read from the input that the node began with: a question that was asked
 before there was `on_reject` has none, and completes either way, as it did then.
 
-Approvals that cover a node: what is shown is what runs. Pure.
-
-When the approval is asked, the configuration of the covered node is evaluated as it would be if the approval were given
-now. People read it as text, and its digest is kept in the prompt. When the covered node starts, it is evaluated again:
-unless the approval was given, in this session, for this very visit of the node, for the same digest, and not too long
-ago, the node does not run. Secrets are references in both, so their values are not part of the digest; nor is what a
-program or a module has in its files.
+Of a covered node, what is shown is what runs. When the approval is asked, the configuration of the covered
+node is evaluated as it would be if the approval were given now. People read it as text, and its digest is
+kept in the prompt. When the covered node starts, it is evaluated again: unless the approval was given, in
+this session, for this very visit of the node, for the same digest, and not too long ago, the node does not
+run. Secrets are references in both, so their values are not part of the digest; nor is what a program or a
+module has in its files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One call of `decide`: the events that it writes and the state after them. Pure.
+"""One call of `decide`: the events that it writes and the state after them; what expressions see at a place
+in a session, and a node's configuration and condition evaluated there. Pure.
 
 A turn folds each event it writes, so that later parts of the turn see what earlier ones made true; the caller's
 state is never touched.
-
-What expressions see at a place in a session, and a node's configuration and condition evaluated there. Pure.
 
 A node sees the nodes of its own pass, those around it, outwards as far as the flow it belongs to, and no further:
 a called flow has inputs and nodes of its own. `item` (under the name that `as` gives it), `index` and `last` are

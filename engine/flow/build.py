@@ -1,9 +1,9 @@
-"""From a document that has passed every check to the frozen flow. Called flows come in later (`engine.flow.subflows`).
+"""From a document that has passed every check to the frozen flow, agents and all. Called flows come in later
+(`engine.flow.subflows`).
 
-From the sound text of an agent to its plan and its lists: one node for all its model calls, one for each tool.
-
-Both lists stand in `Flow.lists` like any other, so that the nodes are found where those of a body would be. Their ids
-have a dot, which no id of a file has.
+An agent becomes its plan and its lists: one node for all its model calls, one for each tool. Both lists stand
+in `Flow.lists` like any other, so that the nodes are found where those of a body would be. Their ids have a
+dot, which no id of a file has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The tools that come with sayso, as the model gets to know them: what they are for and what they take. Pure.
+"""Tools of agents: those that come with sayso, as the model gets to know them; which command lines a shell
+tool allows; what the entries of `tools` and `approvals` name in a flow's raw data, before anybody checked
+them. Pure.
 
-The command of a shell tool: from one line to a program and its arguments, and whether they are allowed. Pure.
-
-No shell ever reads the line, so nothing in it can do more than be an argument. What a shell would do with it is refused
-all the same, because the model means it: a `|` that became an argument would only be a puzzle.
+A command is one line, split into a program and its arguments. No shell ever reads the line, so nothing in it
+can do more than be an argument. What a shell would do with it is refused all the same, because the model
+means it: a `|` that became an argument would only be a puzzle.
 
 An allow-list has patterns, compared word by word, each word whole:
 
@@ -17,8 +18,6 @@ An allow-list has patterns, compared word by word, each word whole:
 | `*` | every program with any arguments |
 
 A program is compared as it is written: `kubectl` does not allow `./kubectl` nor `/tmp/kubectl`.
-
-The entries of an agent's `tools` and `approvals` in a flow's raw data: what they name, before anybody checked them.
 """
 
 from __future__ import annotations

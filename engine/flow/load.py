@@ -1,10 +1,9 @@
 """Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where.
 
-Texts of the first edition, as sessions pinned them: what they left out meant something else. Pure.
-
-In the first edition a rejected approval completed, and so did a flow whose loop edge was used up. Where such a text is read
-again, that is spelled out in its data, so that one engine runs both. What no field can say (a graph of which no final node
-ran) is asked of `Flow.edition`.
+A session may have pinned a text of the first edition, where what was left out meant something else. In the
+first edition a rejected approval completed, and so did a flow whose loop edge was used up. Where such a text
+is read again, that is spelled out in its data, so that one engine runs both. What no field can say (a graph
+of which no final node ran) is asked of `Flow.edition`.
 """
 
 from __future__ import annotations

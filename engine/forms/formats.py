@@ -1,12 +1,13 @@
-"""Texts that must have a form: addresses, dates, people. Each reader gives the one spelling that is stored.
+"""Texts that must have a form (addresses, dates, people), and patterns that answer soon.
 
-Readers raise `InvalidAnswer` with the sentence for whoever wrote it.
+Each reader gives the one spelling that is stored, and raises `InvalidAnswer` with the sentence for whoever
+wrote it.
 
-Patterns that answer soon: a regular expression that could take for ever on some text is refused with the flow.
-
-A bot that compares what people type has no time limit for it. What costs without bound is a repeat inside a repeat
-(`(a+)+`), or alternatives inside one (`(a|aa)+`), where the same text can be split in many ways. A repeat inside a
-repeat is sound where each round begins or ends with a character that the inner repeat cannot take: `(-[a-z]+)*`.
+A pattern is a regular expression. One that could take for ever on some text is refused with the flow, since a
+bot that compares what people type has no time limit for it. What costs without bound is a repeat inside a
+repeat (`(a+)+`), or alternatives inside one (`(a|aa)+`), where the same text can be split in many ways. A
+repeat inside a repeat is sound where each round begins or ends with a character that the inner repeat cannot
+take: `(-[a-z]+)*`.
 """
 
 from __future__ import annotations

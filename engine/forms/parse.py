@@ -1,12 +1,8 @@
-"""One value for one field: from what was typed, clicked or given as JSON to what is stored.
+"""From what was typed, clicked or given as JSON to what is stored: one value for one field, a whole form,
+options by label, value or number; and fields and values as people read them.
 
-Every reader raises `InvalidAnswer` with a sentence for whoever filled the field in.
-
-A whole form: what came, as values or as a sentence for each field that is wrong; and the same as words.
-
-Options by what people type: a label, a value, or a number of the list.
-
-Fields and values as people read them.
+Every reader raises `InvalidAnswer` with a sentence for whoever filled the field in. A whole form gives its
+values, or a sentence for each field that is wrong.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What people are asked: one record, from `prompt:requested` to the message that shows it.
+"""What people are asked, one record from `prompt:requested` to the message that shows it; what the prompt of
+an `ask` carries about its answer, and what counts as one. Pure.
 
 `Question` is what the event carries. `engine.journal.state.Asked` is a question with what became of it, and
 `prompt_state.question_row.PromptState` one with its thread. On the wire all of it is one flat object, in camelCase;
 `to_wire` and `from_wire` are the only place where that is known.
-
-What the prompt of an `ask` carries about its answer, and what counts as one. Pure.
 
 A form of one field that a button can fill in offers its options as any question with choices does, so that all who
 show and answer prompts know them; `form` stands beside them for those that fill fields in.

@@ -1,10 +1,9 @@
-"""A session as a tree: every node and every pass that its journal tells of, finished ones too. Pure.
+"""A session as a tree, for people and programs: every node and every pass that its journal tells of, finished
+ones too. Pure.
 
 The state forgets what a finished pass did beyond its outputs; the journal does not. So a tree is drawn from the
 journal, and as it was at an earlier event from the events up to that one. With the flow, the nodes that have not
 begun stand in it as well, in the order of the file.
-
-A session as people and programs look at it. Pure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a state says about places in it: what runs, what waits, what is being given up. Pure.
+"""What a state says about places in it (what runs, what waits, what is being given up), and whether code that
+a flow runs and does not hold has changed. Pure.
 
-Code that a flow runs and does not hold: modules of `python` nodes, programs beside the flow file. Pure.
-
-A session pins its flow's text, not the files that its nodes run. What those said is recorded instead, as a digest, when
-the flow starts and with every start of such a node; so a change while the session was paused is seen. With
-`pin: strict` a person is asked before the new code starts. The digests are computed outside and come in as facts.
+A session pins its flow's text, not the files that its nodes run: modules of `python` nodes, programs beside
+the flow file. What those said is recorded instead, as a digest, when the flow starts and with every start of
+such a node; so a change while the session was paused is seen. With `pin: strict` a person is asked before the
+new code starts. The digests are computed outside and come in as facts.
 """
 
 from __future__ import annotations

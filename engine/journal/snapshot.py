@@ -3,12 +3,11 @@
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
 file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
 
-`SessionState`: the state of a session as one JSON document, and back.
-
-Names are those of the specifications, with what they forgot, in camelCase throughout; what flows, people and services
-wrote (inputs, outputs, prompts) keeps its own. `frames` and `containers`, keyed by path, are the truth; `currentNodeId`
-and `containerStack` (outermost first) only project the oldest wait. `pendingMessages` are the texts of those `messages`
-that nothing took yet.
+`SessionState` is the state of a session as one JSON document. Names are those of the specifications, with
+what they forgot, in camelCase throughout; what flows, people and services wrote (inputs, outputs, prompts)
+keeps its own. `frames` and `containers`, keyed by path, are the truth; `currentNodeId` and `containerStack`
+(outermost first) only project the oldest wait. `pendingMessages` are the texts of those `messages` that
+nothing took yet.
 
 Schema 2. Schema 1, which is still read, had the names of fields below the first level in snake_case, and all messages
 under `pendingMessages`; nothing in it says which of them were still pending.

@@ -1,11 +1,11 @@
-"""JSON and text as they are stored: one encoding, strict in both directions.
+"""JSON and text as they are stored, in one encoding that is strict in both directions; JSON Schema: what is
+wrong with a value that should fit one, in words for whoever gave it. Pure.
 
 What a flow sees is always the decoded copy of what was stored, so a value that JSON cannot carry is refused
 where it is made and not found missing after a restart.
 
-JSON Schema: what is wrong with a value that should fit one, in words for whoever gave it. Pure.
-
-The library for it is loaded by the first use. It fetches nothing: a `$ref` leads to a place in the same schema.
+The library for JSON Schema is loaded by the first use. It fetches nothing: a `$ref` leads to a place in the
+same schema.
 """
 
 from __future__ import annotations

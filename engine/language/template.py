@@ -1,14 +1,15 @@
-"""Finds the `{{ }}` in a text. Brackets and quotes inside an expression are followed, so `}}` may stand in them.
+"""Texts with `{{ }}`: finding the expressions in one, and what keeps their values harmless in a message.
+Pure.
 
-What an expression is stands here too, without Jinja: a process that evaluates none does not load it.
+Brackets and quotes inside an expression are followed, so `}}` may stand in them. What an expression is stands
+here too, without Jinja: a process that evaluates none does not load it.
 
-What keeps the values in a message harmless: no mention, no link and no picture that the author did not write. Pure.
-
-A flow's own words are markup; what an expression gives is not the author's. In Slack's `mrkdwn` it is enough to
-escape three characters. A `markdown` text has no such escape that holds inside code as well as outside of it, so
-there a value keeps its form (headings, lists, tables, code), and only what could reach somebody or lead somewhere is
-taken apart: `<` before a name, links and pictures, and addresses, which stand as code. What is judged is the text as
-it will be shown: characters that are spelled out there, or become others, are so before anything is looked for.
+No value makes a mention, a link or a picture that the author did not write. A flow's own words are markup;
+what an expression gives is not the author's. In Slack's `mrkdwn` it is enough to escape three characters. A
+`markdown` text has no such escape that holds inside code as well as outside of it, so there a value keeps its
+form (headings, lists, tables, code), and only what could reach somebody or lead somewhere is taken apart: `<`
+before a name, links and pictures, and addresses, which stand as code. What is judged is the text as it will
+be shown: characters that are spelled out there, or become others, are so before anything is looked for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Times as they are stored: UTC ISO-8601 text with milliseconds, which sorts as it compares. Now is an argument.
+"""Times as they are stored; durations (`1h30m`), sizes (`64KiB`) and moments (`2026-11-21T22:40:00Z`) as
+people write them. Now is an argument.
 
-Durations (`1h30m`), sizes (`64KiB`) and moments (`2026-11-21T22:40:00Z`) as people write them.
-
-Inside the engine a duration is a number of seconds, a size a number of bytes, and a moment UTC text with
-milliseconds, which sorts as it compares. Every refusal is a `ValueError` whose text has an example in it.
+A stored time is UTC ISO-8601 text with milliseconds, which sorts as it compares. Inside the engine a duration
+is a number of seconds, a size a number of bytes, and a moment such a text. Every refusal is a `ValueError`
+whose text has an example in it.
 """
 
 from __future__ import annotations

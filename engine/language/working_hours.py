@@ -1,11 +1,10 @@
-"""Working hours: clocks that count only while people are at work. Pure.
+"""Working hours, clocks that count only while people are at work; moments and durations in expressions, as
+plain functions over text. Pure: what time it is now is an argument (`now`).
 
 Hours are a stretch of each named day, from one time on the clock of a place to another. Where the end is not after
 the beginning, the stretch ends on the next day and belongs to the day on which it began. On the days on which a
 clock is put forward or back a stretch begins when the clock first shows its beginning or later, and ends when it
 first shows its end or later: it may be an hour shorter or longer than on other days, as it is for the people.
-
-Moments and durations in expressions: plain functions over text. What time it is now is an argument (`now`).
 """
 
 from __future__ import annotations

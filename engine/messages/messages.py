@@ -1,9 +1,8 @@
-"""Messages of a conversation, in the JSON of the Messages API, and what makes a conversation legal.
+"""Messages of a conversation, in the JSON of the Messages API: what makes a conversation legal, and the last
+answer of an agent that has to be JSON, found in its text and checked. Pure.
 
 A message is a role and a list of content blocks; a block is a JSON object with a `type`. Blocks that came from the
 model are kept as they are, known or not: a changed thinking block is refused by the API.
-
-The last answer of an agent that has to be JSON: found in its text, and checked. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Claude, through Anthropic's SDK. The SDK is imported when the first turn is asked for: it takes a second.
+"""Claude, through Anthropic's SDK: what the Messages API wants to hear, and what its refusals mean.
 
-The SDK sends and receives; what a stream means is ours (`assembly`), because its models would drop or add fields,
-and because its own retries, its conversations on the server and its traces would happen outside of the journal.
-
-What the Messages API wants to hear, and what its refusals mean. Pure.
+The SDK is imported when the first turn is asked for: it takes a second. It sends and receives; what a stream
+means is ours (`engine.messages.stream`), because its models would drop or add fields, and because its own
+retries, its conversations on the server and its traces would happen outside of the journal.
 """
 
 from __future__ import annotations

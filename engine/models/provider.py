@@ -1,8 +1,7 @@
-"""What every provider is, and `complete` for who needs no stream.
+"""What every provider is, what it looks at before a turn, `complete` for who needs no stream, and waiting for
+something that may be aborted meanwhile.
 
-Waiting for something that may be aborted meanwhile.
-
-What every provider looks at before a turn: the same requests are refused by all of them.
+The same requests are refused by all providers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A provider that says what a script says: for tests, for a first try without a key, and for users' own tests.
+"""A provider that says what a script says: for tests, for a first try without a key, and for users' own
+tests.
 
 A script is a list of turns, used up one after the other. It is strict: a turn that expected something else, a tool
 that the request does not offer, and a turn after the last one are errors that say what came instead.
 
-Scripts in place of Claude: for a first try without a key, and for users' own tests.
-
-Which turn of a script is said follows from the place of the turn in its session and from nothing else, so a process that
-goes on after another one was killed says what that one would have said. The n-th model call of an agent gets the n-th
-answer of its script; an error, and a stream that is cut, stand before the answer that is given after trying again.
+In place of Claude, which turn of a script is said follows from the place of the turn in its session and from
+nothing else, so a process that goes on after another one was killed says what that one would have said. The
+n-th model call of an agent gets the n-th answer of its script; an error, and a stream that is cut, stand
+before the answer that is given after trying again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One call of a model, as the runner of the inner node type `turn`.
+"""One call of a model, as the runner of the inner node type `turn`; what the model is told of Python
+functions that are tools, and what it sees of a session's files.
 
 It gets the whole turn as JSON (see `request_from`), asks the provider once, and reports how that ended as a value: what
 the model said, or why there is no answer and whether trying again can help. It decides nothing about what follows and
@@ -7,16 +8,13 @@ keeps nothing, so that the next turn may run in another process.
 Nothing is redacted here: secrets are references in everything that is journaled, and what tools gave back was freed of
 them before it was journaled, so a conversation that is built from the journal has none.
 
-Python functions as tools: what a function takes, by its type hints, and what it says of itself.
-
 A flow is loaded without importing anything, so a function is asked when the model is told of it: in the runner of the
 model call. That is also where a function that is not there shows itself.
 
-Files of a session as blocks of a conversation: pictures, PDFs and text, read when the turn is asked for.
-
-The journal names a file (`sayso_file`) and does not hold it: what a conversation weighs does not grow with every turn.
-What a file is, its first bytes say; its name and its described type prove nothing. A picture that a tool has read has a
-`digest` too: what is shown as the result of a call is what that call saw, or nothing.
+Pictures, PDFs and text are read when the turn is asked for. The journal names a file (`sayso_file`) and does
+not hold it: what a conversation weighs does not grow with every turn. What a file is, its first bytes say;
+its name and its described type prove nothing. A picture that a tool has read has a `digest` too: what is
+shown as the result of a call is what that call saw, or nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Serves the sessions of a store: claims what a crash left, fires timers, and hands inbox rows to their handlers.
 
-Wake-ups say only that it is time to look; what there is to do always comes from the store. Rows with one ordering key (a
-thread, else a session) are handled one after the other, lanes side by side. A handler that cannot say yet what becomes of
-its row leaves it in the inbox: its lane waits, and it is tried again after a backoff. A row that fails each time becomes a
-dead letter (`engine.run.dispatcher`), and its lane goes on.
-
-Wake-ups, never truth: something may have become ready. A wake-up may be lost, late or doubled.
-
-The local one is asyncio plus a look at the store: whoever is woken asks the store what there is to do.
-
-Failures of inbox rows: which of them are counted, and when a row becomes a dead letter.
+Wake-ups say only that it is time to look, so one may be lost, late or doubled; what there is to do always
+comes from the store. Rows with one ordering key (a thread, else a session) are handled one after the other,
+lanes side by side. A handler that cannot say yet what becomes of its row leaves it in the inbox: its lane
+waits, and it is tried again after a backoff.
 
 A failure is an exception that no handler foresaw. A row that fails the same way `MOST_FAILURES` times is kept with the
 outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:

@@ -1,8 +1,7 @@
 """Runs the begun nodes of a process: starts them, tells them to leave, and hands their outcomes on.
 
-A session that a process works for, what is cached of a released one, and what a step's extensions and subscribers are.
-
-The work of one node: what its runner gets, and what its outcome means to the core.
+An `ActiveSession` is a session that the process works for, `Cached` is what it keeps of one that it released.
+A `Job` is the work of one node: what its runner gets, and what its outcome means to the core.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Frontends: what shows the questions and messages of sessions to people, and the loop that calls one.
+"""Frontends: what shows the questions and messages of sessions to people, the loop that calls one, and which
+runtime of a database does so: the one that has the lease to serve it.
 
 What is to be shown is an intent, an outbox row in the commit of the step that it follows from. Each row is handed to the
 frontend at least once, rows of one session in their order; what comes of it goes back through the inbox. A crash between
 the two hands the row over again, with the same key.
-
-Which runtime hands the rows of a database to its frontend: the one that has the lease to serve it.
 
 A runtime with a frontend keeps the lease while it is open, and waits for another server to end. One without a frontend
 has it for single rounds, as a holder that is stopping: a server that starts meanwhile waits for it.

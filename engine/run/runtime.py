@@ -4,7 +4,7 @@ While a runtime is open it carries out requests, fires timers, claims what a cra
 messages to its frontend. What is not given has a default that is safe: the strict policy, runners for every type of node,
 Claude for agents, and a frontend that shows nothing and says so.
 
-The MCP servers of an engine: the SDK that talks to them is loaded by the first agent that has one of their tools.
+The SDK that talks to MCP servers is loaded by the first agent that has one of their tools.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy), or a genuine older
 row that was written back, has good MACs too. So every write transaction counts up and keeps a hash over all session
-heads and all open inbox rows, in one row of the database, and then in an anchor outside of it (`engine.storage.freshness`).
+heads and all open inbox rows, in one row of the database, and then in an anchor outside of it (`Anchor`).
 The hash is a sum over keyed hashes of the rows' MACs, so a commit costs the same however many rows there are. What is
 stored is the sum under a mask of its own for each counter: whoever reads the file does not learn the summands, and so
 finds no other set of genuine rows that has the same sum.
@@ -11,14 +11,13 @@ Triggers of the connection keep the sum, so no statement that changes those rows
 its anchor, or does not hold what its sum says, is *suspended*: it can be read, and every write raises `StoreSuspended`
 until a person released it. A release takes what is there for true, and counts on from beyond the anchor.
 
-The freshness anchor: a small file beside the database that says how new the database must at least be.
-
-It holds the last two *points*, each a commit counter, a hash of what was stored then, and a MAC. A point is written
-after its commit returned, so the anchor is never ahead of what was acknowledged. It is not synced: after a power loss
-it may be behind, which is harmless, and a killed process leaves it as new as its last commit.
-The points take turns in two slots, so a write that is torn leaves the other one. Several processes move one anchor: each
-under the file's lock and only forward, unless no other one has committed since its own last point. Where two commit in
-the same instant it may stay one commit behind until the next one.
+The anchor is a small file beside the database. It holds the last two *points*, each a commit counter, a hash
+of what was stored then, and a MAC. A point is written after its commit returned, so the anchor is never ahead
+of what was acknowledged. It is not synced: after a power loss it may be behind, which is harmless, and a
+killed process leaves it as new as its last commit. The points take turns in two slots, so a write that is
+torn leaves the other one. Several processes move one anchor: each under the file's lock and only forward,
+unless no other one has committed since its own last point. Where two commit in the same instant it may stay
+one commit behind until the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which processes live: one locked file per owner.
+"""Leases, which are locked files: which processes live, and which one serves a database.
 
 An owner is a process (or one part of it) that holds sessions. It keeps an exclusive `flock` on a file of its own;
 the kernel drops the lock when the process ends in whatever way, `kill -9` included, so death is noticed at once
@@ -9,10 +9,8 @@ file whose owner is dead may be removed at any time.
 The file becomes visible under its name only once it is locked. A file system that does not honour `flock`
 between machines (some network ones) cannot carry a database that several machines share; SQLite cannot either.
 
-The lease to serve a database: one process at a time holds it.
-
-It is an exclusive `flock` on a file beside the database (`<database>.serving`). The kernel drops the lock when the
-process ends in whatever way, `kill -9` included, so a crash never blocks the next start, and of two that start at
+The lease to serve is an exclusive `flock` on a file beside the database (`<database>.serving`). The kernel drops
+the lock when the process ends in whatever way, `kill -9` included, so a crash never blocks the next start, and of two that start at
 the same instant exactly one gets it. The file is never removed, and a process id in it proves nothing: it only says
 who holds the lease, for whoever is refused. Commands beside a server do not take the lease.
 

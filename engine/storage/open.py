@@ -1,6 +1,5 @@
-"""From a URL (`SAYSO_DATABASE_URL`) to a store.
-
-The SQLite backend without files: for tests, dry runs and trying things.
+"""From a URL (`SAYSO_DATABASE_URL`) to a store; the SQLite backend without files, for tests, dry runs and
+trying things.
 
 SQLite's `memdb` keeps a database as long as a connection to it is open, and shares it between the connections of this
 process. Nothing outlives the process, so there is no older copy to tell from the current one (`engine.storage.freshness`),

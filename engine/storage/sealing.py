@@ -1,8 +1,5 @@
-"""The heads and journals of sessions as they are stored: how a commit moves them, and how they are verified. Pure.
-
-A journal's rows form a chain of MACs (see `macs`), and the head covers its end.
-
-MACs: what makes a changed, cut, swapped or foreign row visible before anything parses it.
+"""The heads and journals of sessions as they are stored: how a commit moves them, how they are verified, and
+the MACs that make a changed, cut, swapped or foreign row visible before anything parses it. Pure.
 
 Every row carries an HMAC-SHA256 over all its meaningful columns. A session's journal rows form a chain: each MAC
 covers the one before it, the first one covers the session's *origin*, and the session's head covers the last one.

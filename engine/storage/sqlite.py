@@ -1,16 +1,14 @@
-"""The embedded backend: one SQLite file, no server.
+"""The embedded backend: one SQLite file, no server; whole copies of it, and the key with which its rows are
+signed.
 
 Every method is one transaction. What a crash does: a transaction whose COMMIT returned is there after a power
 loss (WAL, `synchronous=FULL`), any other is gone as a whole. Files beside the database: its key
 (`<name>.key`), its owners (`owners/<name>/`), the lock under which it is opened (`<name>.lock`).
 
-Whole copies of a database: one that is made while it is served, and one that is put back.
-
-A copy is one SQLite file without its key: without the key it opens nowhere, and it is as readable as the database.
-What is put back is older than what was acknowledged since. So the anchor is set beyond it first, and the store opens
-suspended (`engine.storage.freshness`), whatever a crash leaves half done.
-
-The key with which the rows of an SQLite database are signed: found, made, and checked before any row is.
+A copy can be made while the database is served. It is one SQLite file without its key: without the key it
+opens nowhere, and it is as readable as the database. What is put back is older than what was acknowledged
+since. So the anchor is set beyond it first, and the store opens suspended (`engine.storage.freshness`),
+whatever a crash leaves half done.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 # ruff: noqa: S608 - the names of records and their fields are ours
-"""What a record is in SQL: the columns of its table, the MAC over them, and the transactions in which it is read and written.
+"""What a record is in SQL: the columns of its table, the MAC over them, the transactions in which it is read
+and written; and how a database of an older release becomes one of this release.
 
 Statements are put together here from the names of records and their fields, and nowhere else from anything.
 Lists first ask for row numbers and then read row by row: a row whose text was damaged cannot take the others of its list
 with it. Nothing is parsed before it was verified.
 
-The tables, and how a database of an older release becomes one of this release.
-
-Forward only: `user_version` counts the steps that a file has taken. A file that has taken more than this release
-knows is refused before anything is written to it. Before an older file is changed it is copied beside itself
-(`<name>.v<version>.bak`), and it is not changed while a process of the older release still serves it.
+Migrations go forward only: `user_version` counts the steps that a file has taken. A file that
+has taken more than this release knows is refused before anything is written to it. Before an older file is
+changed it is copied beside itself (`<name>.v<version>.bak`), and it is not changed while a process of the
+older release still serves it.
 
 Sizes and keys: `n` and `id` give the order in which rows came to be. Journal rows are clustered by session, so a
 tail is read in one go. Ids of inbox and outbox rows are never used again (AUTOINCREMENT), since readers hold them.

@@ -1,6 +1,7 @@
-"""The types, their union, and how they are told to people.
+"""The types, their union, how they are told to people, and the types of what documents declare: inputs,
+forms, JSON Schemas.
 
-Types of what documents declare: inputs, forms, JSON Schemas. They may be wrong: that is reported elsewhere.
+Declarations may be wrong: that is reported elsewhere.
 """
 
 from __future__ import annotations

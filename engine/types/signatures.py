@@ -1,7 +1,4 @@
-"""What filters and tests take and give.
-
-A part of an expression as it was written, for messages.
-"""
+"""What filters and tests take and give; a part of an expression as it was written, for messages."""
 
 from __future__ import annotations
 

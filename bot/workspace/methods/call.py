@@ -1,6 +1,5 @@
 """One call of a Web API method: its arguments, who calls, its scopes, and the checks that most methods share.
-
-views.*, reactions.*, apps.* and api.test.
+The methods that need little more: views.*, reactions.*, apps.* and api.test.
 """
 
 from __future__ import annotations

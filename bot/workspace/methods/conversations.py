@@ -1,6 +1,5 @@
-"""conversations.*: what the app may know of channels, and their messages page by page.
-
-users.*, usergroups.*, team.*, bots.*, auth.*: who is here.
+"""conversations.*: what the app may know of channels, and their messages page by page. users.*, usergroups.*,
+team.*, bots.*, auth.*: who is here.
 """
 
 from __future__ import annotations

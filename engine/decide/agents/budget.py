@@ -1,12 +1,9 @@
 """What a model call may cost at most, and what happens at a cap: people are asked, and nothing fails by itself. Pure.
 
-What of a model call is not in the journal, and how much it weighs: files, and tools that say themselves what they take.
-
-The core sets aside what a call can use before it knows this part. Who makes the call does, and makes none for which too
-little is set aside: it says how much is needed, and begins again once that is.
-
-What the API has counted before, and is still the same, weighs nothing more: each part has a `mark`, and an answer says
-with which parts it was counted. Pure.
+Files, and tools that say themselves what they take, are not in the journal: the core sets aside what a call
+can use before it knows them. Who makes the call does, and makes none for which too little is set aside: it
+says how much is needed, and begins again once that is. What the API has counted before, and is still the
+same, weighs nothing more: each part has a `mark`, and an answer says with which parts it was counted.
 """
 
 from __future__ import annotations

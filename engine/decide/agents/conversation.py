@@ -4,7 +4,7 @@ Nothing here waits. `startable` says from the state what may begin: the tool cal
 call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
 people are asked.
 
-The behaviour of agents, as `engine.decide.behaviours.Conversations` lists it. Pure.
+As a module it is the behaviour of agents, `engine.decide.behaviours.Conversations`.
 """
 
 from __future__ import annotations

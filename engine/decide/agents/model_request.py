@@ -1,6 +1,5 @@
-"""What is sent to the model: the conversation as it stands, the tools, the words around them. Pure.
-
-What sayso itself tells the model: before the author's words how a conversation here works, and who wrote what. Pure.
+"""What is sent to the model: the conversation as it stands, the tools, and what sayso itself says before the
+author's words: how a conversation here works, and who wrote what. Pure.
 """
 
 from __future__ import annotations

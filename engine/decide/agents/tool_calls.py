@@ -1,12 +1,12 @@
-"""Tool calls of an agent: whether they may run, as what, and what the model is told of them. Pure.
+"""Tool calls of an agent: whether they may run, as what, what the model is told of them, and how people
+change one before they approve it. Pure.
 
 A call becomes a node of the type that does the work. Where the flow wants people to decide first, they see exactly what
 would run, and what runs is compared with that: a model cannot talk its way around it.
 
-Changing a tool call before it is approved: its input as a form, and the form as an input again. Pure.
-
-Each text, number or yes/no of the tool's schema is a field of its own with the model's value in it; everything else is
-one field of JSON. What a form of Slack cannot hold stays as it is. What nobody touched comes back exactly as it was.
+A call is changed as a form, and the form becomes an input again. Each text, number or yes/no of the tool's
+schema is a field of its own with the model's value in it; everything else is one field of JSON. What a form
+of Slack cannot hold stays as it is. What nobody touched comes back exactly as it was.
 """
 
 from __future__ import annotations

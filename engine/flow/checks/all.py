@@ -1,9 +1,10 @@
-"""What hangs together in a flow: names, ids, node types, and every name that an expression uses.
+"""What hangs together in a flow: names, ids, node types, and every name that an expression uses; and
+warnings: what is allowed in a flow that loads, and is probably not meant. Pure.
 
 Works on the raw data, in which anything may be missing or of the wrong type: the shape was checked elsewhere,
 and a problem there must not hide the others.
 
-What is allowed in a flow that loads, and is probably not meant. Pure.
+Warnings are of:
 
 * An approval with `on_reject: continue`, and a later step with effects that does not depend on the decision: it runs after
   a rejection too. A step depends on it when it, an edge that must be taken, or a container around it names the approval, or a

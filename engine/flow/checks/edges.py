@@ -1,7 +1,6 @@
-"""What is wrong with the edges of a list of nodes: ends that are not there, circles, loops that lead nowhere.
-
-Approvals that cover a node (`covers: <id>`): whether that node can be covered, and whether what it will do is known
-when the approval is asked.
+"""What is wrong with the edges of a list of nodes (ends that are not there, circles, loops that lead nowhere)
+and with approvals that cover a node (`covers: <id>`): whether that node can be covered, and whether what it
+will do is known when the approval is asked.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The JSON Schema of what an agent answers, as it stands in a file: what is wrong with it, and where. Pure.
+"""Raw data of a flow, before anybody knows whether it is sound: the JSON Schema of what an agent answers,
+where the lists of nodes stand, and whether what expressions give fits the fields that they stand in. Pure.
 
 Keywords that JSON Schema does not have are refused, although it would ignore them: a slip is no silent permission.
 `$ref` leads to `$defs` of the same schema and nowhere else. Values are checked in `engine.language.codec`.
-
-The lists of nodes in a flow's raw data: where each node stands, before anybody knows whether the flow is sound.
-
-Whether what expressions give fits the fields that they stand in.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Checks the names in expressions against what surely exists when the node runs.
+"""Checks the names in expressions against what surely exists when the node runs; says what is wrong with
+expressions and texts in the words that a flow's author reads.
 
 What surely came before: in a list the nodes above; in a graph those from which edges lead here; and all that came
 before the containers around. Such a node may have been skipped, or left out by an edge: its output is null then.
 Nodes inside another container are not visible: its output has theirs.
-
-Names, and expressions in texts: what is wrong with them, in the words that a flow's author reads.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 Marks say what became of nodes in a session: `(list id, node id)` → a status of `engine.journal.history`. They are shown as words
 and as colour, so that the picture can be read without seeing colours.
 
-A flow as SVG. Pure; the layout is our own, from the inside out.
-
-A list of nodes is a column of boxes, or, where it has edges, rows of boxes: each node stands one row below the last
-of those that lead to it. A node that holds lists is a box around them, side by side. Text is measured by a table
-of widths that is on the safe side, so the picture needs no fonts to be drawn.
+The layout of the SVG goes from the inside out. A list of nodes is a column of boxes, or, where it has edges,
+rows of boxes: each node stands one row below the last of those that lead to it. A node that holds lists is a
+box around them, side by side. Text is measured by a table of widths that is on the safe side, so the picture
+needs no fonts to be drawn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The fold of what happens to nodes: starts, outcomes, interruptions, tries.
-
-The fold of graphs, jumps and containers.
+"""The fold of what happens to nodes (starts, outcomes, interruptions, tries), and of graphs, jumps and
+containers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The fold of what happens to a session as a whole: its start, pauses, locks, messages and end.
-
-The fold of questions for people and of timers.
+"""The fold of what happens to a session as a whole (start, pauses, locks, messages, end), and of questions
+for people and timers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""What the rules share. Pure.
-
-The ids and addresses that follow from where something stands: what is written, and what the grammar expects. Pure.
-
-What a step still has to say: the events that follow others in the same step. Pure.
+"""What the rules share: where something stands, the ids and addresses that follow from it, and what a step
+still owes: the events that follow others in the same step. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The rules of graphs, jumps and containers. Pure.
-
-The rules of conversations with models. Pure.
-"""
+"""The rules of graphs, jumps and containers, and of conversations with models. Pure."""
 
 from __future__ import annotations
 

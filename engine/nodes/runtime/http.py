@@ -1,4 +1,4 @@
-"""The `http` node: one request, and up to five redirects, within the address rules of `address.py`.
+"""The `http` node: one request, and up to five redirects, within the rules of `engine.nodes.types.addresses`.
 
 Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body
 where the content type says JSON and it is (else null). A status of 400 or more, or one that `ok_status` does
@@ -8,8 +8,6 @@ What a lost answer means depends on the method. GET, HEAD and OPTIONS change not
 With any other method, trouble before the connection stood is a failure (`connect`), and after it an
 interruption: the server may have done what we asked. For the same reason nothing is ever sent twice here.
 Proxies of the environment are not used, since the address behind one could not be checked.
-
-From the config of an `http` node to a request, and from a redirect to the next one. Pure.
 """
 
 from __future__ import annotations

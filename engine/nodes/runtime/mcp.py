@@ -1,4 +1,5 @@
-"""Tools of MCP servers: a client for each server that is used, kept open by the process and shared by its sessions.
+"""Tools of MCP servers: a client for each server that is used, kept open by the process and shared by its
+sessions; and what a tool gave, as the output of a node.
 
 A connection is opened by the first call, by a task of its own that also closes it; one whose server has gone is replaced
 by the next call. What a call does in the server is unknown to us, so nothing is ever sent twice: an answer that was lost
@@ -6,10 +7,9 @@ after the request went out is an interruption. `isError` of a result is a result
 
 The library is large, so only functions here import it. Which servers there are says `engine.nodes.runtime.mcp_servers`.
 
-What a tool of an MCP server gave, as the output of a node: plain JSON of a bounded size, without secrets.
-
-`{content, isError, structured}`: `content` has blocks `{type: text, text}` and `{type: image, data, mimeType}`. What is
-neither text nor a picture that can be shown is told of in words.
+An output is plain JSON of a bounded size, without secrets: `{content, isError, structured}`: `content` has
+blocks `{type: text, text}` and `{type: image, data, mimeType}`. What is neither text nor a picture that can
+be shown is told of in words.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""One process and all that it starts, as a group that can be ended for certain.
+"""One process and all that it starts, as a group that can be ended for certain; its output, bounded and
+without secrets; the lines in which it says how far it is.
 
 The pipes are ours, not the event loop's process transport's: so the end of the process and the end of its
 output are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`.
 A process that leaves its group on purpose (`setsid`) is out of reach.
 
-Keeps the beginning and the end of an output that may be endless, in bounded memory, without secrets.
-
-Lines in which a program says how far it is: `::progress 3/10 copying`, `::progress 30% copying`.
-
-They are taken out of the output, whatever pieces it comes in; everything else passes unchanged.
+Of an output that may be endless, the beginning and the end are kept. Lines such as `::progress 3/10 copying`
+and `::progress 30% copying` are taken out of it, whatever pieces it comes in; everything else passes
+unchanged.
 """
 
 from __future__ import annotations

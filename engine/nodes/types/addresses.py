@@ -1,10 +1,8 @@
-"""Which addresses a flow may reach over HTTP.
+"""Which addresses a flow may reach over HTTP, and which hosts a list of hosts means. Pure.
 
 Private hosts are what operations are about, so they are allowed. Link-local and cloud metadata addresses give
 away the credentials of the machine to whoever can choose a URL, so a flow has to name them. The rule looks at
 the address that is about to be connected to, never at the name: a name resolves to whatever its owner likes.
-
-Which hosts a list of hosts means. Pure.
 
 An entry is a host (`grafana.internal`), any host below one (`*.example.com`, which is not `example.com` itself), or
 either with a port (`grafana.internal:3000`); without a port it means the usual two, 80 and 443. An address is written

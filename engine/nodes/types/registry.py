@@ -1,11 +1,10 @@
-"""The registry of node types: sayso's own, those of installed packages, and those that a program made with `@node`.
+"""The registry of node types: sayso's own, those that installed packages name under the entry points
+`sayso.nodes`, and those that a program makes with `@node` (`engine.nodes.api`).
 
-Node types of others: installed packages name them under the entry points `sayso.nodes`, and a program that embeds the
-engine makes its own with `@node` (`engine.nodes.api`).
-
-They are looked for when a flow uses a type that sayso does not have, or when all types are listed (a schema, a hint);
-whoever uses sayso's own types only never pays for it. To know what a type takes, its package has to be imported:
-that happens while a flow is being read. A type that cannot be used is noted with the reason and holds up no other.
+Packages are looked for when a flow uses a type that sayso does not have, or when all types are listed (a
+schema, a hint); whoever uses sayso's own types only never pays for it. To know what a type takes, its package
+has to be imported: that happens while a flow is being read. A type that cannot be used is noted with the
+reason and holds up no other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""What a node type is: what stands under its `with`, what it gives, what a crash means for it, and how it shows itself.
+"""What a node type is: what stands under its `with`, what it gives, what a crash means for it, how it shows
+itself, and how far it is. The types that outputs of several node types share.
 
 A type is one module of this package with a `SPEC`; `engine.nodes.types.registry` lists the modules.
+
+In shared types, a value that is null only after a person said that an interrupted node is done counts as the
+value: who says so knows what follows.
 
 References to secrets
 ---------------------
@@ -13,13 +17,6 @@ In the fields that `NodeSpec.secret_fields` names (`env` of shell, the request o
 The edge resolves them (`engine.nodes.runtime.secrets.Resolver`) at the last moment, in those fields and nowhere else. Data cannot
 pose as a reference: in those fields evaluation refuses data with such a key (`engine.language.expressions`), a flow that
 spells one out does not load, and in every other field the same mapping is data and stays data.
-
-Types that the outputs of several node types share.
-
-A value that is null only after a person said that an interrupted node is done counts as the value: who says so knows
-what follows.
-
-How far a node is, for people to see.
 """
 
 from __future__ import annotations
