@@ -6,12 +6,6 @@ A session that waits has no process, so everything that a reply needs stands in 
 open question as a thread sees it: keyed by thread, with a pointer to its session and snapshot and to the Slack
 message that shows it. There may be any number in a thread; each has its own id.
 
-* `question_row`: the PromptState, its encoding, and the projection of a session's prompts into rows. The
-  rows are written in the same commit as the events they follow from; which of several prompts a person may
-  answer, by `engine.decide.policy`; reading them back, after a restart as at any other time
-* `routing`: `route(message, thread)`, what a message in a thread means.
-* `slack_text`: Slack's text as people meant it.
-
 Invariants
 ----------
 * All of it is plain synchronous functions over values: no clock, randomness, network or log.
@@ -20,4 +14,10 @@ Invariants
 * A message older than a prompt never answers it; by whose clock is no question, since both times are Slack's.
 
 What a crash does: nothing. Rows and events are one commit, and a reply that came meanwhile waits in the inbox.
+
+Files:
+
+* `question_row`: the PromptState, its encoding, how it follows from a session, who may answer, reading it
+* `routing`: `route(message, thread)`, what a message in a thread means
+* `slack_text`: Slack's text as people meant it
 """

@@ -201,3 +201,22 @@ def test_every_module_explains_itself() -> None:
     """Every module begins with a docstring that says what it is for."""
     bare = [name for name in modules("engine", "prompt_state", "bot") if not ast.get_docstring(tree(name))]
     assert bare == []
+
+
+def test_the_page_of_a_room_lists_its_files() -> None:
+    """The docstring of each room's `__init__` lists all that is in the room, and nothing else."""
+    wrong = {}
+    for name in modules("engine", "prompt_state", "bot"):
+        page = source(name)
+        if page.name == "__init__.py" and (there := _contents(page.parent)):
+            listed = re.findall(r"^\* `(\w+/?)`:", ast.get_docstring(tree(name)) or "", re.MULTILINE)
+            if sorted(listed) != there:
+                wrong[name] = sorted(set(there) ^ set(listed)) or listed
+    assert wrong == {}
+
+
+def _contents(room: Path) -> list[str]:
+    """The modules of a room and, with a `/`, the rooms in it; empty where it only holds rooms."""
+    files = [path.stem for path in room.glob("*.py") if not path.stem.startswith("__")]
+    rooms = [f"{path.parent.name}/" for path in room.glob("*/__init__.py")]
+    return sorted(files + rooms) if files else []

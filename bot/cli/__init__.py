@@ -5,8 +5,25 @@ a command does stands in a module of its own that is imported when the command r
 told goes to standard output, errors and progress of a machine's run to standard error; where a machine reads
 (`--json`, or nobody at a terminal) standard output is one JSON document and nothing else.
 
-A refusal or a broken setting is one clear message and an exit code (`exits`), never a traceback. A session that is
+A refusal or a broken setting is one clear message and an exit code (`bot.terminal.console`), never a traceback. A session that is
 left, by Ctrl-C, by a pause, by a crash, stays in the store, and the message says how to go on with it.
+
+Files:
+
+* `act`: acts on a session by a request in the inbox, and awaits its receipt; `inbox`, the dead letters
+* `app`: the commands and their options; what they do is imported when they run
+* `dry_run`: `run --dry-run`, what a flow would do; `test`, which plays scenarios
+* `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
+* `fork`: `sessions fork` and `sessions migrate`
+* `groups`: the commands `sayso sessions`, `prompts` and `inbox`, and their options
+* `identities`: whether somebody whom a command names is there, as far as that can be found out from here
+* `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
+* `options`: options that many commands share, and how commands begin and end
+* `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
+* `resume`: `sessions resume`, `pause` and `abort`
+* `run`: `run`, a flow in this terminal; `start-flow`, one in a channel; `start` and `dev`, the bot
+* `sessions`: `sessions list`, `show` and `export`; `spend`, what agents have cost
+* `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify` and `doctor`
 """
 
 from __future__ import annotations

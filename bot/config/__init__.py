@@ -10,10 +10,7 @@ A crash: Read again.
 
 Files:
 
-* `library`: the flows that are served: every file of a folder, known by the name in `flow:`, reloaded when
-  it changes
-* `session_files`: the files of sessions: each session has one folder of its own, and nothing is read or
-  written outside of it
-* `settings`: settings of a process: from the environment, and from `.env` for what the environment does not
-  say
+* `library`: the flows that are served, by the name in `flow:`, reloaded when a file changes
+* `session_files`: one folder for each session; nothing is read or written outside of it
+* `settings`: settings of a process, from the environment and from `.env`
 """

@@ -11,9 +11,8 @@ A crash: It is run again.
 
 Files:
 
-* `agents`: checks for flows with agents: the key for Claude, what models cost, scripts, MCP servers; checks
-  of what is stored: whether it is as new as what was acknowledged, and, in depth, every session of it
-* `checks`: checks of an installation, each with what it found and what to do
-* `findings`: what a check of an installation found
-* `slack`: checks against Slack itself: each kind of conversation can be read, and what flows name is there
+* `agents`: checks for flows with agents, and of what is stored
+* `checks`: the checks of an installation, each with what it found and what to do
+* `findings`: what a check found
+* `slack`: checks against Slack: each kind of conversation can be read, and what flows name is there
 """

@@ -11,12 +11,8 @@ A crash: Rows that were not consumed are handled again.
 
 Files:
 
-* `catchup`: reads what was said while nobody listened: after a start and after any gap
-* `channel_changes`: what happens to channels and to messages of ours: archived, left, back again, deleted; and what people are told
-  of dead letters
-* `clicks`: what is done with presses in messages: options, controls, Undo, the end of a session, and which
-  question was meant
-* `replies`: what people say and press, carried out: one engine command, committed with the row that asked
-  for it; edits, which change nothing; what is done with what people say: inbox rows → engine commands,
-  control words, and words where nothing is done
+* `catchup`: reads what was said while nobody listened, after a start and after any gap
+* `channel_changes`: channels archived, left or back, messages deleted; what people are told of dead letters
+* `clicks`: presses in messages: options, controls, Undo, the end of a session
+* `replies`: what people say and press: inbox rows → engine commands, or words
 """

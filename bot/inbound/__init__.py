@@ -12,7 +12,6 @@ A crash: A payload without an acknowledgement comes again; its idempotency key k
 Files:
 
 * `decisions`: what is done with what arrives from Slack, as values whose types are checked
-* `payloads`: what arrives from Slack, as what is done with it (`bot.inbound.decisions`); what people press,
-  choose, submit and command in Slack, as what is done with it
+* `payloads`: payload → decision, for messages, presses, submissions, commands and changes of channels
 * `triggers`: what starts flows: the line that people write, and what the served flows listen for
 """

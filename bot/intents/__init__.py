@@ -11,6 +11,5 @@ A crash: The rows are committed with the step, or not there.
 Files:
 
 * `agent_rows`: the outbox rows of agents: what stays in the thread of what they say and do
-* `session_rows`: what a step makes the bot want to show: outbox rows, committed with the events that they
-  follow from
+* `session_rows`: the outbox rows that a step's events make
 """

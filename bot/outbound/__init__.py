@@ -12,4 +12,18 @@ the attempt is made durable, the request is made, and what became of it is made 
 Rows of a lane (a thread, a card) are sent one after the other, oldest first; lanes go side by side. Edits and
 reactions can be repeated without harm, so they are not looked up. Messages that one person sees are sent at most
 once. What Slack refuses for good fails its row and is never tried again.
+
+Files:
+
+* `agent_messages`: which entries of an agent stand in which message, and that each is there once
+* `calls`: the calls that show something in Slack, at the pace that Slack takes
+* `deliveries`: what `message` nodes post, and where; files that are uploaded
+* `destinations`: places outside of the thread, mentions, names of agents; whether a thread can be posted in
+* `notices`: what is said in place of doing something; reminders and escalations
+* `outbox_worker`: the loop of the outbox: one row of each lane at a time
+* `posts`: posting once: a request whose outcome is unknown is looked up
+* `progress`: cards drawn again for progress of running nodes, and for a queue that moved up
+* `sender`: what everything that sends rows has: the store, the calls, lookups
+* `senders`: what sending a row means, kind by kind
+* `streams`: the text of agents while it comes
 """

@@ -10,8 +10,7 @@ A crash: The next process takes up what this one held.
 
 Files:
 
-* `bolt`: the Slack app: Bolt in Socket Mode, with one rule above all: persist, then acknowledge
-* `dev`: `sayso dev`: the real bot and a local workspace that speaks Slack's protocol, in one process
-* `main`: the bot as a process: check what can be checked, put the parts together, serve, and drain when
-  told to stop
+* `bolt`: the Slack app: Bolt in Socket Mode; persist, then acknowledge
+* `dev`: `sayso dev`: the real bot and a local workspace in one process
+* `main`: the bot: puts the parts together, serves, and drains when told to stop
 """

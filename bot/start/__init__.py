@@ -11,10 +11,8 @@ A crash: The row that asks for a start is consumed in the commit that starts the
 
 Files:
 
-* `form`: starting a flow by a form: its inputs as fields, and, where nobody knows it yet, the channel; the shortcut
-* `from_slack`: flows that people start with a message to the bot or a slash command; who only asks gets
-  told; flows that are started from a message: by its words, by a reaction to it, by the shortcut
-* `schedules`: starts flows at the times that they name
-* `starter`: starts flows, for every way in: one check, one rate limit, one place that refuses; flows whose
-  thread begins with a message of the bot: by a command, a form, a schedule, `start-flow`
+* `form`: starts by a form: inputs as fields, and the channel where nobody knows it yet
+* `from_slack`: starts by a message, a slash command, words, a reaction, the shortcut; who only asks gets told
+* `schedules`: starts at the times that flows name
+* `starter`: every start: one check, one rate limit, one place that refuses; threads that the bot begins
 """

@@ -11,11 +11,9 @@ A crash: Caches only: they fill again.
 
 Files:
 
-* `channel_aliases`: channels that got another id: Slack does that to a private channel that is shared with
-  another organisation
-* `client`: clients for Slack's Web API, what its errors mean for whoever called it, and how often catch-up
-  reads; files that people drop into a thread as an answer: fetched from Slack into the session's own folder
+* `channel_aliases`: channels that got another id because they are shared with another organisation
+* `client`: clients for the Web API, errors, the pace of reading, files that people drop
 * `manifest`: which rights the app needs, and the manifest that `sayso manifest` prints
 * `sockets`: the sockets of Socket Mode, and a watch over them
-* `users`: who somebody is, channels by name, links to messages: looked up after the acknowledgement
+* `users`: people, channels by name, links to messages: looked up after the acknowledgement
 """

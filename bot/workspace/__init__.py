@@ -12,6 +12,20 @@ ask before and after they act; a fault that struck is recorded, so that a test c
 
 A crash loses at most the last fifth of a second of what is saved with `persist_path`; the file is always
 whole. Sockets, trigger ids, response URLs, recorded calls and deliveries do not survive a restart.
+
+Files:
+
+* `blocks`: Block Kit checked as Slack checks it
+* `core`: everything that can happen, whoever does it; views and trigger ids
+* `elements`: interactive elements in blocks; text as typed, and as stored
+* `faults`: faults on demand
+* `interactions`: what a person does with buttons, commands and modals
+* `methods/`: the Web API methods
+* `pageapi`: what the page talks to: JSON over HTTP, and a WebSocket for news
+* `payloads`: what the app receives; who hears of changes, and the saved file
+* `server`: the HTTP server, and the Web API over it
+* `socketmode`: Socket Mode: envelopes, acknowledgements, events delivered again
+* `state`: people, channels, messages, views; errors
 """
 
 from bot.workspace.elements import Suggestion

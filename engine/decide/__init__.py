@@ -12,36 +12,26 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
-* `approvals`: what people do to a prompt beside answering it: vote, change what is proposed, hand over,
-  take back
+* `agents/`: agents: conversations with a model as part of a flow
+* `approvals`: what people do to a prompt beside answering it: vote, change, hand over, take back
 * `begin`: what is due begins: conditions, configurations, limits, and what each kind of node does first
+* `behaviours`: what the core asks of agents
 * `commands`: what can be asked of a session: the commands that `decide` takes
 * `containers`: containers as state: `foreach`, `loop`, `parallel`, `switch`, `flow`
 * `decide`: `decide`: what a command makes true
 * `due`: `due`: what may start now, and what keeps the rest from it
-* `edges`: graphs and jumps: which edges of a pass are taken, what may start because of it, and where a jump
-  leads
-* `fixpoint`: how a turn ends: what follows without any further command is written, to the pause and the end
-* `fork`: A session from the past of another one
-* `limits`: limits of loops and loop edges: the errors they give, and the question about one that is used
-  up; locks: one session at a time goes on under a name
-* `migration`: whether a paused session can go on with another text of its flow, and what that changes in
-  its state
-* `policy`: `authorize(actor, action, target)`: who may do what; it refuses whatever it does not know; whom
-  an entry of `approvers` and `who` means; what the policy reads of a session and its prompt
-* `preview`: what a node is about to do, in words that a person can check before it does: the text of an
-  approval that covers it
-* `projections`: what the engine itself writes beside a step's events: timers as they stand, and deliveries
-  to be made
-* `prompt_timers`: the clocks of a session: of its questions (deadline, reminders, escalation), and of a
-  thread out of reach
-* `question`: prompts and their answers, as values: what a prompt says, what counts as an answer, and the
-  output it gives; what the decision on an approval does to its node; approvals that cover a node: what is
-  shown is what runs
+* `edges`: graphs and jumps: which edges are taken, what may start then, where a jump leads
+* `fixpoint`: how a turn ends: what follows without any further command is written
+* `fork`: a session from the past of another one
+* `limits`: limits of loops and loop edges; locks
+* `migration`: whether a paused session can go on with another text of its flow
+* `outages`: what becomes of a model call that failed
+* `policy`: `authorize(actor, action, target)`: who may do what, and whom `approvers` and `who` mean
+* `projections`: what the engine itself writes beside a step's events: timers and deliveries
+* `prompt_timers`: the clocks of questions, and of a thread out of reach
+* `question`: questions and their answers; ends of approvals; approvals that cover a node
 * `reinstalled`: nodes that waited for their type, once it is there again
 * `replies`: what people and time do to a session: answers, messages, presses, deadlines, the end
-* `step`: one call of `decide`: the events that it writes and the state after them; what expressions see at
-  a place in a session, and a node's configuration and condition evaluated there
+* `step`: one call of `decide`: its events and the state after them; what expressions see
 * `verify`: what only the flow's text knows of a history: its nodes, lists, edges, types and time limits
-* `agents/`: Agents: conversations with a model as part of a flow
 """

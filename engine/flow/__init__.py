@@ -1,11 +1,30 @@
 """Flows: reading a file into a `Flow`, with every problem in it located, and what a start needs of its inputs.
 
-Theory: a text goes through `yaml` (data with places), `document` (the shape), `check` (ids, types, expressions)
-and comes out as a frozen `model.Flow`, or as one `FlowError` that lists all that is wrong. Loading never
+Theory: a text goes through `engine.language.yaml` (data with places), `document` (the shape), `checks` (ids, types,
+expressions) and comes out as a frozen `model.Flow`, or as one `FlowError` that lists all that is wrong. Loading never
 executes, imports, fetches or evaluates anything: expressions are compiled and checked for the names they use.
 
 Reading a text (`load`) needs a YAML parser and the models of the whole format. They are loaded by the first that reads
 one, so that a process that only looks at sessions starts without them.
+
+Files:
+
+* `agent_document`: the shape of the tools of agents, and of who approves their calls
+* `build`: from a document that has passed every check to the frozen flow
+* `builtin_tools`: the tools that come with sayso; command lines; the entries of `tools` and `approvals`
+* `checks/`: what is wrong with a flow
+* `docs/`: what is written about flows
+* `document`: the shape of a flow file
+* `input_document`: the shape of an input
+* `inputs`: inputs of a start: from text or JSON to checked values
+* `load`: reads flow files, of the first edition too
+* `model`: a flow that was read and found sound
+* `node`: one node of a flow as it is run, and what an agent among them may do
+* `outputs`: the type of each node's output, and why it may be null
+* `reachability`: orders and reachability in graphs
+* `reached`: which nodes have surely run, and what surely holds, when another one runs
+* `subflows`: flows that call flows
+* `triggers`: patterns, reactions and schedules that start a flow
 """
 
 from engine.flow.inputs import coerce_inputs, parse_input

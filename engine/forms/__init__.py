@@ -11,15 +11,10 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
-* `definition`: A form as a flow writes it: JSON Schema's flat subset, checked when the flow is loaded,
-  settled when it is asked
-* `formats`: texts that must have a form: addresses, dates, people; patterns that answer soon: a regular
-  expression that could take for ever on some text is refused with the flow
-* `parse`: one value for one field: from what was typed, clicked or given as JSON to what is stored; A whole
-  form: what came, as values or as a sentence for each field that is wrong; and the same as words; options
-  by what people type: a label, a value, or a number of the list; fields and values as people read them
-* `question`: what people are asked: one record, from `prompt:requested` to the message that shows it; what
-  the prompt of an `ask` carries about its answer, and what counts as one
+* `definition`: a form as a flow writes it, checked when the flow is loaded, settled when it is asked
+* `formats`: addresses, dates, people: one spelling each; patterns that answer soon
+* `parse`: from what was typed, clicked or given as JSON to what is stored; values as people read them
+* `question`: what people are asked, as one record, and what counts as an answer
 """
 
 from engine.forms.definition import FORM_SCHEMA, form_faults, normalize_form

@@ -13,17 +13,13 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 Files:
 
 * `events`: facts of a session, in the past tense: a closed union, tagged by wire names that we own
-* `fold`: the fold of a session's journal: `evolve` is the only way in which a state comes to be
-* `history`: A session as a tree: every node and every pass that its journal tells of, finished ones too; A
-  session as people and programs look at it
-* `queries`: what a state says about places in it: what runs, what waits, what is being given up; code that
-  a flow runs and does not hold: modules of `python` nodes, programs beside the flow file
+* `fold`: `evolve`: the only way in which a state comes to be
+* `folds/`: the fold, by what the events are about
+* `grammar/`: which event can follow in which state
+* `history`: a session as a tree, finished passes too
+* `queries`: what a state says about places in it, and about code that changed
 * `records`: the records of the store: what a commit carries, and what is read back
-* `snapshot`: snapshots: the state at a pause as one JSON document, a cache of the fold and a portable file;
-  `SessionState`: the state of a session as one JSON document, and back
-* `state`: the state of a session, as values: what folding its events gives (`engine.journal.fold`), and
-  never anything else
+* `snapshot`: the state as one JSON document, and the file of a paused or exported session
+* `state`: the state of a session, as values
 * `transitions`: the session's state machine: a table
-* `folds/`: The fold, by what the events are about; `engine.journal.fold` puts it together
-* `grammar/`: The grammar of histories: which event can follow in which state
 """

@@ -14,10 +14,9 @@ Files:
 
 * `errors`: what can go wrong with a turn
 * `limits`: what the core may know about models beside the state: prices and limits are configuration
-* `messages`: messages of a conversation, in the JSON of the Messages API, and what makes a conversation
-  legal; the last answer of an agent that has to be JSON: found in its text, and checked
+* `messages`: messages of a conversation: which one is legal; the last answer that has to be JSON
 * `money`: dollars as people read them
 * `prices`: what a turn costs, exactly, and what it can cost at most
 * `stream`: the events of the Messages API's stream, folded into content
-* `turns`: A turn as plain values: what is asked, what a stream tells, how it ended
+* `turns`: a turn as plain values: what is asked, what a stream tells, how it ended
 """

@@ -18,21 +18,17 @@ dropped by the kernel, so another may claim its sessions at once, and raises the
 Files:
 
 * `backoff`: what a store refuses for now is tried again, later each time
-* `connection`: one SQLite connection with the settings that durability needs, and SQLite's errors in our words
-* `freshness`: whether a database is as new as what it acknowledged, and holds what was committed; the file
-  beside a database that says how new it must at least be
+* `connection`: one SQLite connection with the settings that durability needs, and its errors in our words
+* `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
 * `group_commit`: the one thread that writes
-* `open`: from a URL to a store; the SQLite backend without files
+* `leases`: which processes live, and which one serves a database
+* `open`: from a URL to a store; SQLite without files
 * `port`: what every backend does
 * `private_files`: the database's files: private, and refused when somebody else could have made them
-* `leases`: which processes live: one locked file per owner; the lease to serve a database: one process at a
-  time holds it
-* `sealing`: the heads and journals of sessions as they are stored; MACs over rows
-* `sqlite`: opens a database; the store itself, put together from its tables; whole copies of a database:
-  made while it is served, and put back; the key with which rows are signed
+* `sealing`: heads and journals as they are stored; MACs over rows
+* `sqlite`: opens a database; whole copies of it; the key with which its rows are signed
 * `sqlite_locks`: queues for locks, and what model calls cost
 * `sqlite_rows`: inbox, prompts, timers, outbox and marks
 * `sqlite_sessions`: heads, journals, snapshots, pinned flows, quarantine
-* `tables`: what a record is in SQL, and the transactions in which it is read and written; the DDL, and how
-  a database of an older release becomes one of this release
+* `tables`: what a record is in SQL, and how it is read and written; the schema and its migrations
 """

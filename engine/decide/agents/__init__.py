@@ -1,4 +1,14 @@
 """Agents: conversations with a model as part of a flow. What is pure of them belongs to the core.
 
-The core asks for `behaviour` and names nothing else of this room; see `engine.decide.behaviours`.
+The core asks for `conversation`, by `engine.decide.behaviours`, and names nothing else of this room.
+
+Files:
+
+* `budget`: what a model call may cost at most, and what happens at a cap
+* `call_to_node`: from what the model asks a tool to do to the node that does it, or to a refusal
+* `conversation`: what makes a conversation go on: first message, model calls, answers, people who speak
+* `model_request`: what is sent to the model, and what sayso itself tells it
+* `spend_projection`: what model calls cost, as rows beside a step's events
+* `tool_calls`: tool calls: whether they may run, as what, and how people change them before
+* `tool_results`: what a tool call gave, as the blocks that the model reads
 """

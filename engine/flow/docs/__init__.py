@@ -10,10 +10,8 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
-* `agent_reference`: what the flow reference says of the tools of agents and of approvals of their calls,
-  from the models
-* `diagram`: A flow as a picture: Mermaid text, and SVG of our own layout; A flow as SVG
-* `reference`: writes the flow reference (`docs/flow-reference.md`) from the models, so that it cannot say
-  anything else
+* `agent_reference`: the part of the reference about tools of agents and approvals of their calls
+* `diagram`: a flow as a picture: Mermaid text, and SVG of our own layout
+* `reference`: the flow reference (`docs/flow-reference.md`)
 * `schema`: the JSON Schema of flow files, for editors: what `sayso schema` prints
 """

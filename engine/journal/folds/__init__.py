@@ -10,10 +10,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
-* `agents`: the fold of conversations with models: what is said, what tools were asked for and gave, what it
-  used
-* `nodes`: the fold of what happens to nodes: starts, outcomes, interruptions, tries; the fold of graphs,
-  jumps and containers
-* `session`: the fold of what happens to a session as a whole: its start, pauses, locks, messages and end;
-  the fold of questions for people and of timers
+* `agents`: conversations with models: what is said, what tools were asked for and gave, what it used
+* `nodes`: nodes, graphs, jumps and containers
+* `session`: the session as a whole, questions for people, timers
 """
