@@ -21,7 +21,7 @@ from engine.journal.events import (
     SessionAborted,
     SessionEnd,
 )
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.journal.records import PutOutbox
 from engine.journal.state import State, scope_of
 from engine.language.codec import Json, encode

@@ -34,7 +34,7 @@ from engine.journal.events import (
     SessionUnreachable,
     TimerFired,
 )
-from engine.journal.folds.session import people_among
+from engine.journal.folds.prompts import people_among
 from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import Json, encode

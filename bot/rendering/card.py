@@ -40,8 +40,7 @@ from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
-from engine.journal.folds.agents import agent_of
-from engine.journal.queries import is_rejected, is_rejection, launched, verdict_and_reason
+from engine.journal.queries import agent_of, is_rejected, is_rejection, launched, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode

@@ -15,8 +15,7 @@ from bot.rendering.approvals import tally
 from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
-from engine.journal.folds.agents import TURN, agent_of
-from engine.journal.queries import CHANGED, is_rejected, verdict
+from engine.journal.queries import CHANGED, TURN, agent_of, is_rejected, verdict
 from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
 from engine.messages.money import dollars

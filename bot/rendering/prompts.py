@@ -18,8 +18,8 @@ from bot.rendering.text import asked, clip, date, elapsed, one_line, person, saf
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
 from engine.forms.question import Question
-from engine.journal.folds.agents import agent_of
-from engine.journal.folds.session import people_among
+from engine.journal.folds.prompts import people_among
+from engine.journal.queries import agent_of
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json

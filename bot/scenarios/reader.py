@@ -26,7 +26,7 @@ from bot.scenarios.document import (
     Wait,
 )
 from engine.flow import Flow, Node
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.timestamps import parse_duration

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from bot.scenarios.document import ErrorDoc, FakeDoc, PersonDoc, Scenario
 from engine.decide.policy import Gate
 from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted, decode_event
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.language import diagnostics, timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode

@@ -13,8 +13,7 @@ from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import CHANGED, REJECTED, is_rejected, is_rejection
+from engine.journal.queries import CHANGED, REJECTED, TURN, is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import LEFT, Asked, State
 from engine.language import timestamps

@@ -22,7 +22,7 @@ from bot.terminal.narration import asked_of, happened, moment, proposal_lines, q
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of

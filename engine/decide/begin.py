@@ -14,9 +14,8 @@ from engine.decide.fixpoint import end_flow, settle
 from engine.decide.step import Turn, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
-from engine.journal.folds.agents import TURN
-from engine.journal.grammar.common import wait_id
-from engine.journal.queries import CHANGED, changed, doomed
+from engine.journal.grammar import wait_id
+from engine.journal.queries import CHANGED, TURN, changed, doomed
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json

@@ -15,7 +15,7 @@ from engine.decide.behaviours import conversations
 from engine.decide.step import Turn, context
 from engine.flow import Node, coerce_inputs
 from engine.journal import events as ev
-from engine.journal.grammar.common import pass_scope, timeout_id
+from engine.journal.grammar import pass_scope, timeout_id
 from engine.journal.queries import asked_in_order, doomed, launched_below, open_prompt_at
 from engine.journal.state import (
     COLLECT,

@@ -10,8 +10,16 @@ from engine.decide.behaviours import conversations
 from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
-from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_of
-from engine.journal.queries import CHANGED, doomed, launched, open_prompt_at, undo_pending
+from engine.journal.queries import (
+    ASKED_OR_RUN,
+    CHANGED,
+    TURN,
+    agent_of,
+    doomed,
+    launched,
+    open_prompt_at,
+    undo_pending,
+)
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
 from engine.nodes.types.registry import MISSING, mode_of
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from engine.flow.node import Retry
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.journal.state import NodeRun
 from engine.language import timestamps
 from engine.language.codec import Json

@@ -13,7 +13,7 @@ from engine.decide.commands import Gone, Reachable, Unreachable
 from engine.decide.step import Turn
 from engine.forms.question import Question
 from engine.journal import events as ev
-from engine.journal.grammar.common import clock_id
+from engine.journal.grammar import clock_id
 from engine.journal.queries import asked_in_order
 from engine.journal.state import QUIET, Asked, State, TimerRun
 from engine.language import timestamps, working_hours

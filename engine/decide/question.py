@@ -35,8 +35,7 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import CHANGED, REJECTED, is_rejected, verdict
+from engine.journal.queries import CHANGED, REJECTED, TURN, is_rejected, verdict
 from engine.journal.state import Asked, NodeRun, State, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json, canonical, clean_text

@@ -17,8 +17,8 @@ from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
-from engine.journal.folds.agents import agent_of
-from engine.journal.grammar.common import frame_at, path_of, same, timeout_id
+from engine.journal.grammar import frame_at, path_of, same, timeout_id
+from engine.journal.queries import agent_of
 from engine.journal.state import FINALLY, ROOT, Frame, State, scope_of
 from engine.language.errors import MalformedJournal
 

@@ -15,7 +15,7 @@ Files:
 * `events`: facts of a session, in the past tense: a closed union, tagged by wire names that we own
 * `fold`: `evolve`: the only way in which a state comes to be
 * `folds/`: the fold, by what the events are about
-* `grammar/`: which event can follow in which state
+* `grammar`: which event can follow in which state
 * `history`: a session as a tree, finished passes too
 * `queries`: what a state says about places in it, and about code that changed
 * `records`: the records of the store: what a commit carries, and what is read back

@@ -14,13 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.journal.events import EVENTS, Event
-from engine.journal.folds import agents, nodes, session
-from engine.journal.grammar import containers as agent_rules
-from engine.journal.grammar import containers as container_rules
-from engine.journal.grammar import nodes as node_rules
-from engine.journal.grammar import prompts as prompt_rules
-from engine.journal.grammar import session as session_rules
-from engine.journal.grammar.common import OWES, still_owed
+from engine.journal.folds import agents, containers, nodes, prompts, session
+from engine.journal.grammar import OWES, still_owed
 from engine.journal.state import State
 from engine.journal.transitions import step
 from engine.language.errors import MalformedJournal
@@ -36,11 +31,9 @@ def _of_events(*modules: ModuleType) -> dict[str, Callable[[State, Any], Any]]:
     return found
 
 
-RULES = _of_events(agent_rules, container_rules, node_rules, prompt_rules, session_rules)
-"""Each raises `MalformedJournal` with the reason why the event cannot follow."""
-
-_FOLDS = _of_events(agents, nodes, nodes, session, session)
-"""Each gives the state after its event. What an event means for an agent comes before what it means for any node."""
+_FOLDS = _of_events(agents, containers, nodes, prompts, session)
+"""Each gives the state after its event, or raises `MalformedJournal` with the reason why the event cannot follow. What an
+event means for an agent comes before what it means for any node."""
 
 
 def evolve(state: State, event: Event) -> State:
@@ -51,7 +44,6 @@ def evolve(state: State, event: Event) -> State:
         phase = step(state.phase, event.transition)
         owed = still_owed(state, event) if state.owed else ()
         kind = event.type
-        RULES[kind](state, event)
         moved: State = _FOLDS[kind](state, event)
     except MalformedJournal as error:
         raise MalformedJournal(f"event {event.seq} ({event.type}): {error}") from None

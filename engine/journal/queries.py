@@ -10,17 +10,22 @@ new code starts. The digests are computed outside and come in as facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from engine.journal.events import ChildStarted, FlowStarted, NodeStarted
-from engine.journal.state import ROOT, Asked, NodeRun, State, below, scope_of
+from engine.journal.events import ChildStarted, Event, FlowStarted, NodeInterrupted, NodeStarted
+from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, scope_of
 from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import code_key, mode_of
 
-if TYPE_CHECKING:
-    from engine.journal.state import State
+TURN = "turn"
+"""The type of the nodes that are model calls."""
+
+
+ASKED_OR_RUN = "asked or run"
+"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
 
 
 REJECTED = "rejected"
@@ -77,6 +82,32 @@ def open_prompt_at(state: State, path: str) -> Asked | None:
         if state.prompts[prompt_id].path == path:
             return state.prompts[prompt_id]
     return None
+
+
+# --- agents ------------------------------------------------------------------------------------------------
+
+
+def agent_at(state: State, path: str) -> AgentRun:
+    """The conversation of the agent at a path."""
+    container = state.containers.get(path)
+    if container is None or container.agent is None:
+        raise MalformedJournal(f"{path} is no agent that is under way")
+    return container.agent
+
+
+def agent_of(state: State, path: str) -> str | None:
+    """The path of the agent whose model call or tool call this is; None for any other node."""
+    frame = state.frames.get(scope_of(path))
+    if frame is None or frame.owner is None:
+        return None
+    container = state.containers.get(frame.owner)
+    return frame.owner if container is not None and container.agent is not None else None
+
+
+def unmade(run: NodeRun, event: Event) -> bool:
+    """Whether a model call left before anything was sent: more has to be set aside for it."""
+    left = isinstance(event, NodeInterrupted) and event.reason == LEFT and event.saved is not None
+    return left and run.type == TURN
 
 
 # --- rejections ------------------------------------------------------------------------------------------

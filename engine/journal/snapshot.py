@@ -27,7 +27,7 @@ from msgspec.structs import astuple, replace
 from engine.forms.question import Question
 from engine.journal.events import SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.folds.agents import agent_of
+from engine.journal.queries import agent_of
 from engine.journal.records import Loaded
 from engine.journal.state import (
     COLLECT,

@@ -24,8 +24,7 @@ from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import doomed, launched
+from engine.journal.queries import TURN, doomed, launched
 from engine.journal.records import Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language import timestamps

@@ -23,7 +23,7 @@ from engine.decide.commands import Policy
 from engine.decide.policy import Gate
 from engine.flow import Flow
 from engine.journal.events import Event
-from engine.journal.folds.agents import TURN
+from engine.journal.queries import TURN
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from engine.decide.verify import verify
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.fold import RULES, derive_state, evolve
+from engine.journal.fold import _FOLDS, derive_state, evolve
+from engine.journal.folds import agents, containers, nodes, prompts, session
 from engine.journal.state import State
 from engine.language.errors import MalformedJournal
 from tests.engine import mutations
@@ -75,7 +76,7 @@ def test_the_histories_have_every_type_of_event() -> None:
     """There is no event without a rule, and none that no history has."""
     every = {kind.type for kind in get_args(Event)}
     found = set().union(*(types_in(history.events) for history in histories().values()))
-    assert found == every == set(RULES)
+    assert found == every == set(_FOLDS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -219,11 +220,13 @@ def _clumsy(state: State, event: Event) -> State:
 
 
 def test_a_fold_that_checks_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seeded fault: rules that let everything through. Then mutants are believed that this file has refused."""
+    """The seeded fault: rules that compare nothing. Then mutants are believed that this file has refused."""
     history = histories()["containers"]
     honest = {mutant.name for mutant, _, _ in accepted(history, orders(history.events))}
-    for kind in RULES:
-        monkeypatch.setitem(RULES, kind, lambda state, event: None)
+    for module in (agents, containers, nodes, prompts, session):
+        monkeypatch.setattr(module, "same", lambda said, known, what: None)
+        if hasattr(module, "run_at"):
+            monkeypatch.setattr(module, "run_at", lambda state, path, *statuses: state.nodes[path])
     monkeypatch.setattr(mutations, "evolve", _clumsy)
     believed = {mutant.name for mutant, _, _ in accepted(history, orders(history.events))}
     assert len(believed) > len(honest)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Command, NodeBroke, NodeDone
 from engine.flow import Flow
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import launched
+from engine.journal.queries import TURN, launched
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json
 from engine.messages.messages import legal

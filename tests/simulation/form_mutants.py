@@ -11,7 +11,7 @@ from bot.serve.bolt import SlackApp
 from engine.decide import approvals, replies
 from engine.decide.step import Turn
 from engine.journal import fold
-from engine.journal.folds import session
+from engine.journal.folds import prompts
 from engine.journal.records import InboxItem
 from tests.simulation.mutants import Mutant
 
@@ -39,8 +39,8 @@ def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
     """Who approved the values before a change counts for those after it."""
 
     def edited(state: Any, event: Any) -> Any:
-        votes = session.open_prompt(state, event.prompt_id).votes
-        after = session.prompt_edited(state, event)
+        votes = state.prompts[event.prompt_id].votes
+        after = prompts.prompt_edited(state, event)
         kept = replace(after.prompts[event.prompt_id], votes=votes)
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
@@ -55,7 +55,7 @@ def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
     def edited(state: Any, event: Any) -> Any:
         message = str(state.prompts[event.prompt_id].message)
         first.setdefault((event.prompt_id, message), event.values)
-        return session.prompt_edited(state, event)
+        return prompts.prompt_edited(state, event)
 
     def older(prompt: Any, answer: Any, votes: Any) -> Any:
         found = decided(prompt, answer, votes)
@@ -69,7 +69,7 @@ def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
     """Whoever handed a question over can still answer it."""
 
     def handed(state: Any, event: Any) -> Any:
-        after = session.prompt_handed(state, event)
+        after = prompts.prompt_handed(state, event)
         prompt = after.prompts[event.prompt_id]
         kept = replace(prompt, excluded=())
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))

@@ -16,7 +16,7 @@ from bot.start.from_slack import TriggerStarts
 from bot.views import forms, kinds
 from bot.views.kinds import PromptLookup
 from engine.journal import fold
-from engine.journal.folds import session
+from engine.journal.folds import prompts
 from engine.journal.records import InboxItem
 from engine.language.codec import decode
 from tests.simulation.mutants import Mutant
@@ -37,7 +37,7 @@ def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
 
     def voted(state: Any, event: Any) -> Any:
         before = {vote["actor"]["id"]: vote["reason"] for vote in state.prompts[event.prompt_id].votes}
-        after = session.prompt_voted(state, event)
+        after = prompts.prompt_voted(state, event)
         prompt = after.prompts[event.prompt_id]
         *others, mine = prompt.votes
         kept = {**mine, "reason": before.get(event.actor["id"]) or mine["reason"]}

@@ -32,8 +32,7 @@ from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
-from engine.journal.folds.agents import ASKED_OR_RUN, TURN, agent_at, agent_of
-from engine.journal.queries import doomed, open_prompt_at
+from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doomed, open_prompt_at
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json

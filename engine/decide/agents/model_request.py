@@ -11,7 +11,7 @@ from engine.decide.agents.tool_results import person, unposed, wrapped
 from engine.decide.step import node_at
 from engine.flow import Flow
 from engine.flow.node import AgentPlan, ToolPlan, plan_of
-from engine.journal.folds.agents import agent_at, agent_of
+from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json, encode
 

@@ -20,7 +20,7 @@ from engine.journal.events import (
     NodeInterrupted,
     NodeRetried,
 )
-from engine.journal.folds.agents import TURN, unmade
+from engine.journal.queries import TURN, unmade
 from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json

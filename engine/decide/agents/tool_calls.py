@@ -26,7 +26,7 @@ from engine.forms import MOST_TEXT, is_empty
 from engine.forms.parse import read_value, units
 from engine.forms.question import Question
 from engine.journal import events as ev
-from engine.journal.folds.agents import agent_at, agent_of
+from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import Asked, Call, State, scope_of
 from engine.language.codec import Json, clean_text, copy, decode, encode
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError

@@ -4,13 +4,16 @@ May import: the rest of `journal`.
 
 Invariants:
 
-* A fold reads the state and one event, and changes neither.
+* A fold refuses an event that cannot have happened in this state, before it says what the event changes.
+* It reads the state and one event, and changes neither.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
 
 Files:
 
 * `agents`: conversations with models: what is said, what tools were asked for and gave, what it used
-* `nodes`: nodes, graphs, jumps and containers
-* `session`: the session as a whole, questions for people, timers
+* `containers`: graphs, jumps and containers
+* `nodes`: nodes: starts, outcomes, interruptions, tries
+* `prompts`: questions for people, and timers
+* `session`: the session as a whole: its start, pauses, lock, messages and end
 """

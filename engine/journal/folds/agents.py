@@ -1,4 +1,4 @@
-"""The fold of conversations with models: what is said, what tools were asked for and gave, what it used."""
+"""What happens in conversations with models: what is said, what tools were asked for and gave, what it used."""
 
 from __future__ import annotations
 
@@ -8,59 +8,18 @@ from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds import nodes, session
+from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish
-from engine.journal.grammar.common import agent_around, path_of
-from engine.journal.state import LEFT, AgentRun, Call, Frame, NodeRun, Spent, State, scope_of
+from engine.journal.grammar import agent_around, path_of, run_at, same
+from engine.journal.queries import TURN, agent_at, agent_of, unmade
+from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-
-TURN = "turn"
-"""The type of the nodes that are model calls."""
-
-ASKED_OR_RUN = "asked or run"
-"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
-
-
-def agent_at(state: State, path: str) -> AgentRun:
-    """The conversation of the agent at a path."""
-    container = state.containers.get(path)
-    if container is None or container.agent is None:
-        raise MalformedJournal(f"{path} is no agent that is under way")
-    return container.agent
 
 
 def with_agent(state: State, path: str, agent: AgentRun) -> State:
     container = replace(state.containers[path], agent=agent)
     return replace(state, containers=state.containers.set(path, container))
-
-
-def agent_of(state: State, path: str) -> str | None:
-    """The path of the agent whose model call or tool call this is; None for any other node."""
-    frame = state.frames.get(scope_of(path))
-    if frame is None or frame.owner is None:
-        return None
-    container = state.containers.get(frame.owner)
-    return frame.owner if container is not None and container.agent is not None else None
-
-
-# --- what was spent ------------------------------------------------------------------------------------------
-
-
-def more(first: str, second: Json) -> str:
-    """The sum of two amounts."""
-    return format((Decimal(first) + Decimal(str(second or 0))).normalize(), "f")
-
-
-def reserve(state: State, path: str, run: NodeRun) -> State:
-    """A model call began: what it may cost at most is set aside."""
-    amount, tokens = _set_aside(run)
-
-    def reserved(spent: Spent) -> Spent:
-        aside = spent.reserved_tokens + tokens
-        return replace(spent, reserved=more(spent.reserved, amount), reserved_tokens=aside)
-
-    return _spend(state, path, reserved)
 
 
 def _set_aside(run: NodeRun) -> tuple[str, int]:
@@ -69,74 +28,42 @@ def _set_aside(run: NodeRun) -> tuple[str, int]:
     return str(told.get("reserved") or 0), int(told.get("tokens") or 0)
 
 
-def unmade(run: NodeRun, event: ev.Event) -> bool:
-    """Whether a model call left before anything was sent: more has to be set aside for it."""
-    left = isinstance(event, ev.NodeInterrupted) and event.reason == LEFT and event.saved is not None
-    return left and run.type == TURN
-
-
-def _given_back(state: State, path: str, run: NodeRun) -> State:
-    amount, tokens = _set_aside(run)
-    return _spend(
-        state,
-        path,
-        lambda spent: replace(
-            spent, reserved=more(spent.reserved, "-" + amount), reserved_tokens=spent.reserved_tokens - tokens
-        ),
-    )
-
-
-def lost(state: State, path: str, run: NodeRun) -> State:
-    """A model call has no answer: nobody knows what it cost, so all that was set aside counts."""
-    if run.type != TURN or run.status != "started":
-        return state
-    amount, tokens = _set_aside(run)
-    return _spend(
-        state,
-        path,
-        lambda spent: replace(
-            spent,
-            reserved=more(spent.reserved, "-" + amount),
-            unsure=more(spent.unsure, amount),
-            reserved_tokens=spent.reserved_tokens - tokens,
-            unsure_tokens=spent.unsure_tokens + tokens,
-        ),
-    )
-
-
 def _settle(state: State, path: str, run: NodeRun, event: ev.AgentMessage | ev.AgentCompacted) -> State:
     amount, tokens = _set_aside(run)
     used = sum((event.usage or {}).values())
     # Of an interrupted answer the last count never came: the reservation stays, as something that may have been paid.
     cut = isinstance(event, ev.AgentMessage) and bool(event.interrupted)
-    cost, unsure = (event.cost or "0", "0")
-    if cut:
-        cost, unsure = "0", amount
-
-    def settled(spent: Spent) -> Spent:
-        return replace(
-            spent,
-            turns=spent.turns + 1,
-            tokens=spent.tokens + used,
-            cost=more(spent.cost, cost),
-            unsure=more(spent.unsure, unsure),
-            reserved=more(spent.reserved, "-" + amount),
-            reserved_tokens=spent.reserved_tokens - tokens,
-            unsure_tokens=spent.unsure_tokens + (max(0, tokens - used) if cut else 0),
-        )
-
-    return _spend(state, path, settled)
+    return _spend(
+        state,
+        path,
+        turns=1,
+        tokens=used,
+        cost="0" if cut else event.cost or "0",
+        unsure=amount if cut else "0",
+        reserved=f"-{amount}",
+        reserved_tokens=-tokens,
+        unsure_tokens=max(0, tokens - used) if cut else 0,
+    )
 
 
-def _spend(state: State, path: str, change: object) -> State:
-    assert callable(change)
+def _spend(state: State, path: str, **added: str | int) -> State:
+    """The state with these amounts added to what the agent around a model call, and the session, have spent."""
+
+    def sums(spent: Spent) -> Spent:
+        known = {name: getattr(spent, name) for name in added}
+        return replace(spent, **{name: _sum(known[name], amount) for name, amount in added.items()})
+
     owner = agent_around(state, path)
     agent = agent_at(state, owner)
-    moved = with_agent(state, owner, replace(agent, spent=change(agent.spent)))
-    return replace(moved, spent=change(state.spent))
+    moved = with_agent(state, owner, replace(agent, spent=sums(agent.spent)))
+    return replace(moved, spent=sums(state.spent))
 
 
-# --- the conversation ----------------------------------------------------------------------------------------
+def _sum(known: str | int, amount: str | int) -> str | int:
+    """Tokens are whole numbers, and dollars exact decimals in text."""
+    if isinstance(known, int):
+        return known + int(amount)
+    return format((Decimal(known) + Decimal(amount)).normalize(), "f")
 
 
 def agent_begins(state: State, path: str, event: ev.ContainerStarted) -> State:
@@ -173,7 +100,8 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
         agent = replace(agent, messages=_said(agent.messages, "user", said))
     state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
     agent = replace(agent, pending=(), heard=(), order=(), results=Map(), final=False)
-    return reserve(with_agent(state, owner, agent), path, run)
+    amount, tokens = _set_aside(run)
+    return _spend(with_agent(state, owner, agent), path, reserved=amount, reserved_tokens=tokens)
 
 
 def _said(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) -> Map[int, dict[str, Json]]:
@@ -187,21 +115,29 @@ def _said(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) ->
 def agent_message(state: State, event: ev.AgentMessage) -> State:
     path = path_of(event)
     agent = agent_at(state, path)
-    if event.source != "model":
-        heard = (*agent.heard, event.key) if event.key else agent.heard
-        wrong = event.source == "engine"
-        return with_agent(
-            state,
-            path,
-            replace(
-                agent,
-                pending=(*agent.pending, *event.content),
-                heard=heard,
-                final=False,
-                corrections=agent.corrections + wrong,
-            ),
-        )
-    turn = event.turn or ""
+    same(event.node_id, state.nodes[path].node_id, "agent")
+    same(event.role, "assistant" if event.source == "model" else "user", "role")
+    if event.source == "model":
+        _answers(state, path, event.turn)
+        _says_no_more_than(event, "turn")
+        return _answered(state, path, event, event.turn or "")
+    told = ("actor", "key") if event.source == "person" else ()
+    _says_no_more_than(event, *told)
+    if event.source == "person" and event.key in agent.heard:
+        raise MalformedJournal(f"the message {event.key} was heard before")
+    if event.source != "person":
+        _follows_an_answer(state, agent, path, event)
+    agent = replace(
+        agent,
+        pending=(*agent.pending, *event.content),
+        heard=(*agent.heard, event.key) if event.key else agent.heard,
+        final=False,
+        corrections=agent.corrections + (event.source == "engine"),
+    )
+    return with_agent(state, path, agent)
+
+
+def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> State:
     run = state.nodes[turn]
     state = _settle(state, turn, run, event)
     agent = agent_at(state, path)
@@ -225,8 +161,44 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
     return _turn_ends(with_agent(state, path, agent), turn, run, event.timestamp)
 
 
+def _says_no_more_than(event: ev.AgentMessage, *names: str) -> None:
+    for name in ("turn", "actor", "key"):
+        if (getattr(event, name) is not None) != (name in names):
+            raise MalformedJournal(
+                f"a message of the {event.source} has {' and '.join(names) or 'none of these'}: {name}"
+            )
+    if event.source != "model" and (event.interrupted or event.final):
+        raise MalformedJournal("only the model's answers are interrupted, or the final ones")
+
+
+def _follows_an_answer(state: State, agent: AgentRun, path: str, event: ev.AgentMessage) -> None:
+    """A conversation begins with what the flow asks. An agent that was stopped in the middle of an answer is told to go
+    on, one whose answer cannot be used what is wrong with it."""
+    if state.owed and event.source == "prompt":
+        return
+    last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
+    whole = agent.counted == len(agent.messages)
+    # An answer of thoughts alone stands nowhere: then the last message is not the model's.
+    again = state.nodes[path].attempt > 1
+    cut = last["role"] == "assistant" and (again or not whole)
+    if state.owed or agent.pending or agent.order or not (whole if event.source == "engine" else cut):
+        raise MalformedJournal(f"nothing has to be said to {path} now by the {event.source}")
+
+
+def _answers(state: State, path: str, turn: str | None) -> None:
+    """The outcome of a model call that is under way."""
+    run = run_at(state, turn or "", "started")
+    if run.type != TURN or agent_around(state, turn or "") != path:
+        raise MalformedJournal(f"{turn} is no model call of {path}")
+
+
 def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
     path = path_of(event)
+    agent = agent_at(state, path)
+    same(event.node_id, state.nodes[path].node_id, "agent")
+    _answers(state, path, event.turn)
+    same((state.nodes[event.turn].input or {}).get("purpose"), "compact", "purpose")
+    same(event.replaced, len(agent.messages), "number of messages")
     run = state.nodes[event.turn]
     state = _settle(state, event.turn, run, event)
     agent = agent_at(state, path)
@@ -246,14 +218,20 @@ def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
     return finish(state, path, replace(run, status="completed", input=None, saved=None, ended_at=at))
 
 
-# --- tools -----------------------------------------------------------------------------------------------------
-
-
 def agent_tool_requested(state: State, event: ev.AgentToolRequested) -> State:
+    """It is owed by the answer, whose block it repeats."""
     path = path_of(event)
+    if not state.owed:
+        raise MalformedJournal(f"no answer asks for {path}")
     scope = scope_of(path)
     owner = agent_around(state, scope)
     agent = agent_at(state, owner)
+    same(event.node_id, state.nodes[owner].node_id, "agent")
+    blocks = [
+        block for block in agent.messages[len(agent.messages) - 1]["content"] if block["type"] == "tool_use"
+    ]
+    block = blocks[len(agent.order)]
+    same((event.tool_use_id, event.name, event.input), (block["id"], block["name"], block["input"]), "call")
     if event.tool_use_id in agent.order:
         raise MalformedJournal(f"the tool call {event.tool_use_id} was requested before")
     call = Call(event.tool_use_id, event.name, event.input, event.tool)
@@ -269,6 +247,13 @@ def agent_tool_result(state: State, event: ev.AgentToolResult) -> State:
     path = path_of(event)
     owner = agent_around(state, path)
     agent = agent_at(state, owner)
+    call = agent.calls.get(path)
+    if call is None:
+        raise MalformedJournal(f"{path} is no tool call that waits for its result")
+    same((event.node_id, event.tool_use_id), (state.nodes[owner].node_id, call.tool_use_id), "call")
+    if call.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
+    _has_result(state, path, event)
     block: dict[str, Json] = {
         "type": "tool_result",
         "tool_use_id": event.tool_use_id,
@@ -288,6 +273,20 @@ def agent_tool_result(state: State, event: ev.AgentToolResult) -> State:
     return finish(state, path, replace(run, status="failed" if event.error else "completed"))
 
 
+def _has_result(state: State, path: str, event: ev.AgentToolResult) -> None:
+    run = state.nodes.get(path)
+    if event.error is not None and not event.is_error:
+        raise MalformedJournal(f"{path} failed, so its result is an error")
+    if run is None:
+        if event.error is not None or not event.is_error:
+            raise MalformedJournal(f"{path} has a result and was never started")
+        return
+    if run.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"{path} has a result without an answer")
+    if event.error is None and (run.status == "retrying" or path in state.containers):
+        raise MalformedJournal(f"{path} is not over")
+
+
 def call_asked(state: State, path: str, prompt_id: str) -> State:
     """A question whether a tool call may run."""
     owner = agent_of(state, path)
@@ -302,18 +301,38 @@ def call_asked(state: State, path: str, prompt_id: str) -> State:
 
 
 def agent_budget(state: State, event: ev.AgentBudget) -> State:
+    """A person let it go on at a cap: what the question said is what holds."""
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    same(event.node_id, run.node_id, "agent")
+    prompt = state.prompts.get(run.prompt_id or "")
+    if prompt is None or prompt.kind != "budget" or (prompt.answer or {}).get("value") != "raise":
+        raise MalformedJournal(f"nobody let {path} go on at its cap")
+    same((event.scope, event.caps), (prompt.scope, prompt.caps), "cap")
+    caps = state.caps if event.scope == "flow" else agent_at(state, path).caps
+    if all(caps.get(name) == cap for name, cap in event.caps.items()) and not _raised_by_another(
+        state, prompt
+    ):
+        raise MalformedJournal(f"{path} was let go on at its cap before")
     if event.scope == "flow":
         return replace(state, caps={**state.caps, **event.caps})
-    path = path_of(event)
     agent = agent_at(state, path)
     return with_agent(state, path, replace(agent, caps={**agent.caps, **event.caps}))
 
 
-# --- what happens to all nodes, and means more for these --------------------------------------------------------
+def _raised_by_another(state: State, prompt: Asked) -> bool:
+    """Whether the flow's cap was raised by the same amount for another agent that was at it."""
+    return prompt.scope == "flow" and any(
+        other is not prompt
+        and other.kind == "budget"
+        and (other.answer or {}).get("value") == "raise"
+        and (other.scope, other.caps) == ("flow", prompt.caps)
+        for other in state.prompts.values()
+    )
 
 
 def container_started(state: State, event: ev.ContainerStarted) -> State:
-    state = nodes.container_started(state, event)
+    state = containers.container_started(state, event)
     return state if event.agent is None else agent_begins(state, path_of(event), event)
 
 
@@ -321,7 +340,7 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
     path = path_of(event)
     container = state.containers.get(path)
     agent = None if container is None else container.agent
-    state = nodes.container_completed(state, event)
+    state = containers.container_completed(state, event)
     if agent is None:
         return state
     if agent.keeps:
@@ -337,28 +356,32 @@ def child_started(state: State, event: ev.ChildStarted) -> State:
 
 
 def node_failed(state: State, event: ev.NodeFailed) -> State:
-    return nodes.node_failed(_lost(state, event), event)
+    return _lost(nodes.node_failed(state, event), state, event)
 
 
 def node_retried(state: State, event: ev.NodeRetried) -> State:
-    return nodes.node_retried(_lost(state, event), event)
+    return _lost(nodes.node_retried(state, event), state, event)
 
 
 def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
-    return nodes.node_interrupted(_lost(state, event), event)
+    return _lost(nodes.node_interrupted(state, event), state, event)
 
 
-def _lost(state: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupted) -> State:
+def _lost(state: State, before: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupted) -> State:
+    """A model call has no answer. Nobody knows what it cost, so all that was set aside counts, unless nothing was sent
+    or nothing has to be paid for."""
     path = path_of(event)
-    run = state.nodes.get(path)
-    if run is None:
+    run = before.nodes[path]
+    if run.type != TURN or run.status != "started":
         return state
+    amount, tokens = _set_aside(run)
+    given_back: dict[str, str | int] = {"reserved": f"-{amount}", "reserved_tokens": -tokens}
     unpaid = isinstance(event, ev.NodeRetried | ev.NodeFailed) and event.unpaid
-    if run.status == "started" and (unpaid or unmade(run, event)):
-        return _given_back(state, path, run)
-    return lost(state, path, run)
+    if unpaid or unmade(run, event):
+        return _spend(state, path, **given_back)
+    return _spend(state, path, unsure=amount, unsure_tokens=tokens, **given_back)
 
 
 def prompt_requested(state: State, event: ev.PromptRequested) -> State:
-    state = session.prompt_requested(state, event)
+    state = prompts.prompt_requested(state, event)
     return call_asked(state, path_of(event), event.prompt_id) if event.prompt.get("tool") else state

@@ -1,18 +1,26 @@
-"""The fold of what happens to nodes (starts, outcomes, interruptions, tries), and of graphs, jumps and
-containers.
-"""
+"""What happens to nodes: starts, outcomes, interruptions, tries."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.grammar.common import container_at, frame_at, path_of, timeout_id
-from engine.journal.queries import noted_start
+from engine.journal.grammar import (
+    closed_prompt,
+    failure_scope,
+    frame_at,
+    owner_of,
+    path_of,
+    retry_id,
+    run_at,
+    same,
+)
+from engine.journal.queries import CHANGED, TURN, noted_start
 from engine.journal.state import (
+    AGAIN,
     COLLECT,
     LEFT,
     ON_FAILURE,
@@ -24,37 +32,62 @@ from engine.journal.state import (
     State,
     TimerRun,
     below,
+    in_finally,
     scope_of,
     visit_of,
+    visit_path,
 )
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.messages import messages
+from engine.nodes.types.registry import MISSING, mode_of
+
+DEAD = "no edge that leads to it was taken"
+"""Why a node was skipped that nothing led to; its own edges are dead then."""
 
 
 def node_started(state: State, event: ev.NodeStarted) -> State:
-    return noted_start(begin_node(state, event, event.node_id, event.node_index), event)
-
-
-def child_started(state: State, event: ev.ChildStarted) -> State:
-    return noted_start(begin_node(state, event, event.child_id, event.child_index), event)
-
-
-def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: str, index: int) -> State:
     path = path_of(event)
     scope = scope_of(path)
     frame = frame_at(state, scope)
-    before = state.nodes.get(path)
-    nodes = state.nodes
+    if frame.owner is not None:
+        raise MalformedJournal(f"{path} stands in {frame.owner}, so it begins as a child of that")
+    return _started(state, event, (path, scope, event.node_id, event.node_index), frame)
+
+
+def child_started(state: State, event: ev.ChildStarted) -> State:
+    path = path_of(event)
+    scope = scope_of(path)
+    frame = frame_at(state, scope)
+    if frame.owner is None:
+        raise MalformedJournal(f"{path} stands in no container, so it is nobody's child")
+    if event.node_id != state.nodes[frame.owner].node_id:
+        same(event.node_id, state.nodes[frame.owner].node_id, "container")
+    return _started(state, event, (path, scope, event.child_id, event.child_index), frame)
+
+
+Place: TypeAlias = tuple[str, str, str, int]
+"""Path, address of the pass, id and index of a node."""
+
+
+def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place, frame: Frame) -> State:
+    path, scope, node_id, index = place
+    if state.phase != "running":
+        _may_begin(state, path, event.timestamp)
+    before, nodes, at, counted = state.nodes.get(path), state.nodes, event.timestamp, (0, 0)
     if before is None:
+        if event.attempt != 1:
+            same(event.attempt, 1, "attempt")
+        _begins(state, event, frame, place)
         nodes, frame = enter(state, frame, path, node_id)
         frame = replace(frame, running=frame.running + 1)
-    at = before.started_at if before else event.timestamp
-    tried = (event.epoch, event.attempt) + ((before.crashes, before.failures) if before else (0, 0))
+    else:
+        _begins_again(state, event, before, (node_id, index))
+        at, counted = before.started_at or at, (before.crashes, before.failures)
+    tried = (event.epoch, event.attempt, *counted)
     run = NodeRun(node_id, event.node_type, index, "started", at, None, *tried, event.input)
     if before is not None:
         run = replace(run, saved=before.saved, handled=before.handled, kept=before.kept)
-    return replace(
+    moved = replace(
         state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
@@ -63,6 +96,92 @@ def begin_node(state: State, event: ev.NodeStarted | ev.ChildStarted, node_id: s
         # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
         node_runs=state.node_runs + (before is None),
     )
+    return noted_start(moved, event)
+
+
+def _may_begin(state: State, path: str, now: str) -> None:
+    """Whether anything begins there. Earlier releases began what was due before in a step that ended the flow."""
+    if state.phase == "running" or (state.phase == "finalizing" and now == state.updated_at):
+        return
+    if state.phase != "finalizing" or state.finally_skipped or not in_finally(path):
+        raise MalformedJournal(f"{path} cannot begin while the session is {state.phase}")
+
+
+def _begins(state: State, event: ev.NodeStarted | ev.ChildStarted, frame: Frame, place: Place) -> None:
+    """A node that has not run begins at the next place of its list, or where edges or a model's calls lead."""
+    path, scope, node_id, index = place
+    if frame.error is not None:
+        raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+    owner = None if frame.owner is None else state.containers[frame.owner]
+    # Earlier releases began what was due before in the step in which a node beside it failed.
+    if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
+        raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
+    if owner is not None and owner.agent is not None:
+        _begins_in_agent(state, event.node_type, path, frame, owner.agent, (node_id, index))
+        return
+    # A first visit is by far the commonest, and its path the shortest to tell.
+    if node_id in frame.nodes or path != (f"{scope}/{node_id}" if scope else node_id):
+        same(path, visit_path(frame, scope, node_id), "path")
+    _next_of_list(state, frame, node_id, index)
+
+
+def _next_of_list(state: State, frame: Frame, node_id: str, index: int) -> None:
+    if frame.graph is None:
+        if frame.running or frame.jumps:
+            raise MalformedJournal("another node of its list has no outcome yet, or leads elsewhere")
+        if index != frame.position:
+            same(index, frame.position, "index")
+    elif node_id not in frame.graph.ready:
+        raise MalformedJournal(f"no edge leads to {node_id} yet")
+    else:
+        _index_as_before(state, frame, node_id, index)
+
+
+def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> None:
+    earlier = frame.nodes.get(node_id)
+    if earlier is not None:
+        same(index, state.nodes[earlier].position, "index")
+
+
+def _begins_in_agent(
+    state: State, kind: str, path: str, frame: Frame, agent: AgentRun, place: tuple[str, int]
+) -> None:
+    if frame.list_id == agent.lists[0]:
+        same(kind, TURN, "type")
+        same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
+        if frame.running or agent.calls or agent.final:
+            raise MalformedJournal(f"{frame.owner} has tool calls without a result, or its last answer")
+        _has_something_to_answer(agent, path)
+    else:
+        call = agent.calls.get(path)
+        if call is None:
+            raise MalformedJournal(f"nobody asked for {path}, or it has its result")
+        if call.prompt_id in state.open_prompts:
+            raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
+        same(place[1], call.tool, "index")
+    same(path, f"{scope_of(path)}/{place[0]}", "path")
+
+
+def _has_something_to_answer(agent: AgentRun, path: str) -> None:
+    said = agent.pending or agent.order or not agent.messages
+    if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
+        raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
+
+
+def _begins_again(
+    state: State, event: ev.NodeStarted | ev.ChildStarted, before: NodeRun, place: tuple[str, int]
+) -> None:
+    if before.status != "interrupted":
+        raise MalformedJournal(f"{event.path} was started before and is {before.status}")
+    same(place, (before.node_id, before.position), "place")
+    same(event.attempt, before.attempt + 1, "attempt")
+    closed_prompt(state, before)
+    # After a migration what could not run begins as what the new text has there.
+    anew = before.reason == AGAIN and before.input is None
+    if not anew:
+        same(event.node_type, before.type, "type")
+    if event.input is not None and before.input is not None and before.type != TURN:
+        same(event.input, before.input, "input")
 
 
 def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
@@ -122,49 +241,64 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
 
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = path_of(event)
-    run = state.nodes[path]
+    run = run_at(state, path, "started", "interrupted")
+    same(event.node_id, run.node_id, "node")
+    if owner_of(state, path) is not None:
+        raise MalformedJournal(f"{path} stands in a container, so it completes as a child of that")
+    return _completed(state, path, run, event)
+
+
+def child_completed(state: State, event: ev.ChildCompleted) -> State:
+    path = path_of(event)
+    run = run_at(state, path, "started", "interrupted")
+    owner = owner_of(state, path)
+    if owner is None or state.containers[owner].agent is not None:
+        raise MalformedJournal(f"{path} is no child of a container that goes through a list")
+    if event.child_id != run.node_id or event.node_id != state.nodes[owner].node_id:
+        same((event.node_id, event.child_id), (state.nodes[owner].node_id, run.node_id), "place")
+    return _completed(state, path, run, event)
+
+
+def _completed(state: State, path: str, run: NodeRun, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
+    """The node has come to its end, where it can have by what its type waits for."""
+    mode = mode_of(run.type)
+    if mode == "container":
+        raise MalformedJournal(f"{path} is a container, which completes as one")
+    if run.status == "interrupted":
+        _done_by_hand(state, path, run)
+    elif mode == "prompt":
+        _decided(state, path, run, event.output)
+    elif mode in ("timer", "pure") and not state.owed:
+        raise MalformedJournal(f"{path} has not come to its time, or did not just begin")
     done = replace(
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
 
 
-child_completed = node_completed
+def _done_by_hand(state: State, path: str, run: NodeRun) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
+        raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
 
 
-def node_failed(state: State, event: ev.NodeFailed) -> State:
-    path = path_of(event)
-    run = state.nodes[path]
-    failed = replace(
-        run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
-    )
-    if path in state.containers:
-        state = drop_passes(state, path)
-    state = finish(state, path, failed, None if event.contained else event.error)
-    scope = scope_of(path)
-    if event.goto is not None:
-        frame = frame_at(state, scope)
-        frame = replace(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
-        state = replace(state, frames=state.frames.set(scope, frame))
-    return state if event.contained else pass_failed(state, scope, path, event.error)
-
-
-def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:
-    """A pass is being given up: its container fails with it."""
-    owner = frame_at(state, scope).owner
-    if owner is None:
-        return state
-    container = state.containers[owner]
-    # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
-    if container.kind == "parallel" and container.total == COLLECT:
-        return state
-    container = replace(container, error=container.error or {"path": path, **error})
-    return replace(state, containers=state.containers.set(owner, container))
+def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.status not in ("answered", "expired"):
+        raise MalformedJournal(f"{path} completed without an answer")
+    told = output if isinstance(output, dict) else {}
+    if prompt.answer is not None and prompt.kind == "approval":
+        same(told.get("decision"), prompt.answer.get("value"), "decision")
+    elif prompt.answer is not None:
+        same(told.get("text"), prompt.answer.get("text"), "answer")
 
 
 def node_failing(state: State, event: ev.NodeFailing) -> State:
     path = path_of(event)
-    run = state.nodes[path]
+    run = run_at(state, path, "started", "interrupted")
+    _breaks(state, path, run, event)
+    scope = None if event.list_id is None else failure_scope(path, run)
+    same(event.scope, scope, "scope")
     container = state.containers.get(path)
     if container is not None:
         state = drop_passes(state, path)
@@ -210,36 +344,55 @@ def drop_passes(state: State, path: str) -> State:
     )
 
 
-def node_skipped(state: State, event: ev.NodeSkipped) -> State:
+def node_failed(state: State, event: ev.NodeFailed) -> State:
     path = path_of(event)
-    before, scope = state.nodes.get(path), scope_of(path)
-    if before is not None:
-        skipped = replace(
-            before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
-        )
-        return finish(state, path, skipped)
-    frame = frame_at(state, scope)
-    index = frame.position if event.node_index is None else event.node_index
-    run = NodeRun(
-        event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
+    run = run_at(state, path, "started", "interrupted", "failing")
+    if event.goto is not None and not event.contained:
+        raise MalformedJournal("it goes on elsewhere, so that its failure is contained")
+    if run.status == "failing":
+        _fails_after_all(state, path, run, event)
+    else:
+        _breaks(state, path, run, event)
+    failed = replace(
+        run, status="failed", error=event.error, input=None, saved=None, ended_at=event.timestamp
     )
-    nodes, frame = enter(state, frame, path, event.node_id)
-    return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
+    if path in state.containers:
+        state = drop_passes(state, path)
+    state = finish(state, path, failed, None if event.contained else event.error)
+    scope = scope_of(path)
+    if event.goto is not None:
+        frame = frame_at(state, scope)
+        frame = replace(frame, jumps=(*frame.jumps, (run.node_id, event.goto)))
+        state = replace(state, frames=state.frames.set(scope, frame))
+    return state if event.contained else pass_failed(state, scope, path, event.error)
 
 
-def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
-    path = path_of(event)
-    run = state.nodes[path]
-    crashes = run.crashes + (event.reason == "crash")
-    run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
-    if event.reason == LEFT:
-        run = replace(run, saved=event.saved)
-    return replace(state, nodes=state.nodes.set(path, run))
+def _fails_after_all(state: State, path: str, run: NodeRun, event: ev.NodeFailed) -> None:
+    same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    same(event.error, run.error, "error")
+    closed_prompt(state, run)
+    if path in state.containers:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+
+
+def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:
+    """A pass is being given up: its container fails with it."""
+    owner = frame_at(state, scope).owner
+    if owner is None:
+        return state
+    container = state.containers[owner]
+    # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
+    if container.kind == "parallel" and container.total == COLLECT:
+        return state
+    container = replace(container, error=container.error or {"path": path, **error})
+    return replace(state, containers=state.containers.set(owner, container))
 
 
 def node_retried(state: State, event: ev.NodeRetried) -> State:
     path = path_of(event)
-    run = state.nodes[path]
+    run = run_at(state, path, "started")
+    _breaks(state, path, run, event)
+    same(event.timer_id, retry_id(state, path, run), "timer")
     if path in state.containers:
         state = drop_passes(state, path)
     run = replace(run, status="retrying", error=event.error, failures=run.failures + 1)
@@ -247,167 +400,87 @@ def node_retried(state: State, event: ev.NodeRetried) -> State:
     return replace(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
 
 
-# --- graphs, jumps, containers -----------------------------------------------------------------------------
+_OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
+"""Types of errors about the last answer of an agent."""
 
 
-def edge_resolved(state: State, event: ev.EdgeResolved) -> State:
-    frame = frame_at(state, event.scope)
-    graph = frame.graph or Graph()
-    gates, edges = graph.gates, graph.edges
-    for target, taken in (event.taken or {}).items():
-        known, yes = gates.get(target, (0, 0))
-        gates = gates.set(target, (known + 1, yes + taken))
-        edges = edges.set(f"{event.node_id}>{target}", taken)
-    ready = graph.ready
-    for node_id in event.ready:
-        ready = ready.set(node_id, None)
-    ended = without(graph.ended, event.node_id)
-    jumps = frame.jumps
-    if event.jump is not None:
-        jumps = (*jumps, (event.node_id or "", event.jump))
-    graph = replace(graph, gates=gates, edges=edges, ready=ready, ended=ended)
-    frame = replace(frame, graph=graph, jumps=jumps, error=frame.error or event.error)
-    state = replace(state, frames=state.frames.set(event.scope, frame))
-    if event.limit is not None:
-        times = frame.loops.get(f"{event.node_id}>{event.limit}", 0)
-        state = at_limit(state, path_of(event), event.limit, times)
-    if event.error is None:
-        return state
-    return pass_failed(state, event.scope, event.path or "", event.error)
+def _breaks(
+    state: State, path: str, run: NodeRun, event: ev.NodeFailing | ev.NodeFailed | ev.NodeRetried
+) -> None:
+    """An attempt failed; a container with what failed in it."""
+    if event.node_id != run.node_id or event.attempt != run.attempt:
+        same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    closed_prompt(state, run)
+    container = state.containers.get(path)
+    if container is None:
+        return
+    if container.error is not None:
+        # Earlier releases let an agent that ran out of time fail with what was wrong with its last answer.
+        if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
+            same(event.error, container.error, "error")
+    elif event.error.get("type") == "timeout":
+        raise MalformedJournal(f"{path} did not run out of time")
 
 
-def at_limit(state: State, path: str, to: str | None, times: int) -> State:
-    """The state with a limit that the session goes on at."""
-    return replace(state, limits=(*state.limits, {"path": path, "to": to, "times": times}))
+def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    same(event.node_id, run.node_id, "node")
+    if event.saved is not None and event.reason != LEFT:
+        raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
+    if event.reason not in (MISSING, CHANGED) and mode_of(run.type) not in ("run", "delivery"):
+        raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
+    crashes = run.crashes + (event.reason == "crash")
+    run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
+    if event.reason == LEFT:
+        run = replace(run, saved=event.saved)
+    return replace(state, nodes=state.nodes.set(path, run))
 
 
-def loop_iterate(state: State, event: ev.LoopIterate) -> State:
-    scope = scope_of(path_of(event))
+def node_skipped(state: State, event: ev.NodeSkipped) -> State:
+    path = path_of(event)
+    scope, before = scope_of(path), state.nodes.get(path)
+    if before is not None:
+        _skipped_by_hand(state, path, before, event)
+        skipped = replace(
+            before, status="skipped", input=None, error=None, reason=event.reason, ended_at=event.timestamp
+        )
+        return finish(state, path, skipped)
     frame = frame_at(state, scope)
-    frame = replace(
-        frame,
-        jumps=tuple(jump for jump in frame.jumps if event.reset and jump[0] not in event.reset),
-        loops=frame.loops.set(f"{event.edge_from}>{event.edge_to}", event.iteration),
-        position=event.position,
+    dead = event.reason == DEAD
+    if not dead:
+        _may_begin(state, path, event.timestamp)
+    if frame.error is not None and not dead:
+        raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+    same(path, visit_path(frame, scope, event.node_id), "path")
+    index = frame.position if event.node_index is None else event.node_index
+    if dead:
+        _is_dead(state, frame, event)
+    elif (event.node_index is None) != (frame.graph is None):
+        raise MalformedJournal("it has an index of its own exactly where its list is a graph")
+    else:
+        _next_of_list(state, frame, event.node_id, index)
+    run = NodeRun(
+        event.node_id, event.node_type, index, "skipped", reason=event.reason, ended_at=event.timestamp
     )
-    if frame.graph is not None:
-        jumps = tuple(jump for jump in frame.jumps if jump != (event.edge_from, event.edge_to))
-        frame = replace(frame, graph=reset(frame.graph, event), jumps=jumps)
-    return replace(state, frames=state.frames.set(scope, frame))
+    nodes, frame = enter(state, frame, path, event.node_id)
+    return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
-def reset(graph: Graph, event: ev.LoopIterate) -> Graph:
-    gates, again = graph.gates, graph.again
-    for node_id in event.reset or ():
-        gates, again = without(gates, node_id), again.set(node_id, None)
-    for node_id, (known, yes) in (event.carried or {}).items():
-        gates = gates.set(node_id, (known, yes))
-    return replace(graph, gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
+def _is_dead(state: State, frame: Frame, event: ev.NodeSkipped) -> None:
+    known, taken = (0, 0) if frame.graph is None else frame.graph.gates.get(event.node_id, (0, 0))
+    if not known or taken or event.node_index is None:
+        raise MalformedJournal(f"{event.node_id} can still be reached")
+    _index_as_before(state, frame, event.node_id, event.node_index)
 
 
-def container_started(state: State, event: ev.ContainerStarted) -> State:
-    path = path_of(event)
-    container = ContainerRun(event.node_id, event.kind, event.total, event.items, event.keys, event.inputs)
-    return replace(state, containers=state.containers.set(path, container))
-
-
-def iteration_started(state: State, event: ev.IterationStarted) -> State:
-    path = path_of(event)
-    container = container_at(state, path)
-    moved = replace(container, begun=container.begun + 1, running=container.running + 1)
-    return replace(
-        state,
-        containers=state.containers.set(path, moved),
-        frames=state.frames.set(event.scope, Frame(event.list_id, path, event.index)),
-    )
-
-
-def iteration_completed(state: State, event: ev.IterationCompleted) -> State:
-    path = path_of(event)
-    container, frame = container_at(state, path), frame_at(state, event.scope)
-    nodes, outputs = state.nodes, {}
-    # In the order of the file: a map has none, and an output must look the same in every process.
-    for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
-        outputs[node_id] = nodes[inner].output
-        nodes = nodes.delete(inner)
-    outputs |= dict.fromkeys(event.unreached or ())
-    result: dict[str, Json] = {"index": frame.order, "outputs": outputs}
-    if event.error is not None:
-        result["error"] = event.error
-    if event.collected is not None:
-        result["collected"] = event.collected
-    # A pass of a `foreach` that has come to its end fails only with what it was to contribute.
-    failed = event.error if container.kind == "foreach" else None
-    moved = replace(
-        container,
-        running=container.running - 1,
-        results=container.results.set(frame.order, result),
-        last=outputs,
-        error=container.error or failed,
-    )
-    return replace(
-        state,
-        nodes=nodes,
-        containers=state.containers.set(path, moved),
-        frames=state.frames.delete(event.scope),
-    )
-
-
-def container_completed(state: State, event: ev.ContainerCompleted) -> State:
-    path = path_of(event)
-    container, run = container_at(state, path), state.nodes[path]
-    if container.kind == ON_FAILURE:
-        return drop_passes(state, path)
-    if event.limit is not None:
-        state = at_limit(state, path, None, event.limit)
-    done = replace(
-        run,
-        status="completed",
-        output=container_output(container, run.input),
-        input=None,
-        ended_at=event.timestamp,
-    )
-    timer_id = timeout_id(state, path)
-    if timer_id in state.timers:
-        state = replace(state, timers=state.timers.delete(timer_id))
-    return finish(replace(state, containers=state.containers.delete(path)), path, done)
-
-
-def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
-    """The output of a container, from what its passes gave. It shares their values and copies none."""
-    results = [container.results[number] for number in sorted(container.results)]
-    match container.kind:
-        case "foreach":
-            return _gone_through(container, results, (config or {}).get("collect") is not None)
-        case "loop":
-            return {"iterations": [{**result, "item": None} for result in results]}
-        case "parallel":
-            keys = container.keys or []
-            return {"branches": {keys[result["index"]]: result["outputs"] for result in results}}
-        case "switch":
-            # `default` has the empty key.
-            case = (container.keys[0] or None) if container.keys else None
-            return {"case": case, "outputs": results[0]["outputs"] if results else {}}
-        case "agent":
-            return agent_output(container.agent or AgentRun())
-        case _:
-            return {"outputs": results[0]["outputs"] if results else {}}
-
-
-def _gone_through(container: ContainerRun, results: list[dict[str, Json]], collects: bool) -> dict[str, Json]:
-    items = container.items or []
-    collected = [result.get("collected") for result in results]
-    shown = [{name: value for name, value in result.items() if name != "collected"} for result in results]
-    output: dict[str, Json] = {"iterations": [{**result, "item": items[result["index"]]} for result in shown]}
-    return {**output, "collected": collected} if collects else output
-
-
-def agent_output(agent: AgentRun) -> dict[str, Json]:
-    """The output of an agent: its last answer, and what all of it has used. `cost` is in dollars."""
-    return {
-        "text": agent.text,
-        "data": messages.data_in(agent.text)[0] if agent.structured else None,
-        "turns": agent.spent.turns,
-        "usage": dict(agent.usage),
-        "cost": float(agent.spent.cost),
-    }
+def _skipped_by_hand(state: State, path: str, run: NodeRun, event: ev.NodeSkipped) -> None:
+    """A person skipped what failed, or could not run; a migration leaves out what could not run."""
+    same((event.node_id, event.node_type), (run.node_id, run.type), "node")
+    if run.status not in ("failing", "interrupted"):
+        raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
+    prompt = closed_prompt(state, run)
+    if path in state.containers and state.containers[path].kind == ON_FAILURE:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+    if run.reason != MISSING and (prompt is None or (prompt.answer or {}).get("value") != "skip"):
+        raise MalformedJournal(f"nobody said that {path} is to be skipped")

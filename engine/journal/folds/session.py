@@ -1,35 +1,22 @@
-"""The fold of what happens to a session as a whole (start, pauses, locks, messages, end), and of questions
-for people and timers.
-"""
+"""What happens to a session as a whole: its start, pauses, lock, messages and end."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from immutables import Map
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds.nodes import without
-from engine.journal.grammar.common import container_at, frame_at, path_of, run_at
-from engine.journal.queries import noted_flow
-from engine.journal.state import (
-    AGAIN,
-    FINALLY,
-    RETRY,
-    ROOT,
-    UNFINISHED,
-    Asked,
-    Frame,
-    LockRun,
-    State,
-    TimerRun,
-)
+from engine.journal.grammar import frame_at, no_path, nothing_open, same, through
+from engine.journal.queries import launched, noted_flow, pending
+from engine.journal.state import AGAIN, FINALLY, ROOT, Frame, LockRun, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
 
 def session_started(state: State, event: ev.SessionStarted) -> State:
+    no_path(event)
+    if not event.session_id or event.session_id == event.parent_session_id:
+        raise MalformedJournal("a session has an id of its own")
     return replace(
         state,
         session_id=event.session_id,
@@ -44,30 +31,65 @@ def session_started(state: State, event: ev.SessionStarted) -> State:
 
 
 def flow_started(state: State, event: ev.FlowStarted) -> State:
+    no_path(event)
+    same(event.flow_name, state.flow_name, "flow")
+    _has_inputs(state)
+    # A fork asks anew for the lock that its parent had when its flow started.
+    if pending(state) and state.parent_session_id is None:
+        raise MalformedJournal("the session waits for its lock")
+    known = {**state.given, **_answered(state)}
+    for name, value in event.input.items():
+        if name not in known:
+            raise MalformedJournal(f"nobody gave the input {name}")
+        same(value, known[name], f"input {name}")
     return replace(noted_flow(state, event), inputs=event.input, frames=state.frames.set(ROOT, Frame()))
 
 
-def flow_paused(state: State, event: ev.FlowPaused) -> State:
-    return replace(state, paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
+def _answered(state: State) -> dict[str, object]:
+    prompts = [prompt for prompt in state.prompts.values() if prompt.kind == "input"]
+    return {prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts}
 
 
-def flow_pausing(state: State, event: ev.FlowPausing) -> State:
-    return replace(state, pausing={"reason": event.reason, "actor": event.actor})
+def _has_inputs(state: State) -> None:
+    if state.inputs is not None or state.open_prompts:
+        raise MalformedJournal("the flow was started before, or an input is being asked for")
 
 
-def flow_resumed(state: State, event: ev.FlowResumed) -> State:
-    return replace(state, paused_at=None, pause_reason=None)
+def lock_requested(state: State, event: ev.LockRequested) -> State:
+    no_path(event)
+    _has_inputs(state)
+    if state.lock is not None:
+        raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
+    return replace(state, lock=LockRun(event.name, event.on_conflict, event.timestamp))
 
 
-def flow_completed(state: State, event: ev.FlowCompleted) -> State:
-    return replace(state, outcome="complete")
+def lock_acquired(state: State, event: ev.LockAcquired) -> State:
+    no_path(event)
+    if state.lock is None or state.lock.name != event.name or state.lock.acquired_at is not None:
+        raise MalformedJournal(f"the session does not wait for lock {event.name}")
+    return replace(state, lock=replace(state.lock, acquired_at=event.timestamp))
 
 
-def flow_failed(state: State, event: ev.FlowFailed) -> State:
-    return replace(state, outcome="failed", error=event.error)
+def session_message(state: State, event: ev.SessionMessage) -> State:
+    no_path(event)
+    if event.key in state.seen:
+        raise MalformedJournal(f"the message {event.key} was taken before")
+    entry = {"text": event.message, "by": event.actor, "at": event.timestamp}
+    return replace(
+        state,
+        messages=(*state.messages, entry),
+        pending=(*state.pending, (event.key, event.message)),
+        seen=state.seen.set(event.key, None),
+    )
 
 
 def flow_migrated(state: State, event: ev.FlowMigrated) -> State:
+    no_path(event)
+    if event.flow_digest == state.flow_digest:
+        raise MalformedJournal("the session goes on with that text already")
+    for path in event.nodes:
+        if path not in state.nodes:
+            raise MalformedJournal(f"{path} is not known")
     frames, nodes = state.frames, state.nodes
     for scope, position in event.frames.items():
         frames = frames.set(scope, replace(frame_at(state, scope), position=position))
@@ -81,29 +103,71 @@ def flow_migrated(state: State, event: ev.FlowMigrated) -> State:
     return replace(state, flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
 
 
-def lock_requested(state: State, event: ev.LockRequested) -> State:
-    if state.lock is not None:
-        raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
-    return replace(state, lock=LockRun(event.name, event.on_conflict, event.timestamp))
+def flow_paused(state: State, event: ev.FlowPaused) -> State:
+    """Nothing runs, and something is waited for."""
+    _stands(state, event)
+    if (event.held, event.actor is None) not in ((None, True), (True, False)):
+        raise MalformedJournal("a person holds a session; it waits by itself")
+    # Releases before `flow:pausing` held a session at once, and wrote then how what ran had left.
+    if not event.held:
+        _nothing_runs(launched(state))
+        if not (state.open_prompts or state.timers or pending(state)):
+            raise MalformedJournal("it waits for nothing")
+    return replace(state, paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
 
 
-def lock_acquired(state: State, event: ev.LockAcquired) -> State:
-    if state.lock is None or state.lock.name != event.name or state.lock.acquired_at is not None:
-        raise MalformedJournal(f"the session does not wait for lock {event.name}")
-    return replace(state, lock=replace(state.lock, acquired_at=event.timestamp))
+def flow_pausing(state: State, event: ev.FlowPausing) -> State:
+    _stands(state, event)
+    return replace(state, pausing={"reason": event.reason, "actor": event.actor})
 
 
-def session_message(state: State, event: ev.SessionMessage) -> State:
-    entry = {"text": event.message, "by": event.actor, "at": event.timestamp}
-    return replace(
-        state,
-        messages=(*state.messages, entry),
-        pending=(*state.pending, (event.key, event.message)),
-        seen=state.seen.set(event.key, None),
-    )
+def flow_resumed(state: State, event: ev.FlowResumed) -> State:
+    _stands(state, event)
+    return replace(state, paused_at=None, pause_reason=None)
+
+
+def _stands(state: State, event: ev.FlowPaused | ev.FlowPausing | ev.FlowResumed) -> None:
+    """It says where the session stands."""
+    path = event.path
+    run = state.nodes.get(path or "")
+    # Releases before wrote the path as the node's id too.
+    if event.node_id not in (path, path if run is None else run.node_id):
+        same(event.node_id, path, "node")
+    # A tool call that people are asked about is no node yet, but the model call is.
+    if path is not None and not (
+        path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")
+    ):
+        raise MalformedJournal(f"the session does not stand at {path}")
+
+
+def session_unreachable(state: State, event: ev.SessionUnreachable) -> State:
+    no_path(event)
+    return replace(state, paused_at=event.timestamp, pause_reason=event.reason)
+
+
+def session_reachable(state: State, event: ev.SessionReachable) -> State:
+    no_path(event)
+    timers = state.timers
+    for timer_id, timer in timers.items():
+        if timer.purpose == "unreachable":
+            timers = timers.delete(timer_id)
+    return replace(state, paused_at=None, pause_reason=None, timers=timers)
 
 
 def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
+    if FINALLY in state.frames:
+        raise MalformedJournal("what runs at the end began before")
+    if state.phase == "finalizing":
+        same((event.outcome, state.outcome), ("aborted", "aborted"), "outcome")
+        _nothing_runs([path for path in launched(state) if not in_finally(path)])
+    elif event.outcome == "complete":
+        nothing_open(state)
+    elif event.outcome == "failed" and event.error is not None:
+        _has_failed(state, event.path, event.error)
+    else:
+        raise MalformedJournal("a flow that is not ended by a person is complete, or failed with an error")
+    if (event.error is None) != (event.outcome != "failed") or (event.path and not event.error):
+        raise MalformedJournal("a flow has an error, at a path, exactly where it failed")
     return replace(
         state,
         outcome=event.outcome,
@@ -115,230 +179,88 @@ def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
     )
 
 
+def _nothing_runs(running: list[str]) -> None:
+    if running:
+        raise MalformedJournal(f"{min(running)} runs")
+
+
+def flow_completed(state: State, event: ev.FlowCompleted) -> State:
+    no_path(event)
+    if state.phase == "finalizing":
+        same(state.outcome, "complete", "outcome")
+        _finally_over(state)
+        if state.frames[FINALLY].error is not None:
+            raise MalformedJournal("`finally` has failed, and so has the flow")
+    else:
+        nothing_open(state)
+    return replace(state, outcome="complete")
+
+
+def flow_failed(state: State, event: ev.FlowFailed) -> State:
+    if state.phase == "finalizing":
+        _finally_over(state)
+        scope = ROOT if state.outcome == "failed" else FINALLY
+        error = state.error if state.outcome == "failed" else state.frames[FINALLY].error
+        if state.outcome not in ("failed", "complete") or error is None:
+            raise MalformedJournal(f"the flow is {state.outcome}")
+        same(event.error, error, "error")
+        _failed_at(state, scope, event.path, error)
+    else:
+        _has_failed(state, event.path, event.error)
+    return replace(state, outcome="failed", error=event.error)
+
+
+def _has_failed(state: State, path: str | None, error: dict[str, Json]) -> None:
+    """A node has failed the flow, or something around all nodes: their number, an input, the lock, the thread."""
+    root = state.frames.get(ROOT)
+    if root is None:
+        return
+    if root.error is not None:
+        same(error, root.error, "error")
+        _failed_at(state, ROOT, path, error)
+    elif error.get("type") not in AROUND_NODES:
+        raise MalformedJournal("no node has failed the flow")
+
+
+AROUND_NODES = ("limit", "unreachable")
+"""What fails a flow although no node of it has failed."""
+
+
+def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json]) -> None:
+    """The path is that of a node that failed so, if it was a node."""
+    failed = [at for at in state.frames[scope].nodes.values() if state.nodes[at].error == error]
+    if path not in failed and (path is not None or failed) and error.get("type") not in AROUND_NODES:
+        raise MalformedJournal(f"{path} did not fail the flow")
+
+
+def _finally_over(state: State) -> None:
+    """What runs at the end is over; a person can have skipped the rest of it."""
+    frame = frame_at(state, FINALLY)
+    _nothing_runs(launched(state))
+    if frame.error is None and not state.finally_skipped:
+        through(frame, FINALLY)
+
+
 def session_aborted(state: State, event: ev.SessionAborted) -> State:
+    no_path(event)
+    if state.finally_skipped:
+        raise MalformedJournal("what runs at the end is skipped already")
     if state.phase == "finalizing":
         outcome = "aborted" if state.outcome == "complete" else state.outcome
         return replace(state, outcome=outcome, timers=Map(), finally_skipped=True)
     return replace(state, outcome="aborted", timers=Map(), pending=(), error=None)
 
 
-def session_unreachable(state: State, event: ev.SessionUnreachable) -> State:
-    return replace(state, paused_at=event.timestamp, pause_reason=event.reason)
-
-
-def session_reachable(state: State, event: ev.SessionReachable) -> State:
-    timers = state.timers
-    for timer_id, timer in timers.items():
-        if timer.purpose == "unreachable":
-            timers = timers.delete(timer_id)
-    return replace(state, paused_at=None, pause_reason=None, timers=timers)
-
-
 def session_end(state: State, event: ev.SessionEnd) -> State:
+    no_path(event)
+    if event.status != state.outcome:
+        raise MalformedJournal(f"the session ended as {state.outcome}, not as {event.status}")
+    if state.open_prompts:
+        raise MalformedJournal(f"the question {min(state.open_prompts)} is open")
+    _nothing_runs(launched(state))
+    said = FINALLY in state.frames and event.status != "aborted"
+    if not state.owed and (said or event.status == "complete"):
+        raise MalformedJournal("nothing says what became of the flow")
+    if event.status == "aborted" and FINALLY in state.frames:
+        _finally_over(state)
     return replace(state, timers=Map(), pending=())
-
-
-# --- questions and timers ----------------------------------------------------------------------------------
-
-
-def prompt_requested(state: State, event: ev.PromptRequested) -> State:
-    if event.prompt_id in state.prompts:
-        raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
-    prompt = Asked(
-        **asdict(event.question),
-        prompt_id=event.prompt_id,
-        path=path_of(event),
-        status="requested",
-        requested_at=event.timestamp,
-    )
-    run = state.nodes.get(prompt.path)
-    # What is asked about the edges behind a node is no question of the node, which has its outcome.
-    asks = run is not None and run.status in UNFINISHED
-    nodes = (
-        state.nodes.set(prompt.path, replace(run, prompt_id=event.prompt_id)) if run and asks else state.nodes
-    )
-    return replace(
-        state,
-        nodes=nodes,
-        prompts=state.prompts.set(event.prompt_id, prompt),
-        open_prompts=state.open_prompts.set(event.prompt_id, None),
-        prompts_asked=state.prompts_asked + 1,
-    )
-
-
-def with_prompt(state: State, prompt: Asked) -> State:
-    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
-
-
-def prompt_shown(state: State, event: ev.PromptShown) -> State:
-    prompt = replace(state.prompts[event.prompt_id], status="shown", shown=event.shown)
-    return with_prompt(state, prompt)
-
-
-def change_prompt(state: State, prompt: Asked, key: str) -> State:
-    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt), seen=state.seen.set(key, None))
-
-
-def prompt_voted(state: State, event: ev.PromptVoted) -> State:
-    prompt = state.prompts[event.prompt_id]
-    vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
-    votes = (*votes_without(prompt, event.actor.get("id")), vote)
-    return change_prompt(state, replace(prompt, votes=votes), event.key)
-
-
-def votes_without(prompt: Asked, actor_id: Json) -> tuple[dict[str, Json], ...]:
-    """The votes of everybody else."""
-    return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
-
-
-def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
-    """A question that is shown again: buttons of the copy before do not match any more."""
-    return replace(prompt, nonce=nonce, generation=prompt.generation + 1, **changes)
-
-
-def prompt_edited(state: State, event: ev.PromptEdited) -> State:
-    prompt = state.prompts[event.prompt_id]
-    editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")))))
-    changes = {"values": event.values, "covers": event.covers, "editors": editors, "votes": ()}
-    return change_prompt(state, renewed(prompt, event.nonce, **changes), event.key)
-
-
-def prompt_handed(state: State, event: ev.PromptHanded) -> State:
-    prompt = state.prompts[event.prompt_id]
-    giver = str(event.actor.get("id"))
-    excluded = [entry for entry in (*prompt.excluded, giver) if entry != event.to]
-    moved = replace(
-        with_people(state, prompt, [event.to]),
-        excluded=tuple(dict.fromkeys(excluded)),
-        handed=(*prompt.handed, {"by": event.actor, "to": event.to, "at": event.timestamp}),
-        votes=votes_without(prompt, giver),
-    )
-    return change_prompt(state, moved, event.key)
-
-
-def asked_people(state: State, prompt: Asked) -> list[str]:
-    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
-    if prompt.kind == "approval":
-        return list(prompt.approvers or ())
-    if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
-        return list(prompt.who or ())
-    return ["channel"] if state.actor.get("id") is None else ["requester"]
-
-
-def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
-    """A question that these may answer too."""
-    people = tuple(dict.fromkeys([*asked_people(state, prompt), *more]))
-    return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
-
-
-def prompt_undone(state: State, event: ev.PromptUndone) -> State:
-    prompt = state.prompts[event.prompt_id]
-    again = renewed(
-        prompt,
-        event.nonce,
-        status="requested" if prompt.shown is None else "shown",
-        answer=None,
-        actor=None,
-        at=None,
-        undo_until=None,
-    )
-    state = close_prompt(state, again)
-    opened = replace(state, open_prompts=state.open_prompts.set(prompt.prompt_id, None))
-    return change_prompt(opened, again, event.key)
-
-
-def close_prompt(state: State, prompt: Asked) -> State:
-    timers = state.timers
-    for timer_id, timer in state.timers.items():
-        if timer.prompt_id == prompt.prompt_id:
-            timers = timers.delete(timer_id)
-    return replace(
-        state,
-        prompts=state.prompts.set(prompt.prompt_id, prompt),
-        open_prompts=without(state.open_prompts, prompt.prompt_id),
-        timers=timers,
-    )
-
-
-def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
-    prompt = state.prompts[event.prompt_id]
-    seen = state.seen.set(event.key, None) if event.key else state.seen
-    answered = replace(prompt, status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
-    closed = replace(close_prompt(state, answered), seen=seen)
-    if prompt.kind == "failed" and event.answer.get("value") == RETRY:
-        run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
-        return replace(closed, nodes=closed.nodes.set(prompt.path, run))
-    if prompt.kind != "interrupted" or event.answer.get("value") != AGAIN:
-        return closed
-    run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
-    return replace(closed, nodes=closed.nodes.set(prompt.path, run))
-
-
-def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
-    prompt = state.prompts[event.prompt_id]
-    prompt = replace(prompt, reminders=event.count)
-    return with_prompt(state, prompt)
-
-
-def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
-    prompt = state.prompts[event.prompt_id]
-    prompt = replace(prompt, escalated=(*prompt.escalated, event.step))
-    if event.may_answer:
-        prompt = with_people(state, prompt, people_among(event.to))
-    return with_prompt(state, prompt)
-
-
-def people_among(entries: list[str]) -> list[str]:
-    """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
-    told = [entry.removeprefix("dm:") for entry in entries]
-    return [entry for entry in told if "@" in entry or entry == "requester" or entry[:1] in "UW"]
-
-
-def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
-    prompt = state.prompts[event.prompt_id]
-    again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
-    prompt = renewed(prompt, event.nonce, **again)
-    return with_prompt(state, prompt)
-
-
-def prompt_expired(state: State, event: ev.PromptExpired) -> State:
-    prompt = state.prompts[event.prompt_id]
-    return close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
-
-
-def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
-    prompt = state.prompts[event.prompt_id]
-    return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))
-
-
-def timer_set(state: State, event: ev.TimerSet) -> State:
-    timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
-    state = replace(state, timers=state.timers.set(event.timer_id, timer))
-    if event.prompt_id is None:
-        return state
-    if event.purpose == "undo":
-        return set_undo(state, event.prompt_id, event.due_at)
-    if event.purpose != "deadline":
-        return state
-    prompt = replace(state.prompts[event.prompt_id], deadline=event.due_at)
-    return with_prompt(state, prompt)
-
-
-def set_undo(state: State, prompt_id: str, until: str | None) -> State:
-    return with_prompt(state, replace(state.prompts[prompt_id], undo_until=until))
-
-
-def timer_fired(state: State, event: ev.TimerFired) -> State:
-    timer = state.timers[event.timer_id]
-    state = replace(state, timers=state.timers.delete(event.timer_id))
-    if timer.purpose == "undo" and timer.prompt_id is not None:
-        return set_undo(state, timer.prompt_id, None)
-    if timer.purpose == "timeout" and timer.path is not None:
-        container = container_at(state, timer.path)
-        message = f"node {container.node_id}: it ran out of time"
-        container = replace(container, error=container.error or {"type": "timeout", "message": message})
-        return replace(state, containers=state.containers.set(timer.path, container))
-    if timer.purpose != "retry" or timer.path is None:
-        return state
-    run = replace(run_at(state, timer.path, *UNFINISHED), status="interrupted", reason=RETRY)
-    return replace(state, nodes=state.nodes.set(timer.path, run))

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
-from engine.journal.folds.agents import TURN
-from engine.journal.queries import launched
+from engine.journal.queries import TURN, launched
 from engine.journal.state import AgentRun, Asked
 from engine.language.codec import Json
 from engine.messages.limits import AgentFacts

@@ -1,13 +1,16 @@
-"""The rules of questions for people, and of timers. Pure."""
+"""Questions for people, and timers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from engine.forms.question import Question
 from engine.journal import events as ev
-from engine.journal.folds.agents import TURN
-from engine.journal.grammar.common import (
+from engine.journal.folds.nodes import without
+from engine.journal.grammar import (
     agent_around,
     clock_id,
     container_at,
@@ -20,16 +23,14 @@ from engine.journal.grammar.common import (
     undo_id,
     wait_id,
 )
-from engine.journal.queries import doomed
-from engine.journal.state import ON_FAILURE, UNFINISHED, Asked, State, scope_of
+from engine.journal.queries import TURN, doomed
+from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
 
-# --- a question is asked -----------------------------------------------------------------------------------------
 
-
-def prompt_requested(state: State, event: ev.PromptRequested) -> None:
+def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     path, question = path_of(event), event.question
     if question.number is not None:
         same(question.number, state.prompts_asked + 1, "number")
@@ -39,6 +40,26 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> None:
         _asks_about_call(state, path, question.tool)
     else:
         _asks_about_node(state, path, question.kind)
+    if event.prompt_id in state.prompts:
+        raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
+    prompt = Asked(
+        **asdict(question),
+        prompt_id=event.prompt_id,
+        path=path,
+        status="requested",
+        requested_at=event.timestamp,
+    )
+    run, nodes = state.nodes.get(path), state.nodes
+    # What is asked about the edges behind a node is no question of the node, which has its outcome.
+    if run is not None and run.status in UNFINISHED:
+        nodes = nodes.set(path, replace(run, prompt_id=event.prompt_id))
+    return replace(
+        state,
+        nodes=nodes,
+        prompts=state.prompts.set(event.prompt_id, prompt),
+        open_prompts=state.open_prompts.set(event.prompt_id, None),
+        prompts_asked=state.prompts_asked + 1,
+    )
 
 
 def _asks_input(state: State, path: str, question: Question) -> None:
@@ -85,9 +106,6 @@ def _asks_about_edges(state: State, path: str) -> None:
         raise MalformedJournal(f"the edges that leave {path} are resolved, or it has no outcome yet")
 
 
-# --- a question is open ------------------------------------------------------------------------------------------
-
-
 def _open(state: State, event: PromptEvent) -> Asked:
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None or not prompt.open:
@@ -101,41 +119,115 @@ def _new_key(state: State, key: str | None) -> None:
         raise MalformedJournal(f"{key} was taken before")
 
 
-def prompt_shown(state: State, event: ev.PromptShown) -> None:
+def with_prompt(state: State, prompt: Asked) -> State:
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def prompt_shown(state: State, event: ev.PromptShown) -> State:
     prompt = _open(state, event)
     if event.shown == prompt.shown:
         raise MalformedJournal(f"prompt {event.prompt_id} was shown there before")
+    return with_prompt(state, replace(prompt, status="shown", shown=event.shown))
 
 
-def prompt_voted(state: State, event: ev.PromptVoted) -> None:
+def change_prompt(state: State, prompt: Asked, key: str) -> State:
+    return replace(with_prompt(state, prompt), seen=state.seen.set(key, None))
+
+
+def prompt_voted(state: State, event: ev.PromptVoted) -> State:
     prompt = _open(state, event)
     _new_key(state, event.key)
     if prompt.kind != "approval":
         raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
+    vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
+    votes = (*votes_without(prompt, event.actor.get("id")), vote)
+    return change_prompt(state, replace(prompt, votes=votes), event.key)
 
 
-def prompt_edited(state: State, event: ev.PromptEdited) -> None:
+def votes_without(prompt: Asked, actor_id: Json) -> tuple[dict[str, Json], ...]:
+    """The votes of everybody else."""
+    return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
+
+
+def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
+    """A question that is shown again: buttons of the copy before do not match any more."""
+    return replace(prompt, nonce=nonce, generation=prompt.generation + 1, **changes)
+
+
+def prompt_edited(state: State, event: ev.PromptEdited) -> State:
     prompt = _open(state, event)
     _new_key(state, event.key)
     if not prompt.editable or not set(event.before) <= set(prompt.editable):
         raise MalformedJournal(f"prompt {event.prompt_id} lets nobody change that")
     same(event.nonce != prompt.nonce, True, "nonce")
+    editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")))))
+    changes = {"values": event.values, "covers": event.covers, "editors": editors, "votes": ()}
+    return change_prompt(state, renewed(prompt, event.nonce, **changes), event.key)
 
 
-def prompt_handed(state: State, event: ev.PromptHanded) -> None:
-    _open(state, event)
+def prompt_handed(state: State, event: ev.PromptHanded) -> State:
+    prompt = _open(state, event)
     _new_key(state, event.key)
+    giver = str(event.actor.get("id"))
+    excluded = [entry for entry in (*prompt.excluded, giver) if entry != event.to]
+    moved = replace(
+        with_people(state, prompt, [event.to]),
+        excluded=tuple(dict.fromkeys(excluded)),
+        handed=(*prompt.handed, {"by": event.actor, "to": event.to, "at": event.timestamp}),
+        votes=votes_without(prompt, giver),
+    )
+    return change_prompt(state, moved, event.key)
 
 
-def prompt_undone(state: State, event: ev.PromptUndone) -> None:
+def asked_people(state: State, prompt: Asked) -> list[str]:
+    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
+    if prompt.kind == "approval":
+        return list(prompt.approvers or ())
+    if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
+        return list(prompt.who or ())
+    return ["channel"] if state.actor.get("id") is None else ["requester"]
+
+
+def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
+    """A question that these may answer too."""
+    people = tuple(dict.fromkeys([*asked_people(state, prompt), *more]))
+    return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
+
+
+def prompt_undone(state: State, event: ev.PromptUndone) -> State:
     prompt = state.prompts.get(event.prompt_id)
     _new_key(state, event.key)
     if prompt is None or undo_id(state, prompt) not in state.timers:
         raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
     same(event.path, prompt.path, "path")
+    again = renewed(
+        prompt,
+        event.nonce,
+        status="requested" if prompt.shown is None else "shown",
+        answer=None,
+        actor=None,
+        at=None,
+        undo_until=None,
+    )
+    state = close_prompt(state, again)
+    opened = replace(state, open_prompts=state.open_prompts.set(prompt.prompt_id, None))
+    return change_prompt(opened, again, event.key)
 
 
-def prompt_answered(state: State, event: ev.PromptAnswered) -> None:
+def close_prompt(state: State, prompt: Asked) -> State:
+    timers = state.timers
+    for timer_id, timer in state.timers.items():
+        if timer.prompt_id == prompt.prompt_id:
+            timers = timers.delete(timer_id)
+    return replace(
+        state,
+        prompts=state.prompts.set(prompt.prompt_id, prompt),
+        open_prompts=without(state.open_prompts, prompt.prompt_id),
+        timers=timers,
+    )
+
+
+def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     prompt = _open(state, event)
     options = [option["value"] for option in prompt.options]
     value = event.answer.get("value")
@@ -148,6 +240,16 @@ def prompt_answered(state: State, event: ev.PromptAnswered) -> None:
         _new_key(state, event.key)
     else:
         _decided_by_votes(prompt, event, value)
+    seen = state.seen.set(event.key, None) if event.key else state.seen
+    answered = replace(prompt, status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
+    closed = replace(close_prompt(state, answered), seen=seen)
+    if prompt.kind == "failed" and value == RETRY:
+        run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
+        return replace(closed, nodes=closed.nodes.set(prompt.path, run))
+    if prompt.kind != "interrupted" or value != AGAIN:
+        return closed
+    run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
+    return replace(closed, nodes=closed.nodes.set(prompt.path, run))
 
 
 def _takes_more(prompt: Asked) -> bool:
@@ -169,21 +271,23 @@ def _decided_by_votes(prompt: Asked, event: ev.PromptAnswered, value: Json) -> N
         raise MalformedJournal(f"only {agree} of {prompt.required} approved")
 
 
-def prompt_expired(state: State, event: ev.PromptExpired) -> None:
+def prompt_expired(state: State, event: ev.PromptExpired) -> State:
     prompt = _open(state, event)
     same(event.outcome, prompt.on_timeout, "outcome")
     if not state.owed:
         raise MalformedJournal(f"the deadline of prompt {event.prompt_id} is not over")
+    return close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
 
 
-def prompt_reminded(state: State, event: ev.PromptReminded) -> None:
+def prompt_reminded(state: State, event: ev.PromptReminded) -> State:
     prompt = _open(state, event)
     same(event.count, prompt.reminders + 1, "count")
     if not state.owed:
         raise MalformedJournal(f"it is not time to remind of prompt {event.prompt_id}")
+    return with_prompt(state, replace(prompt, reminders=event.count))
 
 
-def prompt_escalated(state: State, event: ev.PromptEscalated) -> None:
+def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
     prompt = _open(state, event)
     steps = prompt.escalate
     waits = clock_id(state, prompt, f"escalate{event.step}") in state.timers
@@ -191,14 +295,27 @@ def prompt_escalated(state: State, event: ev.PromptEscalated) -> None:
         raise MalformedJournal(f"it is not time for step {event.step} of prompt {event.prompt_id}")
     told = steps[event.step]
     same((event.to, bool(event.may_answer)), (told["to"], bool(told.get("mayAnswer"))), "people")
+    prompt = replace(prompt, escalated=(*prompt.escalated, event.step))
+    if event.may_answer:
+        prompt = with_people(state, prompt, people_among(event.to))
+    return with_prompt(state, prompt)
 
 
-def prompt_reposted(state: State, event: ev.PromptReposted) -> None:
-    if _open(state, event).shown is None:
+def people_among(entries: list[str]) -> list[str]:
+    """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
+    told = [entry.removeprefix("dm:") for entry in entries]
+    return [entry for entry in told if "@" in entry or entry == "requester" or entry[:1] in "UW"]
+
+
+def prompt_reposted(state: State, event: ev.PromptReposted) -> State:
+    prompt = _open(state, event)
+    if prompt.shown is None:
         raise MalformedJournal(f"prompt {event.prompt_id} is shown nowhere")
+    again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
+    return with_prompt(state, renewed(prompt, event.nonce, **again))
 
 
-def prompt_cancelled(state: State, event: ev.PromptCancelled) -> None:
+def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
     """At the end, where a container around it is given up, or where nobody has to be asked any more."""
     prompt = _open(state, event)
     run = state.nodes.get(prompt.path)
@@ -207,24 +324,27 @@ def prompt_cancelled(state: State, event: ev.PromptCancelled) -> None:
     missing = run is not None and run.status == "interrupted" and run.reason == MISSING
     if not (state.phase == "finalizing" or failed or missing or _given_up(state, prompt.path)):
         raise MalformedJournal(f"prompt {event.prompt_id} still waits for its answer")
+    return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))
 
 
 def _given_up(state: State, path: str) -> bool:
     return scope_of(path) in state.frames and doomed(state, path)
 
 
-# --- timers ------------------------------------------------------------------------------------------------------
-
-
-def timer_set(state: State, event: ev.TimerSet) -> None:
+def timer_set(state: State, event: ev.TimerSet) -> State:
     if event.timer_id in state.timers:
         raise MalformedJournal(f"timer {event.timer_id} is set already")
-    if event.purpose in ("wait", "timeout"):
-        _TIMES_A_NODE[event.purpose](state, event)
-    elif event.purpose == "unreachable":
-        _times_the_thread(state, event)
-    else:
-        _times_a_question(state, event)
+    _SETS.get(event.purpose, _times_a_question)(state, event)
+    timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
+    state = replace(state, timers=state.timers.set(event.timer_id, timer))
+    if event.prompt_id is None:
+        return state
+    if event.purpose == "undo":
+        return set_undo(state, event.prompt_id, event.due_at)
+    if event.purpose != "deadline":
+        return state
+    prompt = replace(state.prompts[event.prompt_id], deadline=event.due_at)
+    return with_prompt(state, prompt)
 
 
 def _waits(state: State, event: ev.TimerSet) -> None:
@@ -240,9 +360,6 @@ def _times_out(state: State, event: ev.TimerSet) -> None:
     same((event.timer_id, event.prompt_id), (timeout_id(state, path), None), "timer")
     if container.begun or container.kind == ON_FAILURE:
         raise MalformedJournal(f"{path} has begun, so that its time is set already")
-
-
-_TIMES_A_NODE: dict[str, Callable[[State, ev.TimerSet], None]] = {"wait": _waits, "timeout": _times_out}
 
 
 def _times_the_thread(state: State, event: ev.TimerSet) -> None:
@@ -275,7 +392,19 @@ def _is_clock(state: State, prompt: Asked, event: ev.TimerSet) -> None:
         raise MalformedJournal(f"nobody is reminded of prompt {prompt.prompt_id}")
 
 
-def timer_fired(state: State, event: ev.TimerFired) -> None:
+_SETS: dict[str, Callable[[State, ev.TimerSet], None]] = {
+    "wait": _waits,
+    "timeout": _times_out,
+    "unreachable": _times_the_thread,
+}
+"""What sets a timer by its purpose, where that is no question."""
+
+
+def set_undo(state: State, prompt_id: str, until: str | None) -> State:
+    return with_prompt(state, replace(state.prompts[prompt_id], undo_until=until))
+
+
+def timer_fired(state: State, event: ev.TimerFired) -> State:
     timer = state.timers.get(event.timer_id)
     if timer is None:
         raise MalformedJournal(f"timer {event.timer_id} is not set")
@@ -285,6 +414,18 @@ def timer_fired(state: State, event: ev.TimerFired) -> None:
     spoken_to = timer.purpose == "retry" and state.nodes[timer.path or ""].type == TURN
     if event.timestamp < timer.due_at and not spoken_to:
         raise MalformedJournal(f"timer {event.timer_id} is not due before {timer.due_at}")
+    state = replace(state, timers=state.timers.delete(event.timer_id))
+    if timer.purpose == "undo" and timer.prompt_id is not None:
+        return set_undo(state, timer.prompt_id, None)
+    if timer.purpose == "timeout" and timer.path is not None:
+        container = container_at(state, timer.path)
+        message = f"node {container.node_id}: it ran out of time"
+        container = replace(container, error=container.error or {"type": "timeout", "message": message})
+        return replace(state, containers=state.containers.set(timer.path, container))
+    if timer.purpose != "retry" or timer.path is None:
+        return state
+    run = replace(run_at(state, timer.path, *UNFINISHED), status="interrupted", reason=RETRY)
+    return replace(state, nodes=state.nodes.set(timer.path, run))
 
 
 PromptEvent = (

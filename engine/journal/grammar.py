@@ -1,5 +1,22 @@
-"""What the rules share: where something stands, the ids and addresses that follow from it, and what a step
-still owes: the events that follow others in the same step. Pure.
+"""The grammar of histories: which event can follow in which state. Pure.
+
+`decide` folds each event that it writes, and the fold asks these rules about each event that it reads: what is written
+and what is believed is one and the same. So a journal in which an event is missing, stands twice, at another place, or
+under another name, number or path is refused at the first event that cannot follow, with the reason.
+
+Three things make a history:
+
+* **The table** (`engine.journal.transitions`): which types of events there are in which phase.
+* **The rules**, each at the head of the fold of its event (`engine.journal.folds`): what an event says of its place has
+  to be what the state says of it. Ids, indexes, attempts, scopes and counts follow from what came before, and are
+  compared. What the rules share stands here.
+* **What is owed** (`OWES`): some events are followed by others in the same step. An answer is followed by the outcome
+  of its node, a question that is shown by its deadline. Until all of that is there, nothing else can follow.
+
+Each rule costs the same however long the history is, but for those of a pause and of the end, which look at all that is
+open. What only the flow's text knows (that a list has no further node, what a node's type is) is not asked here, since
+sessions outlive texts; `sayso verify` asks it too. A session that was forked begins with a part of another one's
+history: what a fork leaves out is allowed to be missing there.
 """
 
 from __future__ import annotations
