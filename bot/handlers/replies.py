@@ -77,7 +77,7 @@ def told_later(state: State, command: Command) -> str | None:
     return phrases.LATER if waits and isinstance(command, Steer) else None
 
 
-async def steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[Head]) -> tuple[str, ...]:
+async def _steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[Head]) -> tuple[str, ...]:
     """The sessions of a thread with an agent that takes messages from this person."""
     found = []
     for head in heads:
@@ -370,7 +370,7 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
-            steerable=await steerable(self._engine, self._gate, actor, heads),
+            steerable=await _steerable(self._engine, self._gate, actor, heads),
             hinted=await self._hinted(asked),
             author=actor.id,
         )

@@ -68,7 +68,7 @@ def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         case "view_submission":
             return submission(body, home)
         case "message_action":
-            return shortcut(body, home)
+            return _shortcut(body, home)
     if "command" in body:
         return slash(body, home)
     return Skip(f"type {body.get('type')}"[:_REASON])
@@ -79,7 +79,7 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return Skip("another team or app")
     event = body["event"]
     if event.get("type") == "app_home_opened":
-        return home_opened(event, home)
+        return _home_opened(event, home)
     if event.get("type") == "reaction_added":
         return _reaction(event, home, hears)
     if event.get("type") in _CLOSED or event.get("type") in _OPENED:
@@ -382,7 +382,7 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
     )
 
 
-def shortcut(body: Mapping[str, Any], home: Home) -> Decision:
+def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
     """The message shortcut. Where its thread begins, and what it says, is read when the flow starts."""
     if home.is_foreign(_team(body), body.get("api_app_id")):
         return Skip("another team or app")
@@ -402,7 +402,7 @@ def shortcut(body: Mapping[str, Any], home: Home) -> Decision:
     )
 
 
-def home_opened(event: Mapping[str, Any], home: Home) -> Decision:
+def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
     """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed."""
     if event.get("tab") != "home":
         return Skip("another tab")

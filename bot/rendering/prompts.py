@@ -81,7 +81,7 @@ def prompt_message(
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     lead = _lead(state, prompt, flow, names)
     head = [{**section(lead, key, most=900), "accessory": approvals.more_menu(prompt)}]
-    rules = [*_rules(state, prompt, flow, now), *clock_rules(state, prompt, names or {})]
+    rules = [*_rules(state, prompt, flow, now), *_clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.accepts_text or prompt.accepts_files:
         tail = [_reply_hint(prompt), *tail]
@@ -450,7 +450,7 @@ def refused_target(to: str, reason: str) -> str:
     return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"
 
 
-def clock_rules(state: State, prompt: Asked, names: Mapping[str, str]) -> list[str]:
+def _clock_rules(state: State, prompt: Asked, names: Mapping[str, str]) -> list[str]:
     """What an open question says of its clocks beside its deadline."""
     rules = []
     if prompt.remind_seconds:

@@ -61,7 +61,7 @@ Told: TypeAlias = Callable[[Refusal], Sequence[Row]]
 """The rows that tell a refusal."""
 
 
-def nowhere(refusal: Refusal) -> Sequence[Row]:
+def _nowhere(refusal: Refusal) -> Sequence[Row]:
     """Nobody in Slack is told; the inbox row has the reason."""
     return ()
 
@@ -87,7 +87,7 @@ def to_author(row: InboxRow, data: Mapping[str, Json], thread_ts: str | None) ->
     """Words that only whoever did it sees; where an app or sayso itself did it, words on the message."""
     if data.get("user") and data.get("app") is None:
         return lambda refusal: [_ephemeral(row, data, thread_ts, refusal.text)]
-    return on_message(row, data, data["ts"])
+    return _on_message(row, data, data["ts"])
 
 
 def to_speaker(row: InboxRow, data: Mapping[str, Json]) -> Told:
@@ -98,7 +98,7 @@ def to_speaker(row: InboxRow, data: Mapping[str, Json]) -> Told:
     )
 
 
-def on_message(row: InboxRow, data: Mapping[str, Json], ts: str) -> Told:
+def _on_message(row: InboxRow, data: Mapping[str, Json], ts: str) -> Told:
     """A message in the thread of the message with which a start began; a mark on that one where this was said already."""
 
     def told(refusal: Refusal) -> Sequence[Row]:
@@ -402,7 +402,7 @@ class ThreadStarts:
         payload = {**data, "team": self.team, "channel": channel}
         wish = Wish(data["flow"], data["inputs"], payload, actor=_wisher(data))
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
-        return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, nowhere)
+        return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, _nowhere)
 
     async def wanted_rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""
@@ -411,7 +411,7 @@ class ThreadStarts:
             return await self._not_rooted(row, data)
         ts = data["posted"]["ts"]
         wish = Wish(data["flow"], data["inputs"], data, actor=_wisher(data))
-        return await self.starter.start(row, wish, ts, on_message(row, data, ts))
+        return await self.starter.start(row, wish, ts, _on_message(row, data, ts))
 
     async def _not_rooted(self, row: InboxRow, data: Mapping[str, Json]) -> bool:
         """Slack refused the message: the command line reads it in the row, of a schedule the admins are told."""

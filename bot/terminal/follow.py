@@ -203,7 +203,7 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "flow": state.flow_name,
         "status": state.status,
         "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
-        "waitsFor": waits_for(state, store),
+        "waitsFor": _waits_for(state, store),
         "waitsUntil": min(waits) if waits else None,
         **(
             {"waitsForLock": state.lock.name}
@@ -281,7 +281,7 @@ MOVES = ("wait", "retry", "undo")
 """The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
 
 
-def waits_for(state: State, store: Store) -> list[dict[str, Json]]:
+def _waits_for(state: State, store: Store) -> list[dict[str, Json]]:
     """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
 
     Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.

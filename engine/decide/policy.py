@@ -120,7 +120,7 @@ def _slack_gate(actor: Actor, target: Target) -> str | None:
         return "Only members of this workspace can do this."
     if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
         return "Guests cannot do this in this workspace."
-    if target.users and not is_listed(actor, sorted(target.users), target):
+    if target.users and not _is_listed(actor, sorted(target.users), target):
         return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
     return None
 
@@ -148,7 +148,7 @@ def _start(actor: Actor, action: Action, target: Target) -> str | None:
         return f"Runs in a Slack channel are started from there, unless the flow lists {actor.id} as `allowed_to_start`."
     if starters is None:
         return in_channel(actor, "start this")
-    return None if is_listed(actor, starters, target) else only_these(starters, "start this", target)
+    return None if _is_listed(actor, starters, target) else _only_these(starters, "start this", target)
 
 
 def _look(actor: Actor, action: Action, target: Target) -> str | None:
@@ -169,16 +169,16 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
         entries = ("channel",) if target.requester_id is None else ("requester",)
     # Without a channel the terminal is where the conversation is.
     at_terminal = actor.kind == "local" and not target.has_channel and "channel" in entries
-    if at_terminal or is_listed(actor, entries, target):
+    if at_terminal or _is_listed(actor, entries, target):
         return None
-    return only_these(entries, "answer this", target)
+    return _only_these(entries, "answer this", target)
 
 
 def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.kind != "approval":
         return "This is no approval."
-    if prompt.exclude_requester and actor.id in prompt.editors and not is_requester(actor, target):
+    if prompt.exclude_requester and actor.id in prompt.editors and not _is_requester(actor, target):
         return _somebody_else("You changed this", actor, prompt, target)
     return _approver(actor, prompt, target)
 
@@ -188,11 +188,11 @@ def _approver(actor: Actor, prompt: Question, target: Target) -> str | None:
     entries = prompt.approvers or ()
     if actor.id in prompt.excluded:
         return _HANDED_OVER
-    if prompt.exclude_requester and is_requester(actor, target):
+    if prompt.exclude_requester and _is_requester(actor, target):
         return _somebody_else("You started this", actor, prompt, target)
-    if is_listed(actor, entries, target):
+    if _is_listed(actor, entries, target):
         return None
-    return only_these(entries, "approve this", target)
+    return _only_these(entries, "approve this", target)
 
 
 _HANDED_OVER = "You handed this over, so somebody else answers it now."
@@ -200,7 +200,7 @@ _HANDED_OVER = "You handed this over, so somebody else answers it now."
 
 def _somebody_else(why: str, actor: Actor, prompt: Question, target: Target) -> str:
     entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
-    others = in_words(entries, target, "or")
+    others = _in_words(entries, target, "or")
     return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")
 
 
@@ -218,11 +218,11 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
         return "This is no question about an interrupted or failed step, or about a cap."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
-    if is_listed(actor, prompt.who or (), target):
+    if _is_listed(actor, prompt.who or (), target):
         return None
     admins = sorted(target.admins - {"channel", "requester"})
     day = prompt.kind == "budget" and prompt.exclude_requester
-    if day and admins and not is_listed(actor, admins, target):
+    if day and admins and not _is_listed(actor, admins, target):
         return "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
     return _owner(actor, "resolve", target)
 
@@ -251,7 +251,7 @@ def _undo(actor: Actor, action: Action, target: Target) -> str | None:
 def _owner(actor: Actor, action: Action, target: Target) -> str | None:
     """The requester and the admins."""
     admins = sorted(target.admins - {"channel", "requester"})
-    if is_requester(actor, target) or is_listed(actor, admins, target):
+    if _is_requester(actor, target) or _is_listed(actor, admins, target):
         return None
     if actor.kind == "local" and not actor.simulated and target.allow_local:
         return None
@@ -300,14 +300,14 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
 UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 
 
-def is_listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:
+def _is_listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:
     """Whether one of these entries means this person."""
     return any(_matches(actor, entry.strip(), target) for entry in entries)
 
 
 def _matches(actor: Actor, entry: str, target: Target) -> bool:
     if entry == "requester":
-        return is_requester(actor, target)
+        return _is_requester(actor, target)
     if entry.startswith("local:"):
         return actor.kind == "local" and actor.id == entry
     if actor.kind == "local" and not actor.simulated:
@@ -326,7 +326,7 @@ def _fold(text: str) -> str:
     return text.lower() if text.isascii() else text
 
 
-def is_requester(actor: Actor, target: Target) -> bool:
+def _is_requester(actor: Actor, target: Target) -> bool:
     """Whether this person started the session."""
     return target.requester_id is not None and actor.id == target.requester_id
 
@@ -344,16 +344,16 @@ _NAMED = 6
 """People that a sentence names before it counts the rest."""
 
 
-def only_these(entries: Iterable[str], verb: str, target: Target) -> str:
+def _only_these(entries: Iterable[str], verb: str, target: Target) -> str:
     """The sentence for whoever is not listed."""
     listed = list(dict.fromkeys(entry.strip() for entry in entries))
     if not listed:
         return f"Nobody can {verb}: the flow lists nobody who may."
     ask = " Ask one of them." if len(listed) > 1 else ""
-    return f"Only {in_words(listed, target, 'and')} can {verb}.{ask}"
+    return f"Only {_in_words(listed, target, 'and')} can {verb}.{ask}"
 
 
-def in_words(entries: Iterable[str], target: Target, word: str) -> str:
+def _in_words(entries: Iterable[str], target: Target, word: str) -> str:
     """The people of these entries, the last one joined with `word`."""
     names = list(dict.fromkeys(named(entry, target) for entry in entries))
     if len(names) > _NAMED:

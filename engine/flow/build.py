@@ -57,7 +57,7 @@ def build(
         text=located.text,
         lists=builder.lists,
         description=document.description,
-        inputs=inputs_of(document.inputs),
+        inputs=_inputs_of(document.inputs),
         triggers=tuple(trigger_of(entry) for entry in document.triggers),
         allowed_to_start=None if document.allowed_to_start is None else tuple(document.allowed_to_start),
         channels=None if document.channels is None else tuple(document.channels),
@@ -155,7 +155,7 @@ class _Builder:
         )
         if not spec.talks:
             return node
-        agent, lists = with_agent(node, node.retry, path, self.context)
+        agent, lists = _with_agent(node, node.retry, path, self.context)
         self._held += lists
         return agent
 
@@ -231,7 +231,7 @@ class BuildContext:
         return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
 
 
-def with_agent(
+def _with_agent(
     node: Node, retry: Retry | None, path: Path, context: BuildContext
 ) -> tuple[Node, list[NodeList]]:
     """The node of an agent with its plan, and its two lists; `path` is where it stands, `retry` that of its calls."""
@@ -294,7 +294,7 @@ class _Tools:
         node = self._placed(name, document.type, config, line, document.timeout, document.on_crash)
         is_flow = node.spec.calls
         node = replace(node, calls=config["flow"] if is_flow else None)
-        schema = None if is_flow else schema_of(inputs_of(document.input or {}))
+        schema = None if is_flow else schema_of(_inputs_of(document.input or {}))
         self.plans.append(
             ToolPlan(name, "flow" if is_flow else "node", document.description or "", schema, node)
         )
@@ -352,14 +352,14 @@ def _schema(kind: ToolKind, model: Any) -> Json:
     if kind in BUILTIN:
         return BUILTIN[kind].input_schema
     if kind == "python" and model.input is not None:
-        return schema_of(inputs_of(model.input))
+        return schema_of(_inputs_of(model.input))
     return None
 
 
 # --- what a tool takes -------------------------------------------------------------------------------------
 
 
-def inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
+def _inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
     """Inputs by name."""
     return {name: document.as_input(name) for name, document in documents.items()}
 

@@ -99,7 +99,7 @@ def _sound(
     if problems:
         raise FlowError(problems)
     if edition == 1:
-        spell_out(located.data)
+        _spell_out(located.data)
         document = FlowDoc.model_validate(located.data)
     assert document is not None, "what has no document has problems"
     return build(document, located, packages, absent, edition), located
@@ -185,7 +185,7 @@ def _holds_nodes(path: Path) -> bool:
 # --- the first edition -------------------------------------------------------------------------------------
 
 
-def spell_out(data: dict[str, Any]) -> None:
+def _spell_out(data: dict[str, Any]) -> None:
     """Write into a sound text of the first edition what it means."""
     _spell_out_edges(data)
     for _, node in walk(data):

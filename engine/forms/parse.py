@@ -154,7 +154,7 @@ _READERS: Mapping[str, Callable[[Field, Json], Json]] = {
 def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:
     offered = field["options"]
     # What a person typed means a label first; what a program gave is a value.
-    found = None if by_number else among(offered, raw)
+    found = None if by_number else _among(offered, raw)
     if found is None and isinstance(raw, str):
         found = match_option(offered, raw, by_number=by_number)
     if found is None:
@@ -309,7 +309,7 @@ def match_option(
     return None
 
 
-def among(options: Iterable[Mapping[str, Json]], value: Json) -> Mapping[str, Json] | None:
+def _among(options: Iterable[Mapping[str, Json]], value: Json) -> Mapping[str, Json] | None:
     """The option with exactly this value. `True` is not 1 in JSON, although it is in Python."""
     for option in options:
         if option["value"] == value and isinstance(option["value"], bool) == isinstance(value, bool):
@@ -408,5 +408,5 @@ def _range(least: Json, most: Json, both: str, low: str, high: str) -> str:
 
 
 def _label(field: Field, value: Json) -> str:
-    found = among(field["options"], value)
+    found = _among(field["options"], value)
     return str(value if found is None else found["label"])

@@ -103,7 +103,7 @@ class ClaudeProvider:
         except sdk.APIStatusError as error:
             headers = error.response.headers
             raise self._hidden(
-                error_of(error.status_code, error.body, headers=headers, fallback=str(error))
+                _error_of(error.status_code, error.body, headers=headers, fallback=str(error))
             ) from None
         except sdk.APITimeoutError:
             raise Unavailable(f"Claude at {self._base_url} did not answer in time") from None
@@ -162,7 +162,7 @@ class ClaudeProvider:
             except ValueError as error:
                 raise assembly.bad(f"an event is no JSON ({error})") from error
             if event.event == "error":
-                told = error_of(None, data, headers=response.headers, fallback=event.data)
+                told = _error_of(None, data, headers=response.headers, fallback=event.data)
                 told.usage = assembly.usage
                 raise self._hidden(told)
             if data is not None:
@@ -265,7 +265,7 @@ def _last_marked(items: list[Json]) -> list[Json]:
     return [*items[:-1], {**items[-1], **_CACHE}]
 
 
-def error_of(
+def _error_of(
     status: int | None,
     body: Json,
     *,

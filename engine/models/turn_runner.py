@@ -86,7 +86,7 @@ def request_from(config: Json) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
     `{model, system, maxTokens, temperature, messages: [{role, content}], tools: [{name, description, input_schema}],
-    mcp: [{server, tools}], room, weighed}`. A tool with `call` is a function; see `engine.models.turn_runner`. `room` are the
+    mcp: [{server, tools}], room, weighed}`. A tool with `call` is a Python function. `room` are the
     tokens that are set aside for files and tools that are known here only, beside those with the marks `weighed`.
     """
     return TurnRequest(
@@ -167,8 +167,8 @@ class TurnRunner:
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
         request, parts = request_from(config), list[Part]()
-        request = replace(request, messages=with_latest(request.messages))
-        if any(names_files(message.content) for message in request.messages):
+        request = replace(request, messages=_with_latest(request.messages))
+        if any(_names_files(message.content) for message in request.messages):
             request, parts = await asyncio.to_thread(_with_all_files, request, ctx)
         offered = list(request.tools)
         found = [tool for tool in offered if tool.name in functions]
@@ -330,7 +330,7 @@ _CHANGED = (
 )
 
 
-def with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
+def _with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages with as many pictures of tools as a request has room for, the latest ones; text in place of others."""
     places = [
         ((number, at, inside), _shown_bytes(part))
@@ -382,11 +382,11 @@ def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple
     return tuple(_with_files(block, folder, made) for block in content)
 
 
-def names_files(content: Sequence[Json]) -> bool:
+def _names_files(content: Sequence[Json]) -> bool:
     """Whether a message has any such block."""
     return any(
         block.get("type") == FILE_BLOCK
-        or (isinstance(block.get("content"), list) and names_files(block["content"]))
+        or (isinstance(block.get("content"), list) and _names_files(block["content"]))
         for block in content
         if isinstance(block, dict)
     )

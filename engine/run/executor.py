@@ -53,7 +53,7 @@ class Executor:
         secret: Callable[[str], str] | None,
         left: Callable[[ActiveSession], None],
     ) -> None:
-        self.jobs = JobRunner(runners, home, secret or no_secrets, self._metered, self._streamed)
+        self.jobs = JobRunner(runners, home, secret or _no_secrets, self._metered, self._streamed)
         self.on_outcome: Callable[[ActiveSession, Command], Awaitable[None]]
         """Makes an outcome durable."""
         self.on_lost: Callable[[BaseException], None]
@@ -234,7 +234,7 @@ _NO_RUNNER = (
 )
 
 
-def no_secrets(name: str) -> str:
+def _no_secrets(name: str) -> str:
     """Where no secrets are configured, none can be had."""
     raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
 

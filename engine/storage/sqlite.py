@@ -75,8 +75,8 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     owners = Owners(file.parent / "owners" / file.name)
     with db.translated():
         migrate(db.raw, file, owners.living())
-    sealer = Sealer(key_for(db, file, key))
-    check_key(db, file, sealer)
+    sealer = Sealer(_key_for(db, file, key))
+    _check_key(db, file, sealer)
     db.watch = Freshness(db, sealer, file)
     store = SqliteStore(db, sealer, owners)
     store.file = file
@@ -280,7 +280,7 @@ _ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM jo
  OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
 
 
-def key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
+def _key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
     """The key of a database: the one that is given, else that in its file, which is made where nothing was written yet.
     Raises `KeyMissing`."""
     if given is not None:
@@ -303,7 +303,7 @@ def _has_rows(db: Connection) -> bool:
     return bool(row and row[0])
 
 
-def check_key(db: Connection, file: Path, sealer: Sealer) -> None:
+def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
     """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
     mac = sealer.mac(b"meta", "key", "sayso")
     with db.read():

@@ -152,7 +152,7 @@ async def test_a_runner_that_is_there_already_stays() -> None:
 def test_a_process_without_agents_loads_no_runner_and_no_sdk() -> None:
     """Putting an engine together imports neither the runner of model calls nor the SDK."""
     script = (
-        "import sys, bot.compose.environment, bot.compose.environment\n"
+        "import sys, bot.compose.environment\n"
         "print([name for name in sys.modules if name in ('anthropic', 'engine.models.turn_runner', "
         "'engine.models.claude', 'engine.models.scripted')])"
     )

@@ -60,7 +60,7 @@ class Estimate(NamedTuple):
     full: bool
     """The conversation comes near what the model can keep in mind."""
     room: int | None
-    """Tokens that are for what only the runner of the call knows (`engine.decide.agents.budget`); None: as many as there are."""
+    """Tokens that are for what only the runner of the call knows (`Part`); None: as many as there are."""
 
 
 def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:

@@ -226,15 +226,15 @@ _SESSION = mapping_of({"id": TEXTS, "requester": PERSON, "flow": TEXTS})
 _KNOWN: Mapping[str, Type] = {"session": _SESSION, "messages": MESSAGES, "now": TEXTS}
 
 
-def check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
+def _check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:
     """The names that the text at this path uses although they do not exist, or not yet."""
     for segment, reference in used:
         found = _check(reference, scope)
         if found is not None:
-            yield fault_in(segment, path, *found)
+            yield _fault_in(segment, path, *found)
 
 
-def fault_in(segment: Segment, path: Path, message: str, hint: str | None, name: str) -> Fault:
+def _fault_in(segment: Segment, path: Path, message: str, hint: str | None, name: str) -> Fault:
     """What is wrong with a name, or another part of an expression, in the text at a path."""
     offset, snippet = _place(segment, name)
     return Fault(path, message, hint, offset=offset, snippet=snippet)
@@ -393,7 +393,7 @@ def check_text(
             message = f"`{reference.path[0]}` is not known here"
             yield Fault(path, message, f"only {known} are", offset=segment.offset, snippet=segment.text)
         else:
-            yield from check_names([(segment, reference)], path, scope)
+            yield from _check_names([(segment, reference)], path, scope)
     if scope.typed and not bad:
         yield from _typed(text, path, scope, record)
 
@@ -409,7 +409,7 @@ def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
         yield Fault(path, str(error))
         return
     if isinstance(value, str):
-        yield from check_names(inspect_text(value)[1], path, scope)
+        yield from _check_names(inspect_text(value)[1], path, scope)
         if scope.typed:
             yield from _typed_condition(value, path, scope)
 
@@ -431,7 +431,7 @@ def _typed(text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | Non
         inference = Inference(scope)
         pieces.append(inference.of(parse_expression(part.source)))
         for wrong in inference.wrong:
-            yield fault_in(part, path, *wrong)
+            yield _fault_in(part, path, *wrong)
     if record is not None:
         record[path] = pieces
 
@@ -447,14 +447,14 @@ def _typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
         inference = Inference(scope)
         found = inference.condition(parse_expression(part.source), NOTHING)
         for wrong in inference.wrong:
-            yield fault_in(part, path, *wrong)
+            yield _fault_in(part, path, *wrong)
         if found.unknown or not found.kinds & ~(BOOLEAN | MISSING) or inference.wrong:
             continue
         may = "may give" if found.kinds & BOOLEAN else "gives"
         told = words(found.without(BOOLEAN))
         because = f" ({found.why})" if found.nullable and found.why else ""
         message = f"the condition {may} {told}{because}, and must be true or false"
-        yield fault_in(part, path, message, _to_flag(found), "")
+        yield _fault_in(part, path, message, _to_flag(found), "")
 
 
 def _to_flag(found: Type) -> str | None:

@@ -58,7 +58,7 @@ class Column:
     again: bool
 
 
-def columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]:
+def _columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]:
     """The lists that a node holds, as they are titled. What an agent does is its own affair: it is drawn as one node."""
     for key, list_id in node.lists.items() if node.agent is None else ():
         title = key if "branches" in node.spec.parts else ""
@@ -71,7 +71,7 @@ def columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column]
         yield Column("on failure", node.on_failure, node.on_failure in around)
 
 
-def facts(node: Node) -> list[str]:
+def _facts(node: Node) -> list[str]:
     """What a drawing says about a node beside its name."""
     lines = [node.type if node.as_ is None else f"{node.type} {node.as_}"]
     if node.condition is not None:
@@ -99,14 +99,14 @@ def bare(value: object, most: int = 44) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def edges_of(nodes: NodeList) -> list[Edge]:
+def _edges_of(nodes: NodeList) -> list[Edge]:
     """The edges of a list: those it has, or one node after the other."""
     if nodes.is_graph:
         return list(nodes.edges)
     return [Edge(one.id, two.id) for one, two in zip(nodes.nodes, nodes.nodes[1:], strict=False)]
 
 
-def edge_label(edge: Edge) -> str:
+def _edge_label(edge: Edge) -> str:
     """What an edge says."""
     parts = []
     if edge.when is not None:
@@ -160,9 +160,9 @@ class _Mermaid:
         for node in nodes.nodes:
             names[node.id] = self._name()
             yield from self._node(names[node.id], node, (*around, list_id), depth)
-        for edge in edges_of(nodes):
+        for edge in _edges_of(nodes):
             arrow = "-.->" if edge.type == "loop" else "-->"
-            label = edge_label(edge)
+            label = _edge_label(edge)
             said = f'|"{_quoted(label)}"|' if label else ""
             yield f"{lead}{names[edge.from_]} {arrow}{said} {names[edge.to]}"
         return names[nodes.nodes[-1].id] if nodes.nodes else None
@@ -170,11 +170,11 @@ class _Mermaid:
     def _node(self, name: str, node: Node, around: tuple[str, ...], depth: int) -> Iterator[str]:
         lead = "    " * depth
         status = self._marks.get((node.list_id, node.id))
-        said = [node.id, *facts(node)] + ([LOOKS[status].words] if status else [])
+        said = [node.id, *_facts(node)] + ([LOOKS[status].words] if status else [])
         label = "<br>".join(_quoted(line) for line in said)
         if status:
             self._classes.setdefault(status, []).append(name)
-        held = list(columns(self._flow, node, around))
+        held = list(_columns(self._flow, node, around))
         if not held:
             shape = ("{{", "}}") if node.spec.mode == "prompt" else ("[", "]")
             yield f'{lead}{name}{shape[0]}"{label}"{shape[1]}'
@@ -266,7 +266,7 @@ class _Drawer:
         boxes = [self._node(node, (*around, list_id)) for node in nodes.nodes]
         if nodes.is_graph:
             return _rows(nodes, boxes)
-        return _stack(boxes, edges_of(nodes))
+        return _stack(boxes, _edges_of(nodes))
 
     def column(self, column: Column, around: tuple[str, ...]) -> _Box:
         """A list inside a node, with its title."""
@@ -283,8 +283,8 @@ class _Drawer:
     def _node(self, node: Node, around: tuple[str, ...]) -> _Box:
         status = self._marks.get((node.list_id, node.id))
         look = LOOKS[status] if status else PLAIN
-        lines = [node.id, *facts(node)] + ([look.words] if look.words else [])
-        held = [self.column(column, around) for column in columns(self._flow, node, around)]
+        lines = [node.id, *_facts(node)] + ([look.words] if look.words else [])
+        held = [self.column(column, around) for column in _columns(self._flow, node, around)]
         head = _text_box(lines, look)
         if not held:
             return head
@@ -339,7 +339,7 @@ def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
         row: sum(boxes[at].width for at in found) + _BESIDE * (len(found) - 1) for row, found in rows.items()
     }
     room = sum(_LOOP_ROOM for edge in nodes.edges if edge.type == "loop")
-    labels = [_width([edge_label(edge)]) for edge in nodes.edges if edge.type == "loop"]
+    labels = [_width([_edge_label(edge)]) for edge in nodes.edges if edge.type == "loop"]
     width = max(widths.values())
     whole, y = _Box(width, 0), 0.0
     places: dict[int, tuple[float, float]] = {}
@@ -361,7 +361,7 @@ def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
 
 
 def _is_worded(edge: Edge) -> bool:
-    return edge.type == "forward" and bool(edge_label(edge))
+    return edge.type == "forward" and bool(_edge_label(edge))
 
 
 # --- drawing -----------------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def _edge(
     box: _Box, edge: Edge, source: int, target: int, at: tuple[float, float], number: tuple[int, int]
 ) -> Iterator[str]:
     (from_x, from_y, one), (to_x, to_y, two) = box.inside[source], box.inside[target]
-    label = edge_label(edge)
+    label = _edge_label(edge)
     if edge.type == "loop":
         right = at[0] + max(place[0] + place[2].width for place in box.inside) + number[0] * _LOOP_ROOM - 16
         start = (at[0] + from_x + one.width, at[1] + from_y + one.height / 2)

@@ -155,7 +155,7 @@ async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: R
             target = response.headers.get("Location")
             if not target or response.status not in _REDIRECTS or request.accepts(response.status):
                 return await _answer(request, response, redactor)
-        exchange.go_to(redirected(request, response.status, target))
+        exchange.go_to(_redirected(request, response.status, target))
     message = f"{reported(exchange.first)} was redirected more than {MAX_REDIRECTS} times"
     raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}")
 
@@ -351,7 +351,7 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
     )
 
 
-def redirected(request: Request, status: int, location: str) -> Request:
+def _redirected(request: Request, status: int, location: str) -> Request:
     """The request that follows this one when the server sends us elsewhere. Raises `Refusal`.
 
     Another host, port or scheme gets no credentials: only headers that cannot be any, and no body with secrets. 303, and 301 and 302

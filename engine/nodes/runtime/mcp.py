@@ -125,7 +125,7 @@ class McpServers:
             try:
                 meta: Any = {"sayso/idempotencyKey": ctx.idempotency_key}
                 result = await client.call_tool(tool, arguments, meta=meta)
-                return Completed(output_of(result, connection.redactor))
+                return Completed(_output_of(result, connection.redactor))
             except Exception as error:
                 if not (again and _unknown_session(error)):
                     return await self._without_answer(connection, tool, error)
@@ -176,7 +176,7 @@ async def _listed(client: Client, redactor: Redactor) -> list[Tool]:
     while len(found) < MOST_TOOLS:
         page = await client.list_tools(cursor=cursor)
         found += [
-            Tool(tool.name, redactor.text(clean(tool.description or ""))[:_MOST_ABOUT], _schema(tool))
+            Tool(tool.name, redactor.text(_clean(tool.description or ""))[:_MOST_ABOUT], _schema(tool))
             for tool in page.tools
         ]
         cursor = page.next_cursor
@@ -223,7 +223,7 @@ class _Connection:
 
     def told(self, text: str) -> str:
         """A text of this server's as it may be shown."""
-        return self.redactor.text(clean(text))
+        return self.redactor.text(_clean(text))
 
     def usable(self, server: Server) -> bool:
         """Whether it may serve the next call: the same server, not gone, on this event loop."""
@@ -383,7 +383,7 @@ MOST_PARTS = 200
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
+def _output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
     """The output of the node for this result."""
     parts = [_part(part) for part in result.content[:MOST_PARTS]]
     if len(result.content) > MOST_PARTS:
@@ -400,7 +400,7 @@ def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
     }
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """Text that a journal takes."""
     return _UNSTORABLE.sub("\ufffd", text)
 
@@ -430,11 +430,11 @@ def _image(data: str, media_type: str) -> dict[str, Json]:
         return _text(f"(a picture of type {media_type[:60]}, which cannot be shown)")
     if len(data) > MOST_IMAGE:
         return _text(f"(a picture of {len(data) * 3 // 4 // 1024:,} KiB, too large to be shown)")
-    return {"type": "image", "data": clean(data), "mimeType": media_type}
+    return {"type": "image", "data": _clean(data), "mimeType": media_type}
 
 
 def _text(text: str) -> dict[str, Json]:
-    return {"type": "text", "text": clean(text)}
+    return {"type": "text", "text": _clean(text)}
 
 
 def _cut(text: str, room: int) -> str:
