@@ -19,7 +19,8 @@ from bot.compose.environment import needs_model, scripted
 from bot.config.library import Library
 from bot.config.settings import slack_tokens
 from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
-from bot.serve.main import Bot, Identity
+from bot.serve.identity import Identity
+from bot.serve.main import Bot
 from bot.start.schedules import wanted_item
 from bot.terminal.console import (
     INTERRUPTED,

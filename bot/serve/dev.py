@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.config.settings import Settings, SettingsError
-from bot.serve.main import Bot, Identity
+from bot.serve.identity import Identity
+from bot.serve.main import Bot
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from engine.flow import Flow
 from engine.flow.model import Trigger

@@ -107,16 +107,13 @@ class Engine:
         self.now = now
         self.sessions = Sessions(store, self.writer, now)
         self.executor = Executor(runners, home, secret, self.sessions.forget)
-        self._copies = (
-            Copies(SnapshotFiles(snapshot_dir), self.writer, self.sessions.export) if snapshot_dir else None
-        )
-        steady = time.monotonic if steady is None and now is utc_now else steady
+        self._copies = _copies(snapshot_dir, self.writer, self.sessions)
         self.stepper = Stepper(
             self.sessions,
             self.executor,
             policy=policy,
             extensions=extensions,
-            watch=None if steady is None else ClockWatch(steady),
+            watch=_watch(now, steady),
             entropy=entropy,
             agents=agents,
             copies=self._copies,
@@ -474,3 +471,14 @@ class Engine:
         if isinstance(answer, dict):
             return Answer(prompt.prompt_id, actor, key, values=answer)
         return Answer(prompt.prompt_id, actor, key, text=str(answer))
+
+
+def _copies(directory: Path | None, writer: Writer, sessions: Sessions) -> Copies | None:
+    return None if directory is None else Copies(SnapshotFiles(directory), writer, sessions.export)
+
+
+def _watch(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:
+    """What sees jumps of `now`; this machine's clock is watched in any case."""
+    if steady is None and now is utc_now:
+        steady = time.monotonic
+    return None if steady is None else ClockWatch(steady)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.serve.main import StartFailed, identify
+from bot.serve.identity import StartFailed, identify
 from bot.wire.client import app_client, bot_client
 from tests.support.workspace import running_workspace
 

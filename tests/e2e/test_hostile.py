@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bot.serve.main import StartFailed
+from bot.serve.identity import StartFailed
 from bot.wire.client import AuthLost
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace

@@ -24,7 +24,8 @@ from bot.compose.environment import Machine
 from bot.config.settings import Rate, Rates, Settings
 from bot.outbound.outbox_worker import Tuning
 from bot.serve.bolt import SlackApp
-from bot.serve.main import Bot, Identity
+from bot.serve.identity import Identity
+from bot.serve.main import Bot
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core, Views
 from bot.workspace.interactions import Interactions, People
