@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.cli.lookup import actor_for, find_flow
+from bot.scenarios import report
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
-from bot.scenarios.report import Told, as_json, junit, lines, summary
+from bot.scenarios.report import Told
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, print_json
 from engine.flow import Flow, Node, coerce_inputs
 from engine.language.actors import Actor, named
@@ -348,7 +349,7 @@ FOLDER = "scenarios"
 """Where scenarios are looked for inside the folder of flows."""
 
 
-def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, report: Path | None, json: bool) -> int:
+def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path | None, as_json: bool) -> int:
     """Play every scenario; the exit code says whether all went well. Raises `UsageError`."""
     folder = place.settings().flows
     files = _files(paths or [Path(os.path.relpath(folder / FOLDER))])
@@ -358,15 +359,15 @@ def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, report: Path 
     for file in files:
         told = _told(file, flows, kills=kill)
         all_told.append(told)
-        if not json:
-            for line in lines(told, paint):
+        if not as_json:
+            for line in report.lines(told, paint):
                 print(line, flush=True)
-    if report is not None:
-        _write(report, junit(all_told))
-    if json:
-        print_json(as_json(all_told))
+    if junit is not None:
+        _write(junit, report.junit(all_told))
+    if as_json:
+        print_json(report.as_json(all_told))
     else:
-        print(summary(all_told, paint))
+        print(report.summary(all_told, paint))
     if any(told.result is None for told in all_told):
         return Exit.USAGE
     return Exit.OK if all(told.passed for told in all_told) else Exit.FAILED

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from bot.cli.lookup import find_flow, find_session, need_database
 from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json
 from engine.flow import Flow
-from engine.flow.docs.diagram import Marks, mermaid, svg
+from engine.flow.docs import diagram
+from engine.flow.docs.diagram import Marks, mermaid
 from engine.flow.load import flow_from_body
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
@@ -137,7 +138,7 @@ class _Drawn(NamedTuple):
     title: str | None
 
 
-def graph_command(place: Place, name: str | None, session: str | None, file: Path | None) -> int:
+def graph_command(place: Place, name: str | None, session: str | None, svg: Path | None) -> int:
     """Print the Mermaid text, or write the SVG. A session is drawn with its own text of the flow.
 
     Raises `UsageError`, `UnknownFlow`, `FlowError`, `UnknownSession`, `Corrupt`.
@@ -148,14 +149,14 @@ def graph_command(place: Place, name: str | None, session: str | None, file: Pat
         drawn = _Drawn(find_flow(place.settings(), name), {}, None)
     else:
         drawn = _standing(place, session)
-    if file is None:
+    if svg is None:
         print(mermaid(drawn.flow, drawn.marks), end="")
         return Exit.OK
     try:
-        file.write_text(svg(*drawn))
+        svg.write_text(diagram.svg(*drawn))
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
-    print(f"Written to {file}.")
+        raise UsageError(f"{svg} cannot be written: {error.strerror}.") from error
+    print(f"Written to {svg}.")
     return Exit.OK
 
 

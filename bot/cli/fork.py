@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bot.cli.act import Act, ask, exit_of_receipt, request_of, told
 from bot.cli.lookup import actor_for, find_flow, find_session, need_database, refuse_ended
@@ -30,13 +31,13 @@ from engine.storage.port import Store
 
 
 def fork_session(
-    place: Place, text: str, at: int | None, answers: Sequence[str], as_name: str | None, mode: Mode
+    place: Place, text: str, at: int | None, answers: Sequence[str], as_name: str | None, **options: Any
 ) -> int:
     """Fork and follow the new session; the exit code says where it rests. Raises `SaysoError`.
 
     A fork belongs to the terminal, also where its parent has a thread in Slack: nothing of it is posted there.
     """
-    settings = place.settings()
+    settings, mode = place.settings(), Mode.of(**options)
     actor = actor_for(settings, as_name)
     need_database(settings, f"no session {text!r}")
     with opened(settings) as store:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -65,9 +65,9 @@ class Given:
     value: str | None = None
     text: str | None = None
     reason: str | None = None
-    fields: tuple[str, ...] = ()
+    fields: Sequence[str] = ()
     values: Path | None = None
-    files: tuple[Path, ...] = ()
+    files: Sequence[Path] = ()
 
     def check(self) -> None:
         """Raise `UsageError` unless it was given in one way; words may go with files."""
@@ -227,6 +227,24 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     }
 
 
+def answer_command(
+    place: Place,
+    prompt_id: str,
+    edit: Sequence[str],
+    as_name: str | None,
+    *,
+    wait: bool | None,
+    as_json: bool,
+    **answer: Any,
+) -> int:
+    """Answer a question, or change what it proposes. Raises `SaysoError`."""
+    given = Given(**answer)
+    if edit:
+        given.refuse()
+        return change_prompt(place, prompt_id, edit_of(edit), as_name, as_json=as_json)
+    return answer_prompt(place, prompt_id, given, as_name, wait=wait, as_json=as_json)
+
+
 @also_in_workspace
 def answer_prompt(
     place: Place, prompt_id: str, given: Given, as_name: str | None, *, wait: bool | None, as_json: bool
@@ -283,6 +301,12 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
     if doubt is not None:
         print(f"sayso: it could not be checked whether there is a {to}: {doubt}", file=sys.stderr)
     change = Change("handOver", {"to": to}, f"Handed over to {to}.")
+    return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
+
+
+def undo_answer(place: Place, prompt_id: str, as_name: str | None, *, as_json: bool) -> int:
+    """Take an answer back. Raises `SaysoError`."""
+    change = Change("undo", {}, "Taken back: the question is open again.")
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bot.cli.act import Act, act, request_of, served
 from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
@@ -36,6 +37,11 @@ class Resume:
     prompt: str | None
     answer: str | None
     as_name: str | None
+
+
+def resume_command(place: Place, *, no_input: bool, wait: bool | None, as_json: bool, **given: Any) -> int:
+    """Go on with a session as the options say. Raises `SaysoError`."""
+    return resume_session(place, Resume(**given), Mode.of(no_input=no_input, wait=wait, as_json=as_json))
 
 
 @also_in_workspace

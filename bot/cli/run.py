@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bot.cli.lookup import actor_for, find_flow
+from bot.cli.lookup import actor_for, find_flow, read_inputs
 from bot.compose.environment import needs_model, scripted
 from bot.config.library import Library
 from bot.config.settings import slack_tokens
@@ -46,6 +46,26 @@ from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
 
+def run_command(
+    place: Place,
+    name: str,
+    inputs: list[str],
+    inputs_file: Path | None,
+    as_name: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    **mode: Any,
+) -> int:
+    """Start a flow here, or only say what it would do. Raises `SaysoError`."""
+    given = read_inputs(inputs, inputs_file)
+    if dry_run:
+        from bot.cli.dry_run import dry_run_command
+
+        return dry_run_command(place, name, given, as_name, as_json=as_json)
+    return run_flow(place, name, given, as_name, Mode.of(as_json=as_json, **mode))
+
+
 def run_flow(place: Place, name: str, given: dict[str, Json], as_name: str | None, mode: Mode) -> int:
     """Start a flow here and follow it. Raises `SaysoError` before anything is started."""
     settings = place.settings()
@@ -70,6 +90,13 @@ class Started:
     session_id: str | None = None
     channel: str | None = None
     thread_ts: str | None = None
+
+
+def start_flow_command(
+    place: Place, name: str, channel: str, inputs: list[str], inputs_file: Path | None, **asked: Any
+) -> int:
+    """Ask the bot to start a flow with these inputs. Raises `SaysoError`."""
+    return start_flow(place, name, channel, read_inputs(inputs, inputs_file), **asked)
 
 
 def start_flow(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.rendering.card import Behind
@@ -156,16 +157,16 @@ def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
 class Look:
     """What of a session is shown: the journal too, as it was at event `at`, every pass, as JSON."""
 
-    events: bool = False
-    at: int | None = None
-    whole: bool = False
-    as_json: bool = False
+    events: bool
+    at: int | None
+    whole: bool
+    as_json: bool
 
 
 @also_in_workspace
-def show_session(place: Place, text: str, look: Look) -> int:
+def show_session(place: Place, /, text: str, **options: Any) -> int:
     """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
-    settings = place.settings()
+    settings, look = place.settings(), Look(**options)
     need_database(settings, f"no session {text!r}")
     with opened(settings) as store:
         head = find_session(store, text)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import inspect
-import re
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-import bot.cli
+from bot.cli import commands
+from bot.cli.declare import Command
 
-DECLARED = sorted(
-    found[1]
-    for file in Path(bot.cli.__file__).parent.glob("*.py")
-    for found in re.finditer(r'@command\(\w+, "[\w-]+", "(\w+:\w+)"\)', file.read_text())
-)
+DECLARED = [
+    one
+    for value in vars(commands).values()
+    for one in (value if isinstance(value, tuple) else (value,))
+    if isinstance(one, Command)
+]
 
 
 def test_there_are_declarations() -> None:
-    """The pattern above finds them."""
-    assert "resume:pause_session" in DECLARED
+    """They are found above, those of groups too."""
+    assert {"run:start_command", "resume:pause_session", "prompts:list_locks"} <= {
+        one.does for one in DECLARED
+    }
 
 
-@pytest.mark.parametrize("does", DECLARED)
-def test_what_carries_a_command_out_is_there(does: str) -> None:
-    """It takes the place first."""
-    module, _, name = does.partition(":")
-    function = getattr(import_module(f"bot.cli.{module}"), name)
-    assert next(iter(inspect.signature(function).parameters)) == "place"
+@pytest.mark.parametrize("declared", DECLARED, ids=[one.does for one in DECLARED])
+def test_what_carries_a_command_out_takes_its_options(declared: Command) -> None:
+    """It is there, and takes the place first and each option by its name."""
+    function: Callable[..., int] = declared.function()
+    taken = inspect.signature(function).bind("place", **{one.name: None for one in declared.options})
+    assert next(iter(taken.arguments)) == "place"
