@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -176,23 +177,39 @@ def numeric(value: Any, pointer: str) -> Iterator[str]:
         yield _at("must be a number as a string", pointer)
 
 
-def fields(required: dict[str, Check], optional: dict[str, Check]) -> Check:
+@dataclass(frozen=True)
+class Shape:
     """An object with these fields and no others."""
 
-    def check(value: Any, pointer: str) -> Iterator[str]:
+    required: dict[str, Check] = field(default_factory=dict)
+    optional: dict[str, Check] = field(default_factory=dict)
+    either: tuple[str, ...] = ()
+    """Two fields of which one must be there."""
+    or_both: bool = False
+
+    def must(self, **more: Check) -> Shape:
+        """The same, which must have these too."""
+        return replace(self, required={**self.required, **more})
+
+    def may(self, **more: Check) -> Shape:
+        """The same, which may have these too."""
+        return replace(self, optional={**self.optional, **more})
+
+    def __call__(self, value: Any, pointer: str) -> Iterator[str]:
         if not isinstance(value, dict):
             yield _at("must be an object", pointer)
             return
-        for name in required.keys() - value.keys():
+        for name in self.required.keys() - value.keys():
             yield _at(f"missing required field: {name}", pointer)
-        known = {"type": anything, **required, **optional}
+        known = {"type": anything, **self.required, **self.optional}
         for name, part in value.items():
             if name not in known:
                 yield _at(f"additional property: {name}", pointer)
             else:
                 yield from known[name](part, f"{pointer}/{name}")
-
-    return check
+        there = sum(name in value for name in self.either)
+        if self.either and there != 1 and not (self.or_both and there):
+            yield _at(f"must define either {' or '.join(f'`{name}`' for name in self.either)}", pointer)
 
 
 def typed(table: dict[str, Check], what: str) -> Check:
@@ -250,205 +267,111 @@ def _view(value: Any, pointer: str) -> Iterator[str]:
         yield _at("missing required field: submit", pointer)
 
 
-def _section_has_text(value: Any, pointer: str) -> Iterator[str]:
-    yield from SECTION(value, pointer)
-    if "text" not in value and "fields" not in value:
-        yield _at("must define either `text` or `fields`", pointer)
-
-
-def _has_options(value: Any, pointer: str) -> Iterator[str]:
-    yield from OPTIONS_OR_GROUPS(value, pointer)
-    if ("options" in value) == ("option_groups" in value):
-        yield _at("must define either `options` or `option_groups`", pointer)
-
-
-def _image_source(value: Any, pointer: str) -> Iterator[str]:
-    yield from IMAGE_BLOCK(value, pointer)
-    if ("image_url" in value) == ("slack_file" in value):
-        yield _at("must define either `image_url` or `slack_file`", pointer)
-
-
 # -- the tables
 
+
+def plain(longest: int) -> Check:
+    """Text without markup."""
+    return text_object(longest, "plain_text")
+
+
 ID = string(255)
-PLAIN = text_object
-OPTION = fields(
-    {"text": text_object(75), "value": string(150)},
-    {"description": text_object(75), "url": string(3_000)},
+STYLE = one_of("primary", "danger")
+MANY = whole(1, 100)
+OPTION = Shape().must(text=text_object(75), value=string(150))
+OPTION = OPTION.may(description=text_object(75), url=string(3_000))
+OPTION_GROUP = Shape().must(label=plain(75), options=items(100, OPTION))
+CONFIRM = Shape().must(title=plain(100), text=text_object(300))
+CONFIRM = CONFIRM.may(confirm=plain(30), deny=plain(30), style=STYLE)
+DISPATCH = Shape().may(trigger_actions_on=items(2, one_of("on_enter_pressed", "on_character_entered")))
+
+ELEMENT = Shape().may(action_id=ID, confirm=CONFIRM, focus_on_load=boolean)
+HINTED = ELEMENT.may(placeholder=plain(150))
+TYPED = HINTED.may(dispatch_action_config=DISPATCH, initial_value=string(3_000, 0))
+CHOICE = HINTED.may(response_url_enabled=boolean)
+PICKS = ELEMENT.must(options=items(10, OPTION))
+CONVERSATIONS = CHOICE.may(default_to_current_conversation=boolean, filter=anything)
+STATIC_SELECT = replace(HINTED, either=("options", "option_groups")).may(
+    options=items(100, OPTION),
+    option_groups=items(100, OPTION_GROUP),
+    initial_option=OPTION,
+    initial_options=items(100, OPTION),
+    max_selected_items=MANY,
 )
-CONFIRM = fields(
-    {"title": PLAIN(100, "plain_text"), "text": text_object(300)},
-    {
-        "confirm": PLAIN(30, "plain_text"),
-        "deny": PLAIN(30, "plain_text"),
-        "style": one_of("primary", "danger"),
-    },
+BUTTON = ELEMENT.must(text=plain(75)).may(
+    value=string(2_000, 0), url=string(3_000), style=STYLE, accessibility_label=string(75)
 )
-DISPATCH = fields({}, {"trigger_actions_on": items(2, one_of("on_enter_pressed", "on_character_entered"))})
-COMMON: dict[str, Check] = {"action_id": ID, "confirm": CONFIRM, "focus_on_load": boolean}
-HINTED: dict[str, Check] = {**COMMON, "placeholder": PLAIN(150, "plain_text")}
-OPTION_GROUP = fields({"label": PLAIN(75, "plain_text"), "options": items(100, OPTION)}, {})
-OPTIONS_OR_GROUPS = fields(
-    {},
-    {
-        **HINTED,
-        "options": items(100, OPTION),
-        "option_groups": items(100, OPTION_GROUP),
-        "initial_option": OPTION,
-        "initial_options": items(100, OPTION),
-        "max_selected_items": whole(1, 100),
-    },
-)
-
-
-def _text_input(**extra: Check) -> Check:
-    return fields(
-        {}, {**HINTED, "initial_value": string(3_000, 0), "dispatch_action_config": DISPATCH, **extra}
-    )
-
-
-def _choice(initial: str, **extra: Check) -> Check:
-    return fields({}, {**HINTED, initial: anything, "response_url_enabled": boolean, **extra})
-
-
-def _picks(initial: str, most: int = 10, fewest: int = 1) -> Check:
-    return fields({"options": items(most, OPTION, fewest)}, {**COMMON, initial: anything})
-
-
-BUTTON = fields(
-    {"text": PLAIN(75, "plain_text")},
-    {
-        **COMMON,
-        "value": string(2_000, 0),
-        "url": string(3_000),
-        "style": one_of("primary", "danger"),
-        "accessibility_label": string(75),
-    },
-)
-IMAGE_ELEMENT = fields({"alt_text": string(2_000)}, {"image_url": string(3_000), "slack_file": anything})
-BUTTONLIKE: dict[str, Check] = {
-    "button": BUTTON,
-    "static_select": _has_options,
-    "users_select": _choice("initial_user"),
-    "conversations_select": _choice(
-        "initial_conversation", default_to_current_conversation=boolean, filter=anything
-    ),
-    "channels_select": _choice("initial_channel"),
-    "datepicker": _choice("initial_date"),
-    "timepicker": _choice("initial_time", timezone=string(64)),
-    "datetimepicker": _choice("initial_date_time"),
-    "radio_buttons": _picks("initial_option"),
-    "checkboxes": _picks("initial_options"),
-    "overflow": fields({"options": items(5, OPTION)}, COMMON),
-}
-MULTI: dict[str, Check] = {
-    "multi_static_select": _has_options,
-    "multi_users_select": _choice("initial_users", max_selected_items=whole(1, 100)),
-    "multi_channels_select": _choice("initial_channels", max_selected_items=whole(1, 100)),
-    "multi_conversations_select": _choice(
-        "initial_conversations",
-        max_selected_items=whole(1, 100),
-        default_to_current_conversation=boolean,
-        filter=anything,
-    ),
+IMAGE_ELEMENT = Shape().must(alt_text=string(2_000)).may(image_url=string(3_000), slack_file=anything)
+PRESSED: dict[str, Check] = {"button": BUTTON, "overflow": ELEMENT.must(options=items(5, OPTION))}
+CHOSEN: dict[str, Check] = {
+    "static_select": STATIC_SELECT,
+    "users_select": CHOICE.may(initial_user=anything),
+    "conversations_select": CONVERSATIONS.may(initial_conversation=anything),
+    "channels_select": CHOICE.may(initial_channel=anything),
+    "datepicker": CHOICE.may(initial_date=anything),
+    "timepicker": CHOICE.may(initial_time=anything, timezone=string(64)),
+    "datetimepicker": CHOICE.may(initial_date_time=anything),
+    "radio_buttons": PICKS.may(initial_option=anything),
+    "checkboxes": PICKS.may(initial_options=anything),
+    "multi_static_select": STATIC_SELECT,
+    "multi_users_select": CHOICE.may(initial_users=anything, max_selected_items=MANY),
+    "multi_channels_select": CHOICE.may(initial_channels=anything, max_selected_items=MANY),
+    "multi_conversations_select": CONVERSATIONS.may(initial_conversations=anything, max_selected_items=MANY),
 }
 TYPED_IN: dict[str, Check] = {
-    "plain_text_input": _text_input(multiline=boolean, min_length=whole(0, 3000), max_length=whole(1, 3000)),
-    "email_text_input": _text_input(),
-    "url_text_input": _text_input(),
-    "rich_text_input": fields({}, {**HINTED, "initial_value": anything, "dispatch_action_config": DISPATCH}),
-    "number_input": _text_input(is_decimal_allowed=boolean, min_value=numeric, max_value=numeric),
+    "plain_text_input": TYPED.may(multiline=boolean, min_length=whole(0, 3000), max_length=whole(1, 3000)),
+    "email_text_input": TYPED,
+    "url_text_input": TYPED,
+    "rich_text_input": TYPED.may(initial_value=anything),
+    "number_input": TYPED.may(is_decimal_allowed=boolean, min_value=numeric, max_value=numeric),
 }
-IN_ACTIONS = typed({**BUTTONLIKE, **MULTI}, "element")
-IN_SECTION = typed({**BUTTONLIKE, **MULTI, "image": IMAGE_ELEMENT}, "accessory")
-IN_INPUT = typed(
-    {**{k: v for k, v in BUTTONLIKE.items() if k not in ("button", "overflow")}, **MULTI, **TYPED_IN}, "input"
-)
-IN_CONTEXT = typed(
-    {"image": IMAGE_ELEMENT, "plain_text": text_object(3_000), "mrkdwn": text_object(3_000)},
-    "context element",
-)
-BLOCK: dict[str, Check] = {"block_id": ID}
-SECTION = fields(
-    {},
-    {
-        **BLOCK,
-        "text": text_object(3_000),
-        "fields": items(10, text_object(2_000)),
-        "accessory": IN_SECTION,
-        "expand": boolean,
-    },
-)
-IMAGE_BLOCK = fields(
-    {"alt_text": string(2_000)},
-    {**BLOCK, "image_url": string(3_000), "slack_file": anything, "title": PLAIN(2_000, "plain_text")},
-)
-INPUT = fields(
-    {"label": PLAIN(2_000, "plain_text"), "element": IN_INPUT},
-    {**BLOCK, "hint": PLAIN(2_000, "plain_text"), "optional": boolean, "dispatch_action": boolean},
-)
-RICH_TEXT = fields(
-    {
-        "elements": items(
-            100,
-            typed(
-                dict.fromkeys(
-                    ("rich_text_section", "rich_text_list", "rich_text_quote", "rich_text_preformatted"),
-                    anything,
-                ),
-                "rich text element",
-            ),
-        )
-    },
-    BLOCK,
-)
+IN_ACTIONS = typed({**PRESSED, **CHOSEN}, "element")
+IN_SECTION = typed({**PRESSED, **CHOSEN, "image": IMAGE_ELEMENT}, "accessory")
+IN_INPUT = typed({**CHOSEN, **TYPED_IN}, "input")
+LABEL = text_object(3_000)
+IN_CONTEXT = typed({"image": IMAGE_ELEMENT, "plain_text": LABEL, "mrkdwn": LABEL}, "context element")
+RICH = ("rich_text_section", "rich_text_list", "rich_text_quote", "rich_text_preformatted")
+IN_RICH_TEXT = typed(dict.fromkeys(RICH, anything), "rich text element")
+
+BLOCK = Shape().may(block_id=ID)
+IMAGE = replace(BLOCK, either=("image_url", "slack_file")).must(alt_text=string(2_000))
+SECTION = replace(BLOCK, either=("text", "fields"), or_both=True)
+INPUT = BLOCK.must(label=plain(2_000), element=IN_INPUT)
+RICH_TEXT = BLOCK.must(elements=items(100, IN_RICH_TEXT))
 VIEW_BLOCKS: dict[str, Check] = {
-    "section": _section_has_text,
-    "header": fields({"text": PLAIN(150, "plain_text")}, BLOCK),
-    "divider": fields({}, BLOCK),
-    "image": _image_source,
-    "context": fields({"elements": items(10, IN_CONTEXT)}, BLOCK),
-    "actions": fields({"elements": items(25, IN_ACTIONS)}, BLOCK),
-    "input": INPUT,
+    "section": SECTION.may(
+        text=text_object(3_000),
+        fields=items(10, text_object(2_000)),
+        accessory=IN_SECTION,
+        expand=boolean,
+    ),
+    "header": BLOCK.must(text=plain(150)),
+    "divider": BLOCK,
+    "image": IMAGE.may(image_url=string(3_000), slack_file=anything, title=plain(2_000)),
+    "context": BLOCK.must(elements=items(10, IN_CONTEXT)),
+    "actions": BLOCK.must(elements=items(25, IN_ACTIONS)),
+    "input": INPUT.may(hint=plain(2_000), optional=boolean, dispatch_action=boolean),
     "rich_text": RICH_TEXT,
 }
-CELL = typed(
-    {
-        "raw_text": fields({"text": string(MAX_BLOCKS_SIZE)}, {}),
-        "raw_number": fields({"value": anything}, {"text": string(MAX_BLOCKS_SIZE)}),
-        "rich_text": RICH_TEXT,
-    },
-    "table cell",
-)
-COLUMN = fields({}, {"align": one_of("left", "center", "right"), "is_wrapped": boolean})
-TABLE = fields({"rows": items(100, items(20, CELL))}, {**BLOCK, "column_settings": items(20, COLUMN, 0)})
+CELLS: dict[str, Check] = {
+    "raw_text": Shape().must(text=string(MAX_BLOCKS_SIZE)),
+    "raw_number": Shape().must(value=anything).may(text=string(MAX_BLOCKS_SIZE)),
+    "rich_text": RICH_TEXT,
+}
+COLUMN = Shape().may(align=one_of("left", "center", "right"), is_wrapped=boolean)
+TABLE = BLOCK.must(rows=items(100, items(20, typed(CELLS, "table cell"))))
 MESSAGE_BLOCKS: dict[str, Check] = {
     **VIEW_BLOCKS,
-    "markdown": fields({"text": string(MAX_MARKDOWN)}, BLOCK),
-    "table": TABLE,
+    "markdown": BLOCK.must(text=string(MAX_MARKDOWN)),
+    "table": TABLE.may(column_settings=items(20, COLUMN, 0)),
 }
 
 
-def _modal_blocks(value: Any, pointer: str) -> Iterator[str]:
+def _view_blocks(value: Any, pointer: str) -> Iterator[str]:
     yield from _blocks(value, pointer, MAX_VIEW_BLOCKS, VIEW_BLOCKS)
 
 
-VIEW_COMMON: dict[str, Check] = {
-    "callback_id": string(255, 0),
-    "private_metadata": string(3_000, 0),
-    "external_id": string(255, 0),
-}
-VIEWS: dict[str, Check] = {
-    "modal": fields(
-        {"title": PLAIN(24, "plain_text"), "blocks": _modal_blocks},
-        {
-            **VIEW_COMMON,
-            "submit": PLAIN(24, "plain_text"),
-            "close": PLAIN(24, "plain_text"),
-            "clear_on_close": boolean,
-            "notify_on_close": boolean,
-            "submit_disabled": boolean,
-        },
-    ),
-    "home": fields({"blocks": _modal_blocks}, VIEW_COMMON),
-}
+HOME = Shape().must(blocks=_view_blocks)
+HOME = HOME.may(callback_id=string(255, 0), private_metadata=string(3_000, 0), external_id=string(255, 0))
+MODAL = HOME.must(title=plain(24)).may(submit=plain(24), close=plain(24), submit_disabled=boolean)
+VIEWS = {"modal": MODAL.may(clear_on_close=boolean, notify_on_close=boolean), "home": HOME}
