@@ -1,6 +1,6 @@
 """The command line, `sayso`.
 
-Theory: `app` declares commands and their options and imports nothing heavy, so that `--help` answers at once; what
+Theory: `commands` declares commands and their options and imports nothing heavy, so that `--help` answers at once; what
 a command does stands in a module of its own that is imported when the command runs. Everything that a person is
 told goes to standard output, errors and progress of a machine's run to standard error; where a machine reads
 (`--json`, or nobody at a terminal) standard output is one JSON document and nothing else.
@@ -11,14 +11,14 @@ left, by Ctrl-C, by a pause, by a crash, stays in the store, and the message say
 Files:
 
 * `act`: acts on a session by a request in the inbox, and awaits its receipt; `inbox`, the dead letters
-* `app`: the commands and their options; what they do is imported when they run
+* `app`: the root: options that all commands share, and what errors become
+* `commands`: the commands, their options and their help, as data; what they do is imported when they run
+* `declare`: how a command is declared, and Typer's form of it
 * `dry_run`: `run --dry-run`, what a flow would do; `test`, which plays scenarios
 * `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
 * `fork`: `sessions fork` and `sessions migrate`
-* `groups`: the commands `sayso sessions`, `prompts` and `inbox`, and their options
 * `identities`: whether somebody whom a command names is there, as far as that can be found out from here
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
-* `options`: options that many commands share, and how commands begin and end
 * `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
 * `resume`: `sessions resume`, `pause` and `abort`
 * `run`: `run`, a flow in this terminal; `start-flow`, one in a channel; `start` and `dev`, the bot
