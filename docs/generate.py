@@ -104,7 +104,7 @@ def _room(name: str, pure: bool) -> str:
 def event_reference() -> str:
     """All events with their fields, from the models."""
     parts = [_EVENTS_HEAD.format(note=NOTE, version=events.SCHEMA_VERSION)]
-    parts += [_event(model) for model in get_args(events.Event)]
+    parts += [_event(model) for model in events.EVENTS.values()]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -121,10 +121,10 @@ the flow where it happened: a node's id, or `inputs/<name>` for a question about
 """
 
 
-def _event(model: type[events.BaseEvent]) -> str:
+def _event(model: type[events.Event]) -> str:
     wire_name = model.type
     lines = [f"## `{wire_name}`", " ".join((model.__doc__ or "").split())]
-    own = [_field(field) for field in fields(model) if field.name not in events.BaseEvent.__struct_fields__]
+    own = [_field(field) for field in fields(model) if field.name not in events.Event.__struct_fields__]
     if own:
         lines.append("\n".join(["| field | type | |", "|---|---|---|", *own]))
     return "\n\n".join(lines)

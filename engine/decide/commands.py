@@ -59,7 +59,11 @@ class Facts(Struct, frozen=True):
     """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
 
 
-class Start(Struct, frozen=True):
+class Command(Struct, frozen=True):
+    """What can be asked of a session."""
+
+
+class Start(Command, frozen=True):
     """Begin a session. Missing inputs are asked for before the flow starts."""
 
     session_id: str
@@ -69,19 +73,19 @@ class Start(Struct, frozen=True):
     parent_session_id: str | None = None
 
 
-class Claimed(Struct, frozen=True):
+class Claimed(Command, frozen=True):
     """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
 
 
-class Installed(Struct, frozen=True):
+class Installed(Command, frozen=True):
     """The session is taken up anew, where node types may be installed that were missing before."""
 
 
-class Begin(Struct, frozen=True):
+class Begin(Command, frozen=True):
     """Begin everything that is due."""
 
 
-class NodeDone(Struct, frozen=True):
+class NodeDone(Command, frozen=True):
     """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
 
     path: str
@@ -89,7 +93,7 @@ class NodeDone(Struct, frozen=True):
     output: Json
 
 
-class NodeBroke(Struct, frozen=True):
+class NodeBroke(Command, frozen=True):
     """A node that was launched has failed."""
 
     path: str
@@ -97,7 +101,7 @@ class NodeBroke(Struct, frozen=True):
     error: dict[str, Json]
 
 
-class NodeCut(Struct, frozen=True):
+class NodeCut(Command, frozen=True):
     """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
     it left by itself at a checkpoint, and `saved` is for its next attempt."""
 
@@ -108,7 +112,7 @@ class NodeCut(Struct, frozen=True):
     saved: Json = None
 
 
-class Answer(Struct, frozen=True):
+class Answer(Command, frozen=True):
     """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
     type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
 
@@ -123,7 +127,7 @@ class Answer(Struct, frozen=True):
     nonce: str | None = None
 
 
-class Edit(Struct, frozen=True):
+class Edit(Command, frozen=True):
     """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
 
     prompt_id: str
@@ -133,7 +137,7 @@ class Edit(Struct, frozen=True):
     nonce: str | None = None
 
 
-class HandOver(Struct, frozen=True):
+class HandOver(Command, frozen=True):
     """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` is what is
     known of that person, who may be asked already under another name."""
 
@@ -144,7 +148,7 @@ class HandOver(Struct, frozen=True):
     taker: Actor | None = None
 
 
-class Undo(Struct, frozen=True):
+class Undo(Command, frozen=True):
     """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
 
     prompt_id: str
@@ -152,7 +156,7 @@ class Undo(Struct, frozen=True):
     key: str
 
 
-class Message(Struct, frozen=True):
+class Message(Command, frozen=True):
     """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
 
     text: str
@@ -160,7 +164,7 @@ class Message(Struct, frozen=True):
     key: str
 
 
-class Steer(Struct, frozen=True):
+class Steer(Command, frozen=True):
     """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
 
     text: str
@@ -168,44 +172,44 @@ class Steer(Struct, frozen=True):
     key: str
 
 
-class Shown(Struct, frozen=True):
+class Shown(Command, frozen=True):
     """People can see the prompt now."""
 
     prompt_id: str
     shown: dict[str, Json]
 
 
-class Gone(Struct, frozen=True):
+class Gone(Command, frozen=True):
     """The message that showed a prompt is not there any more; `ts` is that message's."""
 
     prompt_id: str
     ts: str
 
 
-class Unreachable(Struct, frozen=True):
+class Unreachable(Command, frozen=True):
     """The session's thread cannot be posted in, for the reason that Slack gave."""
 
     reason: str
 
 
-class Reachable(Struct, frozen=True):
+class Reachable(Command, frozen=True):
     """The session's thread can be posted in."""
 
 
-class Due(Struct, frozen=True):
+class Due(Command, frozen=True):
     """A timer's time has come."""
 
     timer_id: str
 
 
-class Abort(Struct, frozen=True):
+class Abort(Command, frozen=True):
     """End the session."""
 
     actor: Actor
     reason: str | None = None
 
 
-class Hold(Struct, frozen=True):
+class Hold(Command, frozen=True):
     """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
     that runs was told to leave and has not yet."""
 
@@ -214,7 +218,7 @@ class Hold(Struct, frozen=True):
     waits: bool = False
 
 
-class Resume(Struct, frozen=True):
+class Resume(Command, frozen=True):
     """Go on with a session that is held; `text` is delivered after everything from before the pause."""
 
     text: str
@@ -222,42 +226,15 @@ class Resume(Struct, frozen=True):
     key: str
 
 
-class LockGranted(Struct, frozen=True):
+class LockGranted(Command, frozen=True):
     """Nobody is ahead of the session in the queue for its lock."""
 
     name: str
 
 
-class LockQueued(Struct, frozen=True):
+class LockQueued(Command, frozen=True):
     """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
 
     name: str
     holder: str
     thread_key: str | None = None
-
-
-Command: TypeAlias = (
-    Start
-    | LockGranted
-    | LockQueued
-    | Hold
-    | Resume
-    | Claimed
-    | Installed
-    | Begin
-    | NodeDone
-    | NodeBroke
-    | NodeCut
-    | Answer
-    | Edit
-    | HandOver
-    | Undo
-    | Message
-    | Steer
-    | Shown
-    | Gone
-    | Unreachable
-    | Reachable
-    | Due
-    | Abort
-)

@@ -11,35 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.decide import approvals, limits, prompt_timers, replies
+from engine.decide import approvals, commands, limits, prompt_timers, replies
 from engine.decide.begin import begin
-from engine.decide.commands import (
-    Abort,
-    Answer,
-    Begin,
-    Claimed,
-    Command,
-    Due,
-    Edit,
-    Facts,
-    Gone,
-    HandOver,
-    Hold,
-    Installed,
-    LockGranted,
-    LockQueued,
-    Message,
-    NodeBroke,
-    NodeCut,
-    NodeDone,
-    Reachable,
-    Resume,
-    Shown,
-    Start,
-    Steer,
-    Undo,
-    Unreachable,
-)
+from engine.decide.commands import Command, Facts
 from engine.decide.due import must_ask
 from engine.decide.fixpoint import settle
 from engine.decide.reinstalled import installed
@@ -68,7 +42,7 @@ def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
     return turn
 
 
-def _start(turn: Turn, command: Start) -> None:
+def _start(turn: Turn, command: commands.Start) -> None:
     values, _ = coerce_inputs(turn.flow, command.given)
     if turn.state.seq:
         return
@@ -96,7 +70,7 @@ def _start(turn: Turn, command: Start) -> None:
     )
 
 
-def _claimed(turn: Turn, command: Claimed) -> None:
+def _claimed(turn: Turn, command: commands.Claimed) -> None:
     for path in sorted(launched(turn.state)):
         run = turn.state.nodes[path]
         if run.epoch < turn.facts.epoch:
@@ -115,17 +89,17 @@ def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
     return run if mode_of(run.type) in ("run", "delivery") else None
 
 
-def _node_done(turn: Turn, command: NodeDone) -> None:
+def _node_done(turn: Turn, command: commands.NodeDone) -> None:
     if _current_run(turn, command.path, command.attempt) is not None:
         turn.complete(command.path, command.output)
 
 
-def _node_broke(turn: Turn, command: NodeBroke) -> None:
+def _node_broke(turn: Turn, command: commands.NodeBroke) -> None:
     if _current_run(turn, command.path, command.attempt) is not None:
         turn.break_(command.path, command.error)
 
 
-def _node_cut(turn: Turn, command: NodeCut) -> None:
+def _node_cut(turn: Turn, command: commands.NodeCut) -> None:
     run = _current_run(turn, command.path, command.attempt)
     if run is None:
         return
@@ -139,27 +113,27 @@ def _node_cut(turn: Turn, command: NodeCut) -> None:
 
 
 _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
-    Start: _start,
-    Claimed: _claimed,
-    Installed: installed,
-    Begin: begin,
-    NodeDone: _node_done,
-    NodeBroke: _node_broke,
-    NodeCut: _node_cut,
-    Answer: replies.answer,
-    Edit: approvals.edit,
-    HandOver: approvals.hand_over,
-    Undo: approvals.undo,
-    Message: replies.message,
-    Steer: replies.steer,
-    Shown: replies.shown,
-    Due: replies.timer_due,
-    Gone: prompt_timers.gone,
-    Unreachable: prompt_timers.unreachable,
-    Reachable: prompt_timers.reachable,
-    LockGranted: limits.granted,
-    LockQueued: limits.queued,
-    Abort: replies.abort,
-    Hold: replies.hold,
-    Resume: replies.resume,
+    commands.Start: _start,
+    commands.Claimed: _claimed,
+    commands.Installed: installed,
+    commands.Begin: begin,
+    commands.NodeDone: _node_done,
+    commands.NodeBroke: _node_broke,
+    commands.NodeCut: _node_cut,
+    commands.Answer: replies.answer,
+    commands.Edit: approvals.edit,
+    commands.HandOver: approvals.hand_over,
+    commands.Undo: approvals.undo,
+    commands.Message: replies.message,
+    commands.Steer: replies.steer,
+    commands.Shown: replies.shown,
+    commands.Due: replies.timer_due,
+    commands.Gone: prompt_timers.gone,
+    commands.Unreachable: prompt_timers.unreachable,
+    commands.Reachable: prompt_timers.reachable,
+    commands.LockGranted: limits.granted,
+    commands.LockQueued: limits.queued,
+    commands.Abort: replies.abort,
+    commands.Hold: replies.hold,
+    commands.Resume: replies.resume,
 }

@@ -11,7 +11,7 @@ a person brings into an event is refused by `engine.language.codec` when the eve
 from __future__ import annotations
 
 from functools import cache
-from typing import ClassVar, Literal, TypeAlias, dataclass_transform, get_args
+from typing import ClassVar, Literal, Union, dataclass_transform
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
@@ -27,7 +27,7 @@ or a field, or gives one another meaning: an older release then leaves the sessi
 
 
 @dataclass_transform(frozen_default=True)
-class BaseEvent(
+class Event(
     Struct, frozen=True, rename="camel", tag_field="type", omit_defaults=True, forbid_unknown_fields=True
 ):
     """What all events share. `seq` orders the session; `timestamp` is the only clock that the fold ever sees."""
@@ -54,10 +54,22 @@ class BaseEvent(
         return encode(self.to_wire())
 
 
+class NodeEvent(Event, kw_only=True):
+    """About a node: in a container that of the container, in a conversation that of the agent."""
+
+    node_id: str
+
+
+class PromptEvent(Event, kw_only=True):
+    """About a question."""
+
+    prompt_id: str
+
+
 # --- session and flow ------------------------------------------------------------------------------------
 
 
-class SessionStarted(BaseEvent, tag="session:start", kw_only=True):
+class SessionStarted(Event, tag="session:start", kw_only=True):
     """A session came to be: which flow, by whom, in which thread, with which inputs given so far."""
 
     session_id: str
@@ -69,7 +81,7 @@ class SessionStarted(BaseEvent, tag="session:start", kw_only=True):
     parent_session_id: str | None = None
 
 
-class FlowStarted(BaseEvent, tag="flow:started", kw_only=True):
+class FlowStarted(Event, tag="flow:started", kw_only=True):
     """All inputs are known; the first node may start. `input` is what `inputs` is in expressions; `code` has the digests
     of the modules and programs beside the file that the flow runs."""
 
@@ -78,7 +90,7 @@ class FlowStarted(BaseEvent, tag="flow:started", kw_only=True):
     code: dict[str, str] | None = None
 
 
-class FlowPaused(BaseEvent, tag="flow:paused", kw_only=True):
+class FlowPaused(Event, tag="flow:paused", kw_only=True):
     """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
 
     node_id: str | None = None
@@ -92,7 +104,7 @@ class FlowPaused(BaseEvent, tag="flow:paused", kw_only=True):
         return "flow:paused(held)" if self.held else self.type
 
 
-class FlowPausing(BaseEvent, tag="flow:pausing", kw_only=True):
+class FlowPausing(Event, tag="flow:pausing", kw_only=True):
     """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
     `flow:paused` follows once all of it has left, unless the flow ends with it."""
 
@@ -101,7 +113,7 @@ class FlowPausing(BaseEvent, tag="flow:pausing", kw_only=True):
     actor: dict[str, Json]
 
 
-class FlowResumed(BaseEvent, tag="flow:resumed", kw_only=True):
+class FlowResumed(Event, tag="flow:resumed", kw_only=True):
     """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
 
     node_id: str | None = None
@@ -109,7 +121,7 @@ class FlowResumed(BaseEvent, tag="flow:resumed", kw_only=True):
     injected_messages: int
 
 
-class FlowFinalizing(BaseEvent, tag="flow:finalizing", kw_only=True):
+class FlowFinalizing(Event, tag="flow:finalizing", kw_only=True):
     """The flow is over as `outcome` says, and what its file has under `finally` runs now. `path` and `error` say what
     failed it. Without `finally` there is no such event."""
 
@@ -118,17 +130,17 @@ class FlowFinalizing(BaseEvent, tag="flow:finalizing", kw_only=True):
     error: dict[str, Json] | None = None
 
 
-class FlowCompleted(BaseEvent, tag="flow:completed", kw_only=True):
+class FlowCompleted(Event, tag="flow:completed", kw_only=True):
     """Every node has had its outcome and none failed the flow."""
 
 
-class FlowFailed(BaseEvent, tag="flow:failed", kw_only=True):
+class FlowFailed(Event, tag="flow:failed", kw_only=True):
     """A node failed the flow; `path` says which."""
 
     error: dict[str, Json]
 
 
-class FlowMigrated(BaseEvent, tag="flow:migrated", kw_only=True):
+class FlowMigrated(Event, tag="flow:migrated", kw_only=True):
     """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
     `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
     of their type, and begin as what the new text has there."""
@@ -141,7 +153,7 @@ class FlowMigrated(BaseEvent, tag="flow:migrated", kw_only=True):
     anew: list[str] | None = None
 
 
-class LockRequested(BaseEvent, tag="lock:requested", kw_only=True):
+class LockRequested(Event, tag="lock:requested", kw_only=True):
     """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
     has it; with `refuse` it fails where another session is ahead."""
 
@@ -149,13 +161,13 @@ class LockRequested(BaseEvent, tag="lock:requested", kw_only=True):
     on_conflict: Literal["queue", "refuse"]
 
 
-class LockAcquired(BaseEvent, tag="lock:acquired", kw_only=True):
+class LockAcquired(Event, tag="lock:acquired", kw_only=True):
     """Nobody was ahead any more: the session holds the lock until it ends."""
 
     name: str
 
 
-class SessionMessage(BaseEvent, tag="session:message", kw_only=True):
+class SessionMessage(Event, tag="session:message", kw_only=True):
     """A message for the session that answered no prompt; `messages` in expressions."""
 
     message: str
@@ -163,7 +175,7 @@ class SessionMessage(BaseEvent, tag="session:message", kw_only=True):
     key: str
 
 
-class SessionAborted(BaseEvent, tag="session:abort", kw_only=True):
+class SessionAborted(Event, tag="session:abort", kw_only=True):
     """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
     it says that the rest of it is skipped."""
 
@@ -171,17 +183,17 @@ class SessionAborted(BaseEvent, tag="session:abort", kw_only=True):
     actor: dict[str, Json] | None = None
 
 
-class SessionUnreachable(BaseEvent, tag="session:unreachable", kw_only=True):
+class SessionUnreachable(Event, tag="session:unreachable", kw_only=True):
     """The session's thread cannot be posted in: nothing starts until it can. `reason` is what Slack said."""
 
     reason: str
 
 
-class SessionReachable(BaseEvent, tag="session:reachable", kw_only=True):
+class SessionReachable(Event, tag="session:reachable", kw_only=True):
     """The session's thread can be posted in again."""
 
 
-class SessionEnd(BaseEvent, tag="session:end", kw_only=True):
+class SessionEnd(Event, tag="session:end", kw_only=True):
     """The last event of every session."""
 
     status: Literal["complete", "failed", "aborted"]
@@ -190,14 +202,13 @@ class SessionEnd(BaseEvent, tag="session:end", kw_only=True):
 # --- nodes -----------------------------------------------------------------------------------------------
 
 
-class NodeStarted(BaseEvent, tag="node:started", kw_only=True):
+class NodeStarted(NodeEvent, tag="node:started", kw_only=True):
     """A node began: `input` is its configuration with every expression evaluated, secrets left as references;
     `code_digest` that of the module or program that it runs.
 
     `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
     """
 
-    node_id: str
     node_type: str
     node_index: int
     input: Json = None
@@ -206,19 +217,17 @@ class NodeStarted(BaseEvent, tag="node:started", kw_only=True):
     code_digest: str | None = None
 
 
-class NodeCompleted(BaseEvent, tag="node:completed", kw_only=True):
+class NodeCompleted(NodeEvent, tag="node:completed", kw_only=True):
     """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
 
-    node_id: str
     output: Json = None
 
 
-class NodeFailing(BaseEvent, tag="node:failing", kw_only=True):
+class NodeFailing(NodeEvent, tag="node:failing", kw_only=True):
     """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
     are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
     conversation of an agent stays, and another start goes on with it."""
 
-    node_id: str
     error: dict[str, Json]
     attempt: int
     list_id: str | None = None
@@ -226,11 +235,10 @@ class NodeFailing(BaseEvent, tag="node:failing", kw_only=True):
     keeps: bool | None = None
 
 
-class NodeFailed(BaseEvent, tag="node:error", kw_only=True):
+class NodeFailed(NodeEvent, tag="node:error", kw_only=True):
     """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
     `unpaid` as in `node:retried`."""
 
-    node_id: str
     error: dict[str, Json]
     attempt: int
     contained: bool | None = None
@@ -238,11 +246,10 @@ class NodeFailed(BaseEvent, tag="node:error", kw_only=True):
     unpaid: bool | None = None
 
 
-class NodeRetried(BaseEvent, tag="node:retried", kw_only=True):
+class NodeRetried(NodeEvent, tag="node:retried", kw_only=True):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
     call that was refused before any answer, so that nothing that was set aside for it is counted."""
 
-    node_id: str
     error: dict[str, Json]
     attempt: int
     timer_id: str
@@ -250,19 +257,18 @@ class NodeRetried(BaseEvent, tag="node:retried", kw_only=True):
     unpaid: bool | None = None
 
 
-class NodeSkipped(BaseEvent, tag="node:skipped", kw_only=True):
+class NodeSkipped(NodeEvent, tag="node:skipped", kw_only=True):
     """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
 
     `node_index` is its place in the list, where the list is a graph.
     """
 
-    node_id: str
     node_type: str
     reason: str
     node_index: int | None = None
 
 
-class NodeInterrupted(BaseEvent, tag="node:interrupted", kw_only=True):
+class NodeInterrupted(NodeEvent, tag="node:interrupted", kw_only=True):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
@@ -271,7 +277,6 @@ class NodeInterrupted(BaseEvent, tag="node:interrupted", kw_only=True):
     aside for it (`room`, tokens for files and tools; null: a whole context).
     """
 
-    node_id: str
     reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing"]
     saved: Json = None
 
@@ -279,7 +284,7 @@ class NodeInterrupted(BaseEvent, tag="node:interrupted", kw_only=True):
 # --- graphs and jumps ------------------------------------------------------------------------------------
 
 
-class EdgeResolved(BaseEvent, tag="edge:resolved", kw_only=True):
+class EdgeResolved(Event, tag="edge:resolved", kw_only=True):
     """A node of a graph has its outcome, and whether each forward edge that leaves it was taken is known for good.
 
     `path` is that node's, `taken` has the result by target, `ready` are the nodes that may start because of it, `jump`
@@ -297,7 +302,7 @@ class EdgeResolved(BaseEvent, tag="edge:resolved", kw_only=True):
     error: dict[str, Json] | None = None
 
 
-class LoopIterate(BaseEvent, tag="loop:iterate", kw_only=True):
+class LoopIterate(Event, tag="loop:iterate", kw_only=True):
     """A jump back or ahead: a loop edge, or `on_error: goto:<id>`. `path` is the node that it leads away from.
 
     `iteration` counts, from 1, how often this pass took it; `position` is the place of the target in its list. In
@@ -316,10 +321,9 @@ class LoopIterate(BaseEvent, tag="loop:iterate", kw_only=True):
 # --- containers ------------------------------------------------------------------------------------------
 
 
-class ChildStarted(BaseEvent, tag="container:childStarted", kw_only=True):
+class ChildStarted(NodeEvent, tag="container:childStarted", kw_only=True):
     """A node inside a container began; what `node:started` is for the flow's own nodes. `node_id` is the container's."""
 
-    node_id: str
     child_id: str
     child_index: int
     node_type: str
@@ -329,21 +333,19 @@ class ChildStarted(BaseEvent, tag="container:childStarted", kw_only=True):
     code_digest: str | None = None
 
 
-class ChildCompleted(BaseEvent, tag="container:childCompleted", kw_only=True):
+class ChildCompleted(NodeEvent, tag="container:childCompleted", kw_only=True):
     """A node inside a container finished; what `node:completed` is for the flow's own nodes."""
 
-    node_id: str
     child_id: str
     output: Json = None
 
 
-class ContainerStarted(BaseEvent, tag="container:started", kw_only=True):
+class ContainerStarted(NodeEvent, tag="container:started", kw_only=True):
     """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
     `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
     `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`), a later agent
     gets its conversation (`keeps`), and it goes on with the one that it had when it failed (`goesOn`)."""
 
-    node_id: str
     kind: Literal["foreach", "loop", "parallel", "switch", "flow", "agent"]
     total: int | None = None
     items: list[Json] | None = None
@@ -352,25 +354,23 @@ class ContainerStarted(BaseEvent, tag="container:started", kw_only=True):
     agent: dict[str, Json] | None = None
 
 
-class IterationStarted(BaseEvent, tag="container:iterationStarted", kw_only=True):
+class IterationStarted(NodeEvent, tag="container:iterationStarted", kw_only=True):
     """One pass through a list of nodes began: an item, a round, a branch, a case, or the called flow.
 
     `scope` is the address of the pass, under which its nodes have theirs; `list_id` names the list of nodes.
     """
 
-    node_id: str
     index: int
     key: str | None = None
     scope: str
     list_id: str
 
 
-class IterationCompleted(BaseEvent, tag="container:iterationCompleted", kw_only=True):
+class IterationCompleted(NodeEvent, tag="container:iterationCompleted", kw_only=True):
     """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice. Of a pass that
     failed, `unreached` are the nodes that it did not come to: their outputs are null. `collected` is what `collect` of a
     `foreach` gave for it."""
 
-    node_id: str
     index: int
     scope: str
     error: dict[str, Json] | None = None
@@ -378,18 +378,17 @@ class IterationCompleted(BaseEvent, tag="container:iterationCompleted", kw_only=
     collected: Json = None
 
 
-class ContainerCompleted(BaseEvent, tag="container:completed", kw_only=True):
+class ContainerCompleted(NodeEvent, tag="container:completed", kw_only=True):
     """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of a
     loop that would have gone on (`on_limit: continue`, or a person's word)."""
 
-    node_id: str
     limit: int | None = None
 
 
 # --- agents ----------------------------------------------------------------------------------------------
 
 
-class AgentMessage(BaseEvent, tag="agent:message", kw_only=True):
+class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
@@ -398,7 +397,6 @@ class AgentMessage(BaseEvent, tag="agent:message", kw_only=True):
     with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens include.
     """
 
-    node_id: str
     role: Literal["user", "assistant"]
     source: Literal["prompt", "person", "engine", "model"]
     content: list[dict[str, Json]]
@@ -414,32 +412,29 @@ class AgentMessage(BaseEvent, tag="agent:message", kw_only=True):
     weighed: list[str] | None = None
 
 
-class AgentToolRequested(BaseEvent, tag="agent:toolRequested", kw_only=True):
+class AgentToolRequested(NodeEvent, tag="agent:toolRequested", kw_only=True):
     """The model asks for a tool, as the `index`-th of its message. `tool` is the tool's place in the agent's list, None
     where it has no such tool."""
 
-    node_id: str
     tool_use_id: str
     name: str
     input: Json = None
     tool: int | None = None
 
 
-class AgentToolResult(BaseEvent, tag="agent:toolResult", kw_only=True):
+class AgentToolResult(NodeEvent, tag="agent:toolResult", kw_only=True):
     """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
 
-    node_id: str
     tool_use_id: str
     content: list[dict[str, Json]]
     is_error: bool | None = None
     error: dict[str, Json] | None = None
 
 
-class AgentCompacted(BaseEvent, tag="agent:compacted", kw_only=True):
+class AgentCompacted(NodeEvent, tag="agent:compacted", kw_only=True):
     """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
     It is the outcome of the model call `turn`."""
 
-    node_id: str
     turn: str
     content: list[dict[str, Json]]
     replaced: int
@@ -448,11 +443,10 @@ class AgentCompacted(BaseEvent, tag="agent:compacted", kw_only=True):
     model: str | None = None
 
 
-class AgentBudget(BaseEvent, tag="agent:budget", kw_only=True):
+class AgentBudget(NodeEvent, tag="agent:budget", kw_only=True):
     """A person let an agent go on at a cap: these hold from now on. `scope` is what was at its cap: the agent (`node`),
     the flow, or the day, whose cap this agent is free of from then on."""
 
-    node_id: str
     scope: Literal["node", "flow", "day"]
     caps: dict[str, Json]
     actor: dict[str, Json]
@@ -461,10 +455,9 @@ class AgentBudget(BaseEvent, tag="agent:budget", kw_only=True):
 # --- prompts and timers ----------------------------------------------------------------------------------
 
 
-class PromptRequested(BaseEvent, tag="prompt:requested", kw_only=True):
+class PromptRequested(PromptEvent, tag="prompt:requested", kw_only=True):
     """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `engine.forms.question`)."""
 
-    prompt_id: str
     prompt: dict[str, Json]
 
     @property
@@ -473,31 +466,28 @@ class PromptRequested(BaseEvent, tag="prompt:requested", kw_only=True):
         return Question.from_wire(self.prompt)
 
 
-class PromptShown(BaseEvent, tag="prompt:shown", kw_only=True):
+class PromptShown(PromptEvent, tag="prompt:shown", kw_only=True):
     """People can see the prompt: where. Its clocks start here."""
 
-    prompt_id: str
     shown: dict[str, Json]
 
 
-class PromptVoted(BaseEvent, tag="prompt:voted", kw_only=True):
+class PromptVoted(PromptEvent, tag="prompt:voted", kw_only=True):
     """A person voted and that decides nothing yet. It takes the place of that person's vote before."""
 
-    prompt_id: str
     actor: dict[str, Json]
     vote: Literal["approve", "reject"]
     reason: str | None = None
     key: str
 
 
-class PromptEdited(BaseEvent, tag="prompt:edited", kw_only=True):
+class PromptEdited(PromptEvent, tag="prompt:edited", kw_only=True):
     """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
 
     `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
     would run now.
     """
 
-    prompt_id: str
     actor: dict[str, Json]
     values: dict[str, Json]
     before: dict[str, Json]
@@ -506,74 +496,66 @@ class PromptEdited(BaseEvent, tag="prompt:edited", kw_only=True):
     key: str
 
 
-class PromptHanded(BaseEvent, tag="prompt:handed", kw_only=True):
+class PromptHanded(PromptEvent, tag="prompt:handed", kw_only=True):
     """A person let somebody else answer in their place."""
 
-    prompt_id: str
     actor: dict[str, Json]
     to: str
     key: str
 
 
-class PromptUndone(BaseEvent, tag="prompt:undone", kw_only=True):
+class PromptUndone(PromptEvent, tag="prompt:undone", kw_only=True):
     """An answer was taken back before anything followed from it; the prompt is open again, under a new `nonce`."""
 
-    prompt_id: str
     actor: dict[str, Json]
     nonce: str
     key: str
 
 
-class PromptAnswered(BaseEvent, tag="prompt:answered", kw_only=True):
+class PromptAnswered(PromptEvent, tag="prompt:answered", kw_only=True):
     """The one answer of a prompt: final from here on, or once the timer of its `undo` has fired. `key` is the inbox
     key that carried it."""
 
-    prompt_id: str
     actor: dict[str, Json]
     answer: dict[str, Json]
     key: str | None = None
 
 
-class PromptExpired(BaseEvent, tag="prompt:expired", kw_only=True):
+class PromptExpired(PromptEvent, tag="prompt:expired", kw_only=True):
     """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
 
-    prompt_id: str
     outcome: str
 
 
-class PromptReminded(BaseEvent, tag="prompt:reminded", kw_only=True):
+class PromptReminded(PromptEvent, tag="prompt:reminded", kw_only=True):
     """Those who are asked are told once more; `count` is how often they have been by now."""
 
-    prompt_id: str
     count: int
 
 
-class PromptEscalated(BaseEvent, tag="prompt:escalated", kw_only=True):
+class PromptEscalated(PromptEvent, tag="prompt:escalated", kw_only=True):
     """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
     `may_answer` the people and groups in `to` may answer from now on."""
 
-    prompt_id: str
     step: int
     to: list[str]
     may_answer: bool | None = None
 
 
-class PromptReposted(BaseEvent, tag="prompt:reposted", kw_only=True):
+class PromptReposted(PromptEvent, tag="prompt:reposted", kw_only=True):
     """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
     any more. Its clocks go on."""
 
-    prompt_id: str
     nonce: str
 
 
-class PromptCancelled(BaseEvent, tag="prompt:cancelled", kw_only=True):
+class PromptCancelled(PromptEvent, tag="prompt:cancelled", kw_only=True):
     """The prompt is withdrawn; its buttons go away."""
 
-    prompt_id: str
     reason: str
 
 
-class TimerSet(BaseEvent, tag="timer:set", kw_only=True):
+class TimerSet(Event, tag="timer:set", kw_only=True):
     """A durable timer: fires once, at or after `due_at` (UTC, ISO-8601), also after a restart."""
 
     timer_id: str
@@ -582,76 +564,24 @@ class TimerSet(BaseEvent, tag="timer:set", kw_only=True):
     prompt_id: str | None = None
 
 
-class TimerFired(BaseEvent, tag="timer:fired", kw_only=True):
+class TimerFired(Event, tag="timer:fired", kw_only=True):
     """The timer fired; a timer that is no longer set changes nothing."""
 
     timer_id: str
 
 
-Event: TypeAlias = (
-    SessionStarted
-    | FlowStarted
-    | FlowPaused
-    | FlowPausing
-    | FlowResumed
-    | FlowFinalizing
-    | FlowCompleted
-    | FlowFailed
-    | FlowMigrated
-    | LockRequested
-    | LockAcquired
-    | SessionMessage
-    | SessionAborted
-    | SessionUnreachable
-    | SessionReachable
-    | SessionEnd
-    | NodeStarted
-    | NodeCompleted
-    | NodeFailing
-    | NodeFailed
-    | NodeRetried
-    | NodeSkipped
-    | NodeInterrupted
-    | EdgeResolved
-    | LoopIterate
-    | ChildStarted
-    | ChildCompleted
-    | ContainerStarted
-    | IterationStarted
-    | IterationCompleted
-    | ContainerCompleted
-    | AgentMessage
-    | AgentToolRequested
-    | AgentToolResult
-    | AgentCompacted
-    | AgentBudget
-    | PromptRequested
-    | PromptShown
-    | PromptVoted
-    | PromptEdited
-    | PromptHanded
-    | PromptUndone
-    | PromptAnswered
-    | PromptExpired
-    | PromptReminded
-    | PromptEscalated
-    | PromptReposted
-    | PromptCancelled
-    | TimerSet
-    | TimerFired
-)
+EVENTS: dict[str, type[Event]] = {}
+"""The class of each event, by its name on the wire, in the order of this module."""
 
-
-EVENTS: dict[str, type[BaseEvent]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
-"""The class of each event, by its name on the wire."""
-
-for _name, _kind in EVENTS.items():
-    _kind.type = _name
+for _kind in [*globals().values()]:
+    if isinstance(_kind, type) and issubclass(_kind, Event) and _kind not in (Event, NodeEvent, PromptEvent):
+        _kind.type = str(_kind.__struct_config__.tag)
+        EVENTS[_kind.type] = _kind
 
 
 @cache
 def _decoder() -> Decoder[Event]:
-    return Decoder(Event)
+    return Decoder(Union[tuple(EVENTS.values())])  # noqa: UP007  # a union of what is known only here
 
 
 def decode_event(data: bytes) -> Event:

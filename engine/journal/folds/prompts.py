@@ -106,7 +106,7 @@ def _asks_about_edges(state: State, path: str) -> None:
         raise MalformedJournal(f"the edges that leave {path} are resolved, or it has no outcome yet")
 
 
-def _open(state: State, event: PromptEvent) -> Asked:
+def _open(state: State, event: ev.PromptEvent) -> Asked:
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None or not prompt.open:
         raise MalformedJournal(f"prompt {event.prompt_id} is not open")
@@ -426,17 +426,3 @@ def timer_fired(state: State, event: ev.TimerFired) -> State:
         return state
     run = replace(run_at(state, timer.path, *UNFINISHED), status="interrupted", reason=RETRY)
     return replace(state, nodes=state.nodes.set(timer.path, run))
-
-
-PromptEvent = (
-    ev.PromptShown
-    | ev.PromptVoted
-    | ev.PromptEdited
-    | ev.PromptHanded
-    | ev.PromptAnswered
-    | ev.PromptReminded
-    | ev.PromptEscalated
-    | ev.PromptReposted
-    | ev.PromptExpired
-    | ev.PromptCancelled
-)
