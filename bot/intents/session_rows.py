@@ -69,19 +69,24 @@ def _card_changed(before: State, after: State) -> bool:
     )
 
 
+def _row(
+    kind: str, key: str, lane: str, session_id: str | None = None, *, replace: bool = False, **payload: Json
+) -> PutOutbox:
+    return PutOutbox(key, lane, kind, encode(payload), session_id, replace=replace)
+
+
 def card_row(session_id: str, seq: int) -> PutOutbox:
     """Draw a session's card as it is after this event, or later."""
     key = card_key(session_id)
-    payload: dict[str, Json] = {"sessionId": session_id, "seq": seq}
-    return PutOutbox(key, key, "card", encode(payload), session_id, replace=True)
+    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq)
 
 
 def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
     match event:
-        case PromptRequested():
-            row = _about_prompt(state, "prompt", prompt_key(event.prompt_id), event.prompt_id)
-            return [row, *_covered(state, event.prompt_id, f"covers:{event.prompt_id}")]
-        case PromptAnswered():
+        case PromptRequested(prompt_id=prompt_id):
+            row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
+            return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
+        case PromptAnswered() | PromptUndone():
             return [_again(state, event.prompt_id), *_taken(event.key)]
         case PromptExpired():
             return [_again(state, event.prompt_id, outcome=event.outcome)]
@@ -89,24 +94,27 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             return [_again(state, event.prompt_id, reason=event.reason)]
         case PromptVoted():
             return [_again(state, event.prompt_id)]
-        case PromptUndone():
-            return [_again(state, event.prompt_id), *_taken(event.key)]
-        case PromptEdited():
-            key = f"covers:{event.prompt_id}:{event.seq}"
-            covered = _covered(state, event.prompt_id, key) if event.covers else []
-            return [_again(state, event.prompt_id), _edited(before, state, event), *covered]
-        case PromptHanded():
-            return [_again(state, event.prompt_id), _handed(state, event)]
+        case PromptEdited(prompt_id=prompt_id):
+            key = f"covers:{prompt_id}:{event.seq}"
+            covered = _covered(state, prompt_id, key) if event.covers else []
+            return [_again(state, prompt_id), _edited(before, state, event), *covered]
+        case PromptHanded(prompt_id=prompt_id, actor=actor, to=to):
+            # Whoever is asked now is called: the mention in an edited message calls nobody.
+            key = f"handed:{prompt_id}:{state.seq}"
+            told = _about_prompt(state, "handed", key, prompt_id, by=dict(actor), to=to, seq=state.seq)
+            return [_again(state, prompt_id), told]
         case PromptReposted():
             return [unseen(state, event.prompt_id)]
-        case PromptReminded():
-            return [_remind(state, event)]
+        case PromptReminded(prompt_id=prompt_id, count=count, seq=seq):
+            key = f"remind:{prompt_id}:{count}"
+            return [_about_prompt(state, "remind", key, prompt_id, count=count, seq=seq)]
         case PromptEscalated():
             return [_again(state, event.prompt_id), *_escalate(state, event)]
         case SessionUnreachable():
             return _unreachable(state, event)
-        case TimerFired() if _undo_is_over(before, event):
-            return [_again(state, before.timers[event.timer_id].prompt_id or "")]
+        case TimerFired(timer_id=timer_id) if timer_id in before.timers:
+            timer = before.timers[timer_id]
+            return [_again(state, timer.prompt_id or "")] if timer.purpose == "undo" else []
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
@@ -153,9 +161,12 @@ def _file(state: State, key: str, name: str, content: str) -> PutOutbox:
     return file_row(key, _lane(state), channel, thread_ts, name, content, session_id=state.session_id)
 
 
-def _about_prompt(state: State, kind: str, key: str, prompt_id: str) -> PutOutbox:
-    payload: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id}
-    return PutOutbox(key, _lane(state), kind, encode(payload), state.session_id)
+def _about_prompt(
+    state: State, kind: str, key: str, prompt_id: str, *, replace: bool = False, **more: Json
+) -> PutOutbox:
+    session_id = state.session_id
+    about: dict[str, Json] = {"sessionId": session_id, "promptId": prompt_id, **more}
+    return _row(kind, key, _lane(state), session_id, replace=replace, **about)
 
 
 def unseen(state: State, prompt_id: str) -> PutOutbox:
@@ -166,19 +177,8 @@ def unseen(state: State, prompt_id: str) -> PutOutbox:
 
 def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
     """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then."""
-    payload: dict[str, Json] = {
-        "sessionId": state.session_id,
-        "promptId": prompt_id,
-        "seq": state.seq,
-        **more,
-    }
     key = f"close:{prompt_id}"
-    return PutOutbox(key, _lane(state), "close", encode(payload), state.session_id, replace=True)
-
-
-def _undo_is_over(before: State, event: TimerFired) -> bool:
-    timer = before.timers.get(event.timer_id)
-    return timer is not None and timer.purpose == "undo"
+    return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **more)
 
 
 def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
@@ -189,40 +189,16 @@ def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
     return _told(state, f"edited:{event.prompt_id}:{event.nonce}", text)
 
 
-def _handed(state: State, event: PromptHanded) -> PutOutbox:
-    """Whoever is asked now is called: the mention in an edited message calls nobody."""
-    payload: dict[str, Json] = {
-        "sessionId": state.session_id,
-        "promptId": event.prompt_id,
-        "by": dict(event.actor),
-        "to": event.to,
-        "seq": state.seq,
-    }
-    key = f"handed:{event.prompt_id}:{state.seq}"
-    return PutOutbox(key, _lane(state), "handed", encode(payload), state.session_id)
-
-
-def _remind(state: State, event: PromptReminded) -> PutOutbox:
-    payload: dict[str, Json] = {
-        "sessionId": state.session_id,
-        "promptId": event.prompt_id,
-        "count": event.count,
-        "seq": event.seq,
-    }
-    key = f"remind:{event.prompt_id}:{event.count}"
-    return PutOutbox(key, _lane(state), "remind", encode(payload), state.session_id)
-
-
 def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
     """A message in the thread, and one for each channel and person that is told elsewhere, in a lane of its own."""
-    about: dict[str, Json] = {"sessionId": state.session_id, "promptId": event.prompt_id, "seq": event.seq}
-    key = f"escalate:{event.prompt_id}:{event.step}"
-    rows = [PutOutbox(key, _lane(state), "escalate", encode({**about, "step": event.step}), state.session_id)]
+    prompt_id, seq, session_id = event.prompt_id, event.seq, state.session_id
+    key = f"escalate:{prompt_id}:{event.step}"
+    rows = [_about_prompt(state, "escalate", key, prompt_id, seq=seq, step=event.step)]
+    about: dict[str, Json] = {"sessionId": session_id, "promptId": prompt_id, "seq": seq}
     for number, to in enumerate(event.to):
         if to.startswith("dm:") or not people_among([to]):
-            payload = {**about, "to": to, "about": "escalation"}
             own = f"{key}:{number}"
-            rows.append(PutOutbox(own, own, "tell", encode(payload), state.session_id))
+            rows.append(_row("tell", own, own, session_id, **about, to=to, about="escalation"))
     return rows
 
 
@@ -238,8 +214,8 @@ def tell_requester(state: State, key: str, about: str, **more: Json) -> list[Put
     requester = str(state.actor.get("id") or "")
     if not requester or requester.startswith("local:"):
         return []
-    payload: dict[str, Json] = {"sessionId": state.session_id, "to": "dm:requester", "about": about, **more}
-    return [PutOutbox(key, key, "tell", encode(payload), state.session_id)]
+    session_id = state.session_id
+    return [_row("tell", key, key, session_id, sessionId=session_id, to="dm:requester", about=about, **more)]
 
 
 def _told(state: State, key: str, text: str) -> PutOutbox:
@@ -251,13 +227,9 @@ def _told(state: State, key: str, text: str) -> PutOutbox:
 
 def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:
     """What the thread is told of a bad end. A good one stands on the card, and what the flow itself says."""
-    payload: dict[str, Json] = {
-        "sessionId": state.session_id,
-        "seq": state.seq,
-        "by": by,
-        "reason": reason,
-    }
-    return PutOutbox(f"end:{state.session_id}", _lane(state), "note", encode(payload), state.session_id)
+    session_id, key = state.session_id, f"end:{state.session_id}"
+    about: dict[str, Json] = {"sessionId": session_id, "seq": state.seq, "by": by, "reason": reason}
+    return _row("note", key, _lane(state), session_id, **about)
 
 
 def _lane(state: State) -> str:
@@ -281,15 +253,8 @@ def file_row(
 ) -> PutOutbox:
     """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
     safe already; `lane` is the thread's key."""
-    payload: dict[str, Json] = {
-        "channel": channel,
-        "threadTs": thread_ts,
-        "text": text,
-        "name": name,
-        "title": title,
-        "content": content,
-    }
-    return PutOutbox(key, lane, "file", encode(payload), session_id)
+    about: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text}
+    return _row("file", key, lane, session_id, **about, name=name, title=title, content=content)
 
 
 def note_row(
@@ -304,8 +269,7 @@ def note_row(
 ) -> PutOutbox:
     """A message in a thread. `text` is mrkdwn that is safe already; `blocks` take its place where they are given.
     `lane` is the thread's key."""
-    payload: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text, "blocks": blocks}
-    return PutOutbox(key, lane, "note", encode(payload), session_id)
+    return _row("note", key, lane, session_id, channel=channel, threadTs=thread_ts, text=text, blocks=blocks)
 
 
 def note_to(thread_key: str, key: str, text: str) -> PutOutbox:
@@ -316,36 +280,34 @@ def note_to(thread_key: str, key: str, text: str) -> PutOutbox:
 
 def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text: str) -> PutOutbox:
     """A message that one person sees, at most once. `text` is mrkdwn that is safe already."""
-    payload: dict[str, Json] = {"channel": channel, "user": user, "threadTs": thread_ts, "text": text}
-    return PutOutbox(key, key, "ephemeral", encode(payload))
+    return _row("ephemeral", key, key, channel=channel, user=user, threadTs=thread_ts, text=text)
 
 
 def direct_row(key: str, person: str, text: str) -> PutOutbox:
     """A direct message for somebody, by id or e-mail address. `text` is mrkdwn that is safe already."""
-    return PutOutbox(key, key, "direct", encode({"person": person, "text": text}))
+    return _row("direct", key, key, person=person, text=text)
 
 
 def edit_row(key: str, lane: str, channel: str, ts: str, text: str) -> PutOutbox:
     """Other words in the place of a message of ours, without buttons. `text` is mrkdwn that is safe already."""
-    return PutOutbox(key, lane, "edit", encode({"channel": channel, "ts": ts, "text": text}))
+    return _row("edit", key, lane, channel=channel, ts=ts, text=text)
 
 
 def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
     """A reaction of the bot on a message."""
-    return PutOutbox(key, key, "reaction", encode({"channel": channel, "ts": ts, "name": name}))
+    return _row("reaction", key, key, channel=channel, ts=ts, name=name)
 
 
 def respond_row(key: str, response_url: str, text: str) -> PutOutbox:
     """The answer to a slash command, at most once. `text` is mrkdwn that is safe already."""
-    return PutOutbox(key, key, "respond", encode({"responseUrl": response_url, "text": text}))
+    return _row("respond", key, key, responseUrl=response_url, text=text)
 
 
 def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOutbox:
     """A message that begins a thread. Once it stands, an inbox item `{kind, key, payload}` is made of `then`, and its
     payload has `posted: {channel, ts}` beside what `then` gave it, the `team` among it; where Slack refuses the message
     it has `refused` in its place, with Slack's word for why."""
-    payload: dict[str, Json] = {"channel": channel, "text": text, "then": then}
-    return PutOutbox(key, key, "root", encode(payload))
+    return _row("root", key, key, channel=channel, text=text, then=then)
 
 
 SCRIPTED = (

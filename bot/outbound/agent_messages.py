@@ -13,10 +13,20 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key
+from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key, tools_key
 from bot.outbound.calls import Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
-from bot.outbound.posts import DROPPED, Outcome, Poster, Sent, is_uncertain, position, posted_of, result_of
+from bot.outbound.posts import (
+    DROPPED,
+    Ledger,
+    Outcome,
+    Poster,
+    Sent,
+    is_uncertain,
+    position,
+    posted_of,
+    result_of,
+)
 from bot.rendering.agents import (
     MOST_JOINED,
     Entry,
@@ -30,7 +40,6 @@ from bot.rendering.blocks import Rendered, metadata
 from bot.wire.client import Permanent, RateLimited
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.codec import Json, decode, encode
-from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -96,11 +105,10 @@ class _Tail:
 class Pieces:
     """Sends the rows of agents. See `bot.outbound.senders.Rows` for what its methods raise."""
 
-    writer: Writer
+    ledger: Ledger
     calls: Calls
     poster: Poster
     _: KW_ONLY
-    now: Callable[[], str]
     clock: Callable[[], float]
     speakers: Speakers
     hosts: frozenset[str] = frozenset()
@@ -154,9 +162,7 @@ class Pieces:
 
     async def result(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """A call has its result: the message with its line is drawn again."""
-        shown = await self.writer.call(
-            self.writer.store.outbox_row, f"agent:{data['sessionId']}:{data['turn']}:tools"
-        )
+        shown = await self.ledger.row(tools_key(data["sessionId"], data["turn"]))
         where = posted_of(shown)
         if shown is None or where is None:
             return Sent(DROPPED)
@@ -229,7 +235,7 @@ class Pieces:
                 raise
             self._forget(row.lane, where)
             result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}
-            await self._keep(row, result)
+            await self.ledger.keep(row, result)
             raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
 
     async def _place(
@@ -244,7 +250,7 @@ class Pieces:
             piece = (*tail.piece, row.key)
             if len(piece) <= _MOST_IN_PIECE:
                 # Recorded before it is seen, or a crash in between would show it twice.
-                await self._keep(row, {**position(tail.where), "piece": list(piece)})
+                await self.ledger.keep(row, {**position(tail.where), "piece": list(piece)})
                 return tail.where, piece, False
         place = Place(data["channel"], data["threadTs"])
         posted = await self._stream(row, data, place, live) if native and live is not None else None
@@ -253,7 +259,7 @@ class Pieces:
             posted = await self.poster.once(row, place, message)
             if is_uncertain(row):
                 # It may be the copy of an earlier process, with other words.
-                await self._keep(row, {**position(posted), "piece": [row.key], "stream": True})
+                await self.ledger.keep(row, {**position(posted), "piece": [row.key], "stream": True})
                 raise Hold(0.0, f"{row.key} was found")
             self._drawn[posted] = message
         return posted, (row.key,), True
@@ -290,24 +296,14 @@ class Pieces:
         part = int(data.get("part") or 0) + 1
         while True:
             key = text_key(data["sessionId"], data["turn"], part)
-            later = await self.writer.call(self.writer.store.outbox_row, key)
+            later = await self.ledger.row(key)
             if later is None:
                 return
             if decode(later.payload).get("ending") == "writing":
                 payload: dict[str, Json] = {**data, "part": part, "text": "", "ending": "", "last": False}
                 put = PutOutbox(key, row.lane, ENTRY, encode(payload), data["sessionId"], replace=True)
-                await self.writer.call(self.writer.store.consume, [], self.now(), [put])
+                await self.ledger.put([put])
             part += 1
-
-    async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        await self.writer.call(
-            self.writer.store.outbox_finish,
-            row.id,
-            row.rev,
-            now=self.now(),
-            state="pending",
-            result=encode(result),
-        )
 
     # --- drawing -------------------------------------------------------------------------------------------
 
@@ -332,14 +328,14 @@ class Pieces:
 
     async def _message(self, piece: tuple[str, ...]) -> Rendered:
         """A message with these entries, which are of one agent."""
-        row = await self.writer.call(self.writer.store.outbox_row, piece[0])
+        row = await self.ledger.row(piece[0])
         speaker = "" if row is None else await self.speakers.of(decode(row.payload))
         return agent_message(await self._entries(piece), piece[0], self.hosts, speaker=speaker)
 
     async def _entries(self, piece: tuple[str, ...]) -> list[Entry]:
         found: list[Entry] = []
         for key in piece:
-            row = await self.writer.call(self.writer.store.outbox_row, key)
+            row = await self.ledger.row(key)
             if row is not None:
                 data: dict[str, Json] = decode(row.payload)
                 live = self.lives.get((data["sessionId"], data["turn"]))
@@ -350,9 +346,7 @@ class Pieces:
         """What is known of those of a turn's calls that are over."""
         results: dict[str, dict[str, Json]] = {}
         for tool in data.get("tools") or ():
-            row = await self.writer.call(
-                self.writer.store.outbox_row, result_key(data["sessionId"], tool["path"])
-            )
+            row = await self.ledger.row(result_key(data["sessionId"], tool["path"]))
             if row is not None:
                 results[tool["path"]] = decode(row.payload)
         return results
@@ -370,23 +364,23 @@ class Pieces:
         if is_uncertain(row):
             there = await self.poster.adopt(row, place)
             if there is not None:
-                await self._keep(row, {**position(there), "piece": [row.key], "stream": True})
+                await self.ledger.keep(row, {**position(there), "piece": [row.key], "stream": True})
                 raise Hold(0.0, f"{row.key} was found")
         part = int(data["part"])
         text = growing(live.parts[part], self.hosts) if part < len(live.parts) else ""
-        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
+        await self.ledger.attempt(row)
         try:
             where = await self.calls.start_stream(place, text or None, reader=live.reader, team=live.team)
         except RateLimited:
-            await self._keep(row, {"refused": "ratelimited", "attempt": row.attempts + 1})
+            await self.ledger.keep(row, {"refused": "ratelimited", "attempt": row.attempts + 1})
             return None
         except Permanent as fault:
             log.info("no native streams here (%s); messages are edited instead", fault)
             self._native = False
-            await self._keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
+            await self.ledger.keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
             return None
         live.streams[part] = Stream(where, text, self.clock())
-        await self._keep(row, {**position(where), "piece": [row.key], "stream": True})
+        await self.ledger.keep(row, {**position(where), "piece": [row.key], "stream": True})
         return where
 
     async def grow(self, live: LiveText, part: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -19,24 +20,25 @@ from bot.outbound.calls import POST, Hold, Pace, Place, Posted
 from bot.outbound.posts import (
     DROPPED,
     Failed,
+    Ledger,
     Outcome,
     Sent,
     is_uncertain,
+    later,
     position,
     result_of,
 )
 from bot.outbound.sender import STALE_SECONDS, Send, Sender
 from bot.rendering.notes import Delivered, Extra, delivered, message_blocks
 from bot.rendering.text import clip, shown
-from bot.wire.client import AuthLost, Permanent, RateLimited, classify, of_status, plain_session, quiet_client
+from bot.wire.client import AuthLost, Permanent, classify, of_status, plain_session, quiet_client
 from engine.decide.step import named_node
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, decode
 from engine.nodes.runtime.folder import FileRefused
 from engine.run import remote_commands
-from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -59,19 +61,17 @@ class Uploads:
 
     def __init__(
         self,
-        writer: Writer,
+        ledger: Ledger,
         client: AsyncWebClient,
         pace: Pace,
-        now: Callable[[], str],
         *,
         files: SessionFiles | None,
         delays: Sequence[float],
         backoff: Callable[[OutboxRow], float],
     ) -> None:
-        self._writer = writer
+        self._ledger = ledger
         self._client = quiet_client(client)
         self._pace = pace
-        self._now = now
         self._files = files
         self._delays = sorted(delays)
         self._backoff = backoff
@@ -96,8 +96,8 @@ class Uploads:
         kept = dict(known)
         if "files" not in kept:
             made = [await self._upload(row, one) for one in await uploads()]
-            kept |= {"files": made, "sharedAt": self._now()}
-            await self._record(row, kept)
+            kept |= {"files": made, "sharedAt": self._ledger.now()}
+            await self._ledger.keep(row, kept)
         else:
             found = await self._standing(row, kept["files"], place)
             if found is not None:
@@ -153,11 +153,9 @@ class Uploads:
                 row, kept["files"], place, patient=False
             ):
                 return
-            if isinstance(fault, Permanent | AuthLost):
-                raise fault from error
             # Whatever happened to it: the ids are recorded, and the next try begins with a look.
-            first = fault.retry_after if isinstance(fault, RateLimited) else self._first_look
-            raise Hold(first, f"sharing the files of {row.key}: {fault}") from error
+            first = self._delays[0] if self._delays else 0.0
+            raise later(fault, lambda: first, f"sharing the files of {row.key}") from error
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -179,35 +177,17 @@ class Uploads:
 
     def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
         """Raises `Hold` while files that were shared may still appear."""
-        since = timestamps.seconds_between(kept["sharedAt"], self._now())
+        since = timestamps.seconds_between(kept["sharedAt"], self._ledger.now())
         wait = next((delay - since for delay in self._delays if delay > since), 0.0)
         if wait > 0:
             raise Hold(wait, f"the files of {row.key} may still appear")
-
-    @property
-    def _first_look(self) -> float:
-        return self._delays[0] if self._delays else 0.0
 
     async def _unseen(self, row: OutboxRow, call: Awaitable[Any]) -> Any:
         """A call that may be made again without anybody seeing it."""
         try:
             return await call
         except Exception as error:
-            fault = classify(error)
-            if isinstance(fault, Permanent | AuthLost):
-                raise fault from error
-            seconds = fault.retry_after if isinstance(fault, RateLimited) else self._backoff(row)
-            raise Hold(seconds, f"uploading for {row.key}: {fault}") from error
-
-    async def _record(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
-        await self._writer.call(
-            self._writer.store.outbox_finish,
-            row.id,
-            row.rev,
-            now=self._now(),
-            state="pending",
-            result=encode(dict(kept)),
-        )
+            raise later(error, partial(self._backoff, row), f"uploading for {row.key}") from error
 
 
 def _shared_in(file: Mapping[str, Any], channel: str) -> str | None:
@@ -262,7 +242,7 @@ class Deliveries(Sender):
             posted = await self._posted(row, config, place, made)
             result = {**position(posted), "permalink": await self.link(posted)}
             if made.extras:
-                await self._keep(row, result)
+                await self.ledger.keep(row, result)
         if made.extras:
             result = await self._extras(row, result, _beside(place, result), made.extras, state)
         return result
@@ -296,7 +276,7 @@ class Deliveries(Sender):
         if is_uncertain(row):
             return {**result, "uncertain": True}
         user = await self.places.person(str(config["ephemeral_to"]), state.actor)
-        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
+        await self.ledger.attempt(row)
         message = made.message
         assert message is not None
         blocks = message.blocks
@@ -305,16 +285,6 @@ class Deliveries(Sender):
             blocks = [*blocks[:-1], *message_blocks("_The rest does not fit and is not shown._")]
         await self.calls.whisper(place, user, message.text, blocks)
         return result
-
-    async def _keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        await self.writer.call(
-            self.writer.store.outbox_finish,
-            row.id,
-            row.rev,
-            now=self.now(),
-            state="pending",
-            result=encode(result),
-        )
 
     # --- files ---------------------------------------------------------------------------------------------
 

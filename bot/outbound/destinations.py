@@ -17,17 +17,15 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intents.agent_rows import agent_of
-from bot.outbound.calls import Hold
-from bot.outbound.posts import Outcome, Sent, Sessions, posted_of
+from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
 from bot.rendering.flow import around, label_of
-from bot.wire.client import AuthLost, Permanent, RateLimited, classify
+from bot.wire.client import Permanent, classify
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode
 from engine.language.errors import SaysoError
 from engine.run import remote_commands
-from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -106,11 +104,7 @@ class Places:
         try:
             return await call
         except Exception as error:
-            fault = classify(error)
-            if isinstance(fault, Permanent | AuthLost):
-                raise fault from error
-            seconds = fault.retry_after if isinstance(fault, RateLimited) else AGAIN_SECONDS
-            raise Hold(seconds, f"looking up where to post: {fault}") from error
+            raise later(error, lambda: AGAIN_SECONDS, "looking up where to post") from error
 
 
 MOST_SECONDS = 3.0
@@ -212,8 +206,8 @@ _ELSEWHERE = ("to", "update", "ephemeral_to")
 class Reachability:
     """What follows for sessions from what Slack did with their rows."""
 
-    def __init__(self, writer: Writer, sessions: Sessions) -> None:
-        self._writer = writer
+    def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
+        self._ledger = ledger
         self._sessions = sessions
 
     async def lost(self, row: OutboxRow, fault: Permanent) -> Sequence[InboxItem] | None:
@@ -253,7 +247,7 @@ class Reachability:
         taken = isinstance(outcome, Sent) and "ts" in outcome.result
         if not taken or row.session_id is None or not in_thread(row):
             return []
-        head = await self._writer.call(self._writer.store.head, row.session_id)
+        head = await self._ledger.head(row.session_id)
         if head is None or head.phase != "unreachable":
             return []
         return [remote_commands.item(f"reachable:{row.key}:{head.seq}", row.session_id, "reachable")]
@@ -264,7 +258,7 @@ class Reachability:
         for row in rows:
             head: Head | None = None
             if row.session_id is not None and row.not_before is not None and in_thread(row):
-                head = await self._writer.call(self._writer.store.head, row.session_id)
+                head = await self._ledger.head(row.session_id)
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
         return found
@@ -273,7 +267,7 @@ class Reachability:
         """Those of some lanes of cards whose session lives in this channel."""
         found = []
         for lane in list(lanes):
-            head = await self._writer.call(self._writer.store.head, lane.removeprefix("card:"))
+            head = await self._ledger.head(lane.removeprefix("card:"))
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(lane)
         return found

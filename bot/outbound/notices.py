@@ -33,7 +33,6 @@ from bot.rendering.text import for_reader
 from bot.wire.client import Permanent
 from bot.wire.users import LookupFailed, UnknownPerson
 from engine.decide.policy import Gate, authorize
-from engine.flow import Flow
 from engine.journal.records import Consumed, InboxRow, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -165,26 +164,26 @@ class Clocks(Sender):
 
     async def remind(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Mention those who are asked. Not where it was answered meanwhile, or a later reminder waits behind this one."""
-        state, flow, prompt = await self._about(data)
+        state, flow, prompt = await self.about(data)
         if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
             return Sent(DROPPED)
-        names = await self.names(_entries(prompt))
-        text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
+        names = await self.ids(prompt)
+        text = reminder(state, prompt, flow, names, data["count"], await self.link(_shown_at(prompt)))
         return await self._in_thread(row, state, text)
 
     async def escalate(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Mention the others in the thread, and say who is told elsewhere."""
-        state, flow, prompt = await self._about(data)
+        state, flow, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
         told = prompt.escalate[data["step"]]["to"]
         names = await self.names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
-        text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
+        text = escalation(state, prompt, flow, names, data["step"], await self.link(_shown_at(prompt)))
         return await self._in_thread(row, state, text)
 
     async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it is over already."""
-        state, _, prompt = await self._about(data)
+        state, _, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
         to = str(data["to"])
@@ -226,34 +225,24 @@ class Clocks(Sender):
             if state.phase != "unreachable" and not is_uncertain(row):
                 return None
             return out_of_reach(state, flow, data["reason"], data.get("until"))
-        _, _, prompt = await self._about(data)
+        _, _, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return None
         if data["about"] == "deleted":
             return deleted_too_often(state, prompt, flow)
-        return told_elsewhere(state, prompt, flow, await self._link(prompt))
+        return told_elsewhere(state, prompt, flow, await self.link(_shown_at(prompt)))
 
     async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
         thread = state.thread or {}
         text = refused_target(to, str(fault))
         place = (str(thread["key"]), thread["channel"], thread["threadTs"])
         said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
-        await self.writer.call(self.writer.store.consume, [], self.now(), [said])
+        await self.ledger.put([said])
 
-    # --- what they need ------------------------------------------------------------------------------------
 
-    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
-        state = await self.sessions.state(data["sessionId"])
-        prompt = state.prompts.get(data["promptId"])
-        if prompt is None or state.seq < data.get("seq", 0):
-            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
-        return state, await self.sessions.flow(data["sessionId"]), prompt
-
-    async def _link(self, prompt: Asked) -> str | None:
-        shown = prompt.shown or {}
-        if not shown.get("ts"):
-            return None
-        return await self.link(Posted(shown["channel"], shown["ts"]))
+def _shown_at(prompt: Asked) -> Posted | None:
+    shown = prompt.shown or {}
+    return Posted(shown["channel"], shown["ts"]) if shown.get("ts") else None
 
 
 def _entries(prompt: Asked) -> list[str]:

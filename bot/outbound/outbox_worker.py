@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -15,7 +16,7 @@ from bot.outbound.calls import Calls, Hold, Pace
 from bot.outbound.deliveries import Deliveries, Uploads
 from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
 from bot.outbound.notices import Clocks
-from bot.outbound.posts import Failed, Outcome, Poster, Sent, Sessions, posted_of, refused_result
+from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.senders import Rows
 from bot.outbound.streams import Streams
 from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
@@ -95,10 +96,9 @@ class Outbound:
         self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
         calls = Calls(client, self._pace, bot_user_id, posted)
         sessions = Sessions(load_state, load_flow, meters)
-        self._poster = Poster(
-            writer, calls, self._pace, now, delays=tuning.look_delays, backoff=self._again_in
-        )
-        self._reach = Reachability(writer, sessions)
+        self._ledger = ledger = Ledger(writer, now)
+        self._poster = Poster(ledger, calls, self._pace, delays=tuning.look_delays, backoff=self._again_in)
+        self._reach = Reachability(ledger, sessions)
         self._pieces, self.streams = self._of_agents(calls, sessions, link_hosts)
         self._rows = self._of_all_kinds(client, calls, sessions, bot_user_id)
 
@@ -106,37 +106,19 @@ class Outbound:
         self, calls: Calls, sessions: Sessions, link_hosts: frozenset[str]
     ) -> tuple[Pieces, Streams]:
         """What shows the words of agents: when they are said, and while they are being said."""
+        ledger, clock, seconds = self._ledger, self._clock, self._tuning.live_seconds
         speakers = Speakers(sessions)
-        pieces = Pieces(
-            self._writer,
-            calls,
-            self._poster,
-            now=self._now,
-            clock=self._clock,
-            speakers=speakers,
-            hosts=link_hosts,
-        )
-        streams = Streams(
-            self._writer,
-            pieces,
-            sessions,
-            now=self._now,
-            told=self.notify,
-            clock=self._clock,
-            seconds=self._tuning.live_seconds,
-        )
-        return pieces, streams
+        pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
+        return pieces, Streams(ledger, pieces, sessions, told=self.notify, clock=clock, seconds=seconds)
 
     def _of_all_kinds(
         self, client: AsyncWebClient, calls: Calls, sessions: Sessions, bot_user_id: str
     ) -> Rows:
         """What sends rows, each kind as it wants to be sent."""
         delays, backoff = self._tuning.look_delays, self._again_in
-        uploads = Uploads(
-            self._writer, client, self._pace, self._now, files=self._files, delays=delays, backoff=backoff
-        )
+        uploads = Uploads(self._ledger, client, self._pace, files=self._files, delays=delays, backoff=backoff)
         names, places = Names(client, self._clock), Places(client, self._clock)
-        common = (self._writer, calls, self._poster, places, names, sessions, self._now)
+        common = (self._ledger, calls, self._poster, places, names, sessions)
         deliveries, clocks = Deliveries(*common, uploads), Clocks(*common)
         return Rows(*common, bot_user_id, {**deliveries.kinds(), **clocks.kinds(), **self._pieces.kinds()})
 
@@ -322,16 +304,7 @@ class Outbound:
         """Nothing was sent, and that is recorded: the row needs no looking up when its time has come."""
         result = None if posted_of(row) is not None else encode(refused_result(row, why))
         not_before = moments.after(self._now(), seconds)
-        await self._writer.call(
-            self._writer.store.outbox_finish,
-            row.id,
-            row.rev,
-            now=self._now(),
-            state="pending",
-            result=result,
-            not_before=not_before,
-            items=items,
-        )
+        await self._ledger.finish(row, "pending", result, not_before=not_before, items=items)
         self._hold_row(row, seconds)
         if items:
             self._taken()
@@ -343,15 +316,7 @@ class Outbound:
             # Its row may have been replaced meanwhile: then only we know that it waits.
             self._holds.pop(lane, None)
         for row in await self._reach.waiting_in(channel, rows):
-            result = row.result
-            await self._writer.call(
-                self._writer.store.outbox_finish,
-                row.id,
-                row.rev,
-                now=self._now(),
-                state="pending",
-                result=result,
-            )
+            await self._ledger.finish(row, "pending", row.result)
             self._holds.pop(row.lane, None)
         self.notify()
 
@@ -362,15 +327,8 @@ class Outbound:
         if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
             self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
-        await self._writer.call(
-            self._writer.store.outbox_finish,
-            row.id,
-            row.rev,
-            now=self._now(),
-            state="sent" if isinstance(outcome, Sent) else "failed",
-            result=encode(result),
-            items=items,
-        )
+        state: Literal["sent", "failed"] = "sent" if isinstance(outcome, Sent) else "failed"
+        await self._ledger.finish(row, state, encode(result), items=items)
         if items:
             self._taken()
         if row.kind == "card":

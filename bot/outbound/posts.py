@@ -6,18 +6,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias
 
 from bot.config.settings import LOOK_DELAYS
 from bot.outbound.calls import POST, Calls, Hold, Pace, Place, Posted
 from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate
-from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
+from bot.wire.client import AuthLost, Permanent, RateLimited, SlackFault, classify
 from engine.flow import Flow
-from engine.journal.records import InboxItem, OutboxRow
+from engine.journal.records import Head, InboxItem, OutboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language import timestamps
-from engine.language.codec import Json, decode
+from engine.language.codec import Json, decode, encode
 from engine.nodes.types.spec import Meter
 from engine.storage.group_commit import Writer
 
@@ -53,6 +54,58 @@ class Sessions:
     flow: Callable[[str], Awaitable[Flow]]
     meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {}
     """How far its running nodes say that they are, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The outbox as those see it who send its rows: what is read of it and recorded in it. `now` is the time as it is
+    stored. Every write is durable on return; all raise `StorageError`."""
+
+    writer: Writer
+    now: Callable[[], str]
+
+    async def row(self, key: str) -> OutboxRow | None:
+        """A row, in any state."""
+        return await self.writer.call(self.writer.store.outbox_row, key)
+
+    async def head(self, session_id: str) -> Head | None:
+        """Where a session stands."""
+        return await self.writer.call(self.writer.store.head, session_id)
+
+    async def put(self, rows: Sequence[PutOutbox]) -> None:
+        """More is to be sent."""
+        await self.writer.call(self.writer.store.consume, [], self.now(), rows)
+
+    async def attempt(self, row: OutboxRow) -> None:
+        """A request is about to be made."""
+        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
+
+    async def keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
+        """What is known so far of a row that is still to be sent."""
+        await self.finish(row, "pending", encode(result))
+
+    async def finish(
+        self,
+        row: OutboxRow,
+        state: Literal["pending", "sent", "failed"],
+        result: bytes | None,
+        *,
+        not_before: str | None = None,
+        items: Sequence[InboxItem] = (),
+    ) -> None:
+        """What became of an attempt, and what follows from it."""
+        finish, now = self.writer.store.outbox_finish, self.now()
+        await self.writer.call(
+            finish, row.id, row.rev, now=now, state=state, result=result, not_before=not_before, items=items
+        )
+
+
+def later(error: Exception, seconds: Callable[[], float], doing: str) -> Exception:
+    """What to raise where a call failed that nobody sees: the row waits, but for what Slack refuses for good."""
+    fault = classify(error)
+    if isinstance(fault, Permanent | AuthLost):
+        return fault
+    return Hold(fault.retry_after if isinstance(fault, RateLimited) else seconds(), f"{doing}: {fault}")
 
 
 def position(posted: Posted) -> dict[str, Json]:
@@ -91,18 +144,16 @@ class Poster:
 
     def __init__(
         self,
-        writer: Writer,
+        ledger: Ledger,
         calls: Calls,
         pace: Pace,
-        now: Callable[[], str],
         *,
         delays: Sequence[float] = LOOK_DELAYS,
         backoff: Callable[[OutboxRow], float],
     ) -> None:
-        self._writer = writer
+        self._ledger = ledger
         self._calls = calls
         self._pace = pace
-        self._now = now
         self._delays = sorted(delays)
         self._backoff = backoff
         self._told = False
@@ -127,7 +178,7 @@ class Poster:
             if there is not None:
                 return there
         self._pace.take(POST, place.channel)
-        await self._writer.call(self._writer.store.outbox_attempt, row.id, self._now())
+        await self._ledger.attempt(row)
         posted = await self._calls.post(place, message, broadcast=broadcast)
         if uncertain:
             # What was missing at every look may still have appeared by now.
@@ -156,10 +207,8 @@ class Poster:
         except Permanent as fault:
             self._cannot_look(fault)
             return []
-        except RateLimited as fault:
-            raise Hold(fault.retry_after, "looking is limited") from fault
-        except (NotSent, Unknown) as fault:
-            raise Hold(self._backoff(row), f"looking for {row.key}: {fault}") from fault
+        except SlackFault as fault:
+            raise later(fault, partial(self._backoff, row), f"looking for {row.key}") from fault
 
     def _cannot_look(self, fault: Permanent) -> None:
         if not self._told:
@@ -171,7 +220,7 @@ class Poster:
 
     def _still_to_wait(self, row: OutboxRow) -> float:
         """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
-        since = timestamps.seconds_between(row.attempted_at or row.created_at, self._now())
+        since = timestamps.seconds_between(row.attempted_at or row.created_at, self._ledger.now())
         # The machine's clock may have been set back since: what was waited here counts in any case.
         steady = asyncio.get_running_loop().time()
         since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))
@@ -193,7 +242,5 @@ class Poster:
             await self._calls.edit(copy, duplicate(row.key), metadata=True)
         except Permanent as fault:
             log.error("%s: the copy at %s could not be disarmed: %s", row.key, copy.ts, fault)
-        except RateLimited as fault:
-            raise Hold(fault.retry_after, "editing is limited") from fault
-        except (NotSent, Unknown) as fault:
-            raise Hold(self._backoff(row), f"disarming a copy of {row.key}: {fault}") from fault
+        except SlackFault as fault:
+            raise later(fault, partial(self._backoff, row), f"disarming a copy of {row.key}") from fault

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bot.outbound.calls import Calls, Place, Posted
+from bot.outbound.calls import Calls, Hold, Place, Posted
 from bot.outbound.destinations import Names, Places
-from bot.outbound.posts import Outcome, Poster, Sessions
+from bot.outbound.posts import Ledger, Outcome, Poster, Sessions
+from bot.rendering.prompts import closed_run
 from bot.wire.client import Permanent
+from engine.flow import Flow
 from engine.journal.records import OutboxRow
-from engine.journal.state import State
+from engine.journal.state import Asked, State
 from engine.language.codec import Json
-from engine.storage.group_commit import Writer
+from prompt_state import question_row as prompts
 
 log = logging.getLogger("sayso.outbound")
 
@@ -33,16 +35,35 @@ LINK_SECONDS = 3.0
 class Sender:
     """Sends some kinds of rows."""
 
-    writer: Writer
+    ledger: Ledger
     calls: Calls
     poster: Poster
     places: Places
     names: Names
     sessions: Sessions
-    now: Callable[[], str]
 
-    async def link(self, where: Posted) -> str | None:
+    async def about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
+        """The prompt that a row is about, in its session as it is now. A closed one is known by its row: a session's
+        state need not know it any more. Raises `Hold` where the row is ahead of what is known."""
+        state = await self.sessions.state(data["sessionId"])
+        prompt = state.prompts.get(data["promptId"])
+        if prompt is None:
+            writer = self.ledger.writer
+            kept = await writer.call(prompts.find, writer.store, data["promptId"])
+            prompt = None if kept is None or kept.open else closed_run(kept, data.get("outcome"))
+        if prompt is None or state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
+        return state, await self.sessions.flow(data["sessionId"]), prompt
+
+    async def ids(self, *prompts: Asked) -> Mapping[str, str]:
+        """The ids of those who are asked, as far as Slack knows them."""
+        lists = [prompt.approvers or prompt.who or () for prompt in prompts]
+        return await self.names(str(entry) for entries in lists for entry in entries)
+
+    async def link(self, where: Posted | None) -> str | None:
         """The address of a message; None where Slack does not give it in time."""
+        if where is None:
+            return None
         try:
             async with asyncio.timeout(LINK_SECONDS):
                 return await self.calls.permalink(where)

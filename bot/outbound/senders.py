@@ -24,17 +24,15 @@ from bot.rendering.blocks import Rendered
 from bot.rendering.card import Behind, card, holder_thread
 from bot.rendering.notes import end_note, message_blocks, note
 from bot.rendering.phrases import alike_text
-from bot.rendering.prompts import closed_prompt, closed_run, prompt_key, prompt_message
+from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
 from bot.rendering.text import addresses, mentioning
-from bot.wire.client import Permanent, SlackFault
+from bot.wire.client import Permanent
 from engine.decide.prompt_timers import MOST_REPOSTS
-from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
-from prompt_state import question_row as prompts
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")
@@ -87,15 +85,15 @@ class Rows(Sender):
     async def _prompt(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show a prompt, unless it was closed meanwhile. A copy that is there all the same is found: the row behind this
         one closes it."""
-        state, flow, prompt = await self._about(data)
+        state, flow, prompt = await self.about(data)
         place = thread_of(state)
         if row.key != prompt_key(prompt.prompt_id, prompt.reposts) and not is_uncertain(row):
             return Sent(DROPPED)
         if not prompt.open:
             found = await self.poster.adopt(row, place) if is_uncertain(row) else None
             return Sent(position(found) if found is not None else DROPPED)
-        names = await self._ids(prompt)
-        message = prompt_message(state, prompt, flow, names=names, now=self.now())
+        names = await self.ids(prompt)
+        message = prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
         posted = await self.poster.once(row, place, message)
         shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
         key = f"shown:{row.key}:{posted.ts}"
@@ -105,15 +103,13 @@ class Rows(Sender):
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
         shown needs neither."""
-        state, flow, prompt = await self._about(data)
-        if state.seq < data.get("seq", 0):
-            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        state, flow, prompt = await self.about(data)
         where = await self._shown_at(prompt)
         if where is None:
             return Sent(DROPPED)
-        names = await self._ids(prompt)
+        names = await self.ids(prompt)
         if prompt.open:
-            message = prompt_message(state, prompt, flow, names=names, now=self.now())
+            message = prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
         else:
             message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         try:
@@ -133,30 +129,10 @@ class Rows(Sender):
         if prompt.shown:
             return Posted(prompt.shown["channel"], prompt.shown["ts"])
         for reposts in range(prompt.reposts if prompt.open else MOST_REPOSTS, -1, -1):
-            where = posted_of(
-                await self.writer.call(self.writer.store.outbox_row, prompt_key(prompt.prompt_id, reposts))
-            )
+            where = posted_of(await self.ledger.row(prompt_key(prompt.prompt_id, reposts)))
             if where is not None or prompt.open:
                 return where
         return None
-
-    async def _about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
-        state = await self.sessions.state(data["sessionId"])
-        prompt = state.prompts.get(data["promptId"]) or await self._kept(data)
-        if prompt is None:
-            raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
-        return state, await self.sessions.flow(data["sessionId"]), prompt
-
-    async def _kept(self, data: dict[str, Json]) -> Asked | None:
-        """A closed prompt by its row: a session's state need not know it any more."""
-        kept = await self.writer.call(prompts.find, self.writer.store, data["promptId"])
-        if kept is None or kept.open:
-            return None
-        return closed_run(kept, data.get("outcome"))
-
-    async def _ids(self, *prompts: Asked) -> Mapping[str, str]:
-        lists = [prompt.approvers or prompt.who or () for prompt in prompts]
-        return await self.names(str(entry) for entries in lists for entry in entries)
 
     # --- cards ---------------------------------------------------------------------------------------------
 
@@ -167,44 +143,27 @@ class Rows(Sender):
             return Failed(result_of(row))
         state = await self._state_at(data)
         flow = await self.sessions.flow(state.session_id)
-        names = await self._ids(*(state.prompts[key] for key in state.open_prompts))
+        names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
         behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
-        message = card(state, flow, self.now(), names=names, behind=behind, meters=meters)
+        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
         if where is not None:
             await self.calls.edit(where, message)
             return Sent(position(where))
         where = await self.poster.once(row, thread_of(state), message)
         if is_uncertain(row):
-            await self._found(row, where)
+            # It may show the session as it was then. Where it stands is recorded before it is edited: an edit that is
+            # refused must not look like a post that was.
+            await self.ledger.keep(row, position(where))
+            raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
         return Sent(position(where))
-
-    async def _found(self, row: OutboxRow, where: Posted) -> None:
-        """A card that was posted unheard may show the session as it was then. Where it stands is recorded before it is
-        edited: an edit that is refused must not look like a post that was. Raises `Hold`."""
-        result = encode(position(where))
-        await self.writer.call(
-            self.writer.store.outbox_finish, row.id, row.rev, now=self.now(), state="pending", result=result
-        )
-        raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""
-        found = await behind(self.writer, state)
+        found = await behind(self.ledger.writer, state)
         if found is None:
             return None
-        head = await self.writer.call(self.writer.store.head, found.holder)
-        return found._replace(link=await self._link(head.thread_key if head is not None else None))
-
-    async def _link(self, thread_key: str | None) -> str | None:
-        if thread_key is None:
-            return None
-        _, channel, ts = thread_key.split(":", 2)
-        try:
-            return await self.calls.permalink(Posted(channel, ts))
-        except SlackFault as fault:
-            # What is said is right without it.
-            log.info("no link to the thread %s: %s", thread_key, fault)
-            return None
+        head = await self.ledger.head(found.holder)
+        return found._replace(link=await self.link(_root(head.thread_key if head is not None else None)))
 
     async def _state_at(self, data: dict[str, Json]) -> State:
         state = await self.sessions.state(data["sessionId"])
@@ -232,7 +191,7 @@ class Rows(Sender):
         state = await self._state_at(data)
         flow = await self.sessions.flow(state.session_id)
         by, reason = data.get("by"), data.get("reason")
-        link = await self._link(holder_thread(state.error))
+        link = await self.link(_root(holder_thread(state.error)))
         message = end_note(
             state, flow, row.key, by=by, reason=reason, bot_user_id=self.bot_user_id, link=link
         )
@@ -271,13 +230,18 @@ class Rows(Sender):
         """Nobody can look up what only one person sees, so what may have been seen is not sent again."""
         if is_uncertain(row):
             return Failed({"error": "outcome_unknown"})
-        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
+        await self.ledger.attempt(row)
         await send(*args)
         return Sent({"done": True})
 
     async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         await self.calls.react(Posted(data["channel"], data["ts"]), data["name"])
         return Sent({"done": True})
+
+
+def _root(thread: str | None) -> Posted | None:
+    """The message that the thread with this key begins with."""
+    return None if thread is None else Posted(*thread.split(":", 2)[1:])
 
 
 def _rooted(data: dict[str, Json], outcome: dict[str, Json]) -> InboxItem:

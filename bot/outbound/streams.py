@@ -16,7 +16,7 @@ from itertools import count
 from bot.intents.agent_rows import agent_of, text_key, writing_row
 from bot.outbound.agent_messages import LiveText, Pieces
 from bot.outbound.calls import Hold
-from bot.outbound.posts import Sessions, posted_of, result_of
+from bot.outbound.posts import Ledger, Sessions, posted_of, result_of
 from bot.wire.client import Permanent, RateLimited, SlackFault
 from engine.journal.events import AgentCompacted, Event
 from engine.journal.records import OutboxRow
@@ -24,7 +24,6 @@ from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.turns import Finished, TextDelta, TurnEvent
-from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
 
@@ -46,11 +45,10 @@ class Streams:
     workspace, and those of questions and cards must not wait for these.
     """
 
-    writer: Writer
+    ledger: Ledger
     pieces: Pieces
     sessions: Sessions
     _: KW_ONLY
-    now: Callable[[], str]
     told: Callable[[], None]
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -148,11 +146,9 @@ class Streams:
         if not live.text.strip():
             return
         rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
-        missing = [
-            row for row in rows if await self.writer.call(self.writer.store.outbox_row, row.key) is None
-        ]
+        missing = [row for row in rows if await self.ledger.row(row.key) is None]
         if missing:
-            await self.writer.call(self.writer.store.consume, [], self.now(), missing)
+            await self.ledger.put(missing)
             self.told()
 
     async def _show(self, live: LiveText) -> None:
@@ -178,7 +174,7 @@ class Streams:
         found = []
         for part in count():
             key = text_key(live.session_id, live.turn, part)
-            row = await self.writer.call(self.writer.store.outbox_row, key)
+            row = await self.ledger.row(key)
             if row is None:
                 break
             if posted_of(row) is not None and part not in live.over and not live.closed:
