@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bot.doctor.findings import Check
-from bot.wire.client import Permanent, classify
+from bot.wire.client import Permanent, classify, joined_channels
 from engine.flow import Flow, Node
 from engine.language.codec import Json
 
@@ -132,7 +132,8 @@ async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
     if not named:
         return
     try:
-        mine = {key async for key in _mine(bot)}
+        joined = await joined_channels(bot)
+        mine = {*joined.values(), *(f"#{name}".lower() for name in joined)}
     except Exception as error:
         yield Check("channels", "fail", f"the bot's channels cannot be listed: {classify(error)}")
         return
@@ -141,21 +142,6 @@ async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
         if wanted not in mine:
             text = f"{entry}, named by {_where(named[entry])}: the bot is in no such channel"
             yield Check("channels", "warn", text, "Invite it there (/invite @sayso), or correct the name.")
-
-
-async def _mine(bot: Any) -> AsyncIterator[str]:
-    """The channels that the bot is in: `#name` and id of each."""
-    cursor = ""
-    while True:
-        answer = await bot.users_conversations(
-            types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
-        )
-        for channel in answer["channels"]:
-            yield str(channel["id"])
-            yield f"#{channel['name']}".lower()
-        cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-        if not cursor:
-            return
 
 
 async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.inbound import decisions, payloads
-from bot.wire.client import RateLimited, ReadBudget, classify, code_of
+from bot.wire.client import RateLimited, ReadBudget, classify, code_of, pages
 from engine.journal.records import Head, InboxItem
 from engine.storage.group_commit import Writer
 
@@ -165,18 +165,18 @@ class CatchUp:
             return 0
         scope = f"thread:{key}"
         mark = await self._writer.call(self._writer.store.mark, scope) or thread_ts
-        found, newest, cursor = [], mark, ""
-        while True:
-            answer = await self._client.conversations_replies(
+        found, newest = [], mark
+
+        def ask(cursor: str) -> Any:
+            return self._client.conversations_replies(
                 channel=channel, ts=thread_ts, oldest=mark, limit=200, cursor=cursor
             )
+
+        async for answer in pages(ask):
             for message in answer["messages"]:
                 if message["ts"] != thread_ts:
                     found += self._found(message, channel)
                 newest = max(newest, message["ts"], key=float)
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                break
         return await self._take(await self._heard_first(found), scope, newest)
 
     async def _channel(self, channel: str) -> int:
@@ -185,19 +185,19 @@ class CatchUp:
         installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
         read = await self._writer.call(self._writer.store.mark, scope) or installed
         mark = max(read, day_ago, key=float)
-        found, reacted, newest, cursor = [], [], mark, ""
-        while True:
+        found, reacted, newest = [], [], mark
+
+        async def ask(cursor: str) -> Any:
             await self._budget.take(_HISTORY)
-            answer = await self._client.conversations_history(
+            return await self._client.conversations_history(
                 channel=channel, oldest=mark, limit=200, cursor=cursor
             )
+
+        async for answer in pages(ask):
             for message in answer["messages"]:
                 found += self._found(message, channel)
                 reacted += self._reactions(message, channel)
                 newest = max(newest, message["ts"], key=float)
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                break
         return await self._take([*await self._heard_first(found), *reacted], scope, newest)
 
     def _found(self, message: dict[str, Any], channel: str) -> list[Missed]:
@@ -240,24 +240,19 @@ class CatchUp:
 
     async def _channels(self, kind: str) -> list[str]:
         """The conversations of one kind that the bot is in: each kind needs a right of its own."""
+
+        async def ask(cursor: str) -> Any:
+            await self._budget.take(_LISTING)
+            return await self._client.users_conversations(
+                types=kind, exclude_archived=True, limit=200, cursor=cursor
+            )
+
         try:
-            return [channel async for channel in self._channels_of(kind)]
+            found = [channel async for answer in pages(ask) for channel in answer["channels"]]
         except Exception as error:
             self._note_failure(f"{kind} conversations", error)
             return []
-
-    async def _channels_of(self, kind: str) -> AsyncIterator[str]:
-        cursor = ""
-        while True:
-            await self._budget.take(_LISTING)
-            answer = await self._client.users_conversations(
-                types=kind, exclude_archived=True, limit=200, cursor=cursor
-            )
-            for channel in answer["channels"]:
-                yield self._first(channel["id"])
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                return
+        return [self._first(channel["id"]) for channel in found]
 
 
 def _method(scope: str) -> str:

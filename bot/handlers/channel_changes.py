@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot.inbound import decisions
 from bot.intents.session_rows import direct_row, note_to, tell_requester
+from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
@@ -32,8 +33,9 @@ MOST = 10_000
 class ChannelChanges:
     """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
 
-    def __init__(self, engine: Engine, back: Callable[[str], Awaitable[None]]) -> None:
-        self._engine = engine
+    def __init__(self, notices: Notices, back: Callable[[str], Awaitable[None]]) -> None:
+        self._notices = notices
+        self._engine = notices.engine
         self._back = back
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
@@ -49,11 +51,11 @@ class ChannelChanges:
         data = decode(row.payload)
         if data["reason"] is None:
             await self._back(data["channel"])
-            return await self._consume(row, "applied")
+            return await self._notices.consume(row, "applied")
         for head in await self._live():
             if (head.thread_key or "").split(":")[1:2] == [data["channel"]]:
                 await self._apply(head.session_id, Unreachable(data["reason"]))
-        return await self._consume(row, "applied")
+        return await self._notices.consume(row, "applied")
 
     async def shared(self, row: InboxRow) -> bool:
         """Another organisation reads a channel from now on: what goes on there is paused until somebody who may steer it
@@ -72,7 +74,7 @@ class ChannelChanges:
                 continue
             note_key = f"shared:{row.key}:{head.session_id}"
             said.append(note_to(key, note_key, phrases.shared_text(head.flow_name)))
-        return await self._consume(row, "applied", said)
+        return await self._notices.consume(row, "applied", *said)
 
     async def _live(self) -> list[Head]:
         heads = await self._engine.writer.call(
@@ -91,7 +93,7 @@ class ChannelChanges:
         if any([await self._being_posted(prompt) for prompt in open_here]):
             # It may be this very message: where it stands is not recorded yet.
             return False
-        return await self._consume(row, "ignored")
+        return await self._notices.consume(row, "ignored")
 
     async def _being_posted(self, prompt: PromptState) -> bool:
         if prompt.status != "requested":
@@ -108,7 +110,7 @@ class ChannelChanges:
         prompt = state.prompts.get(prompt_id)
         if prompt is not None and prompt.reposts >= MOST_REPOSTS:
             rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)
-            return await self._consume(row, "refused", rows)
+            return await self._notices.consume(row, "refused", *rows)
         await self._engine.apply(
             session_id, Gone(prompt_id, data["ts"]), consumed=[Consumed(row.id, "applied")]
         )
@@ -121,12 +123,6 @@ class ChannelChanges:
             raise
         except SaysoError as error:
             log.info("%s: %s", session_id, error)
-
-    async def _consume(self, row: InboxRow, outcome: str, rows: Sequence[Row] = ()) -> bool:
-        await self._engine.writer.call(
-            self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
-        )
-        return True
 
 
 class DeadLetters:

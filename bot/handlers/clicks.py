@@ -16,13 +16,11 @@ from bot.rendering.notes import MENU
 from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Undo
-from engine.decide.policy import Gate, authorize
+from engine.decide.policy import authorize
 from engine.journal.records import Head, InboxRow, Row
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
-from engine.run.engine import Engine
-from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState, TooLong
 from prompt_state.routing import read_message
 
@@ -34,9 +32,7 @@ COPY = "This is no longer the message of this question. Please press in the one 
 class Presses:
     """Handles the inbox rows of buttons and controls."""
 
-    engine: Engine
     people: People
-    gate: Gate
     bot_user_id: str
     notices: Notices
     replies: Replies
@@ -44,7 +40,12 @@ class Presses:
     async def click(self, row: InboxRow) -> bool:
         """What was pressed, by its action."""
         data = decode(row.payload)
-        action, value = str(data["actionId"]), str(data["value"] or "")
+        try:
+            return await self._pressed(row, data, str(data["actionId"]), str(data["value"] or ""))
+        except LookupFailed as error:
+            return await self.notices.not_looked_up(row, data, error)
+
+    async def _pressed(self, row: InboxRow, data: dict[str, Json], action: str, value: str) -> bool:
         if action.startswith("sayso:cancel"):
             return await self._cancel(row, data, value)
         if action == phrases.KEEP:
@@ -82,10 +83,7 @@ class Presses:
         if not prompt.open:
             # Its row says how it was closed; the session may be over long since.
             return await self.notices.whisper(row, data, phrases.closed_text(prompt), "refused")
-        try:
-            actor = await self.people.actor(data, entries=prompt.approvers or prompt.who or ())
-        except LookupFailed as error:
-            return await self.notices.not_looked_up(row, data, error)
+        actor = await self.people.actor(data, entries=prompt.approvers or prompt.who or ())
         if text is not None:
             return await self.replies.reply(row, data, actor, prompt, text, nonce)
         command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
@@ -95,10 +93,7 @@ class Presses:
         prompt = await self._prompt(row, prompt_id)
         if prompt is None:
             return await self.notices.whisper(row, data, GONE, "refused")
-        try:
-            actor = await self.people.actor(data)
-        except LookupFailed as error:
-            return await self.notices.not_looked_up(row, data, error)
+        actor = await self.people.actor(data)
         return await self.replies.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
@@ -116,8 +111,8 @@ class Presses:
         """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
 
         async def keep(head: Head, actor: Actor) -> bool:
-            state = await self.engine.verified_state(session_id)
-            reason = authorize(actor, "cancel", self.gate.target(state.actor, True)).reason
+            state = await self.notices.engine.verified_state(session_id)
+            reason = authorize(actor, "cancel", self.notices.gate.target(state.actor, True)).reason
             if reason is not None:
                 return await self.notices.whisper(row, data, reason, "refused")
             await self.notices.consume(row, "kept")
@@ -137,14 +132,10 @@ class Presses:
         press: Callable[[Head, Actor], Awaitable[bool]],
     ) -> bool:
         """Do what a press on a session's own button means, where the button stands in that session's thread."""
-        head = await self.engine.writer.call(self.engine.store.head, session_id)
+        head = await self.notices.engine.writer.call(self.notices.engine.store.head, session_id)
         if head is None or head.thread_key != row.thread_key:
             return await self.notices.whisper(row, data, GONE, "refused")
-        try:
-            actor = await self.people.actor(data)
-        except LookupFailed as error:
-            return await self.notices.not_looked_up(row, data, error)
-        return await press(head, actor)
+        return await press(head, await self.people.actor(data))
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
         """The text that was written before answers this question; only its author can say so."""
@@ -168,7 +159,7 @@ class Presses:
     async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
         """What was written at this moment in this channel, and the files that came with it."""
         key = f"message:{data['team']}:{data['channel']}:{ts}"
-        stored = await self.engine.writer.call(self.engine.store.inbox_row, key)
+        stored = await self.notices.stored(key)
         if stored is None or stored.kind != decisions.MESSAGE:
             return None
         said = decode(stored.payload)
@@ -185,7 +176,7 @@ class Presses:
         return (message.text, said.get("files") or []) if said["user"] == data["user"] else None
 
     async def _applied(self, row: InboxRow) -> bool:
-        stored = await self.engine.writer.call(self.engine.store.inbox_row, row.key)
+        stored = await self.notices.stored(row.key)
         return stored is not None and stored.outcome == "applied"
 
     async def _close_menu(
@@ -200,11 +191,11 @@ class Presses:
         """The message whose button was pressed has done its work: it says what came of it, without buttons."""
         lane = row.thread_key or row.key
         edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
-        await self.engine.writer.call(self.engine.store.consume, [], self.engine.now(), [edit, *more])
+        await self.notices.put(edit, *more)
 
     async def _prompt(self, row: InboxRow, prompt_id: str) -> PromptState | None:
         """The prompt, where it is one of the thread in which somebody pressed: who may answer depends on the channel."""
-        found = await self.engine.writer.call(prompts.find, self.engine.store, prompt_id)
+        found = await self.notices.prompt(prompt_id)
         return found if found is not None and found.thread_key == row.thread_key else None
 
 

@@ -22,7 +22,7 @@ from bot.rendering.notes import menu_blocks
 from bot.rendering.text import escape, plain
 from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
 from bot.wire.client import IncomingFiles, NotNow
-from bot.wire.users import LookupFailed, People, UnknownPerson
+from bot.wire.users import LookupFailed, People
 from engine.decide import commands
 from engine.decide.commands import Answer, Command, Resume, Steer, Undo
 from engine.decide.policy import Gate, authorize
@@ -92,10 +92,8 @@ async def _steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[H
 class Replies:
     """Turns rows into commands of the engine."""
 
-    def __init__(
-        self, engine: Engine, people: People, notices: Notices, files: IncomingFiles | None = None
-    ) -> None:
-        self._engine = engine
+    def __init__(self, people: People, notices: Notices, files: IncomingFiles | None = None) -> None:
+        self._engine = notices.engine
         self._people = people
         self._notices = notices
         self._files = files
@@ -137,7 +135,7 @@ class Replies:
             ),
         )
         if state is not None and state.phase == "held":
-            await self._say(row, data, phrases.RECORDED)
+            await self._notices.put(whispered(row, data, phrases.RECORDED))
         return True
 
     async def do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
@@ -148,12 +146,12 @@ class Replies:
         if state is not None and isinstance(command, Steer) and data.get("files"):
             later = " ".join(filter(None, (phrases.WORDS_ONLY, later)))
         if later is not None:
-            await self._say(row, data, later)
+            await self._notices.put(whispered(row, data, later))
         return True
 
     async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
         """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
-        prompt = await self._engine.writer.call(prompts.find, self._engine.store, data["promptId"])
+        prompt = await self._notices.prompt(data["promptId"])
         if prompt is None:
             gone = "This question is not known here any more."
             return await self._notices.whisper(row, data, gone, "refused")
@@ -179,18 +177,13 @@ class Replies:
             await self._notices.whisper(row, data, str(error), "refused")
         return None
 
-    async def _say(self, row: InboxRow, data: dict[str, Json], text: str) -> None:
-        """What comes later is told; the row was consumed together with what it said."""
-        told = whispered(row, data, text)
-        await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [told])
 
-
-async def edited(engine: Engine, notices: Notices, row: InboxRow) -> bool:
+async def edited(notices: Notices, row: InboxRow) -> bool:
     """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits. What was
     missed and read later with these very words is no edit to anybody here."""
     data = decode(row.payload)
     key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
-    before = await engine.writer.call(engine.store.inbox_row, key)
+    before = await notices.stored(key)
     if before is not None and before.outcome is None:
         return False
     said = decode(before.payload) if before is not None else {}
@@ -199,8 +192,7 @@ async def edited(engine: Engine, notices: Notices, row: InboxRow) -> bool:
     text = phrases.edited_text(before.outcome if before is not None and heard else None)
     read_so = heard and said.get("text") == data.get("text")
     if text is None or read_so:
-        await notices.consume(row, "ignored")
-        return True
+        return await notices.consume(row, "ignored")
     return await notices.whisper(row, data, text, "told")
 
 
@@ -210,9 +202,9 @@ async def edited(engine: Engine, notices: Notices, row: InboxRow) -> bool:
 class Controls:
     """Obeys control words."""
 
-    def __init__(self, engine: Engine, gate: Gate, standing: SessionStatus, telling: Notices) -> None:
-        self._engine = engine
-        self._gate = gate
+    def __init__(self, standing: SessionStatus, telling: Notices) -> None:
+        self._engine = telling.engine
+        self._gate = telling.gate
         self._status = standing
         self._notices = telling
         self._acts = {
@@ -229,7 +221,7 @@ class Controls:
         act = self._acts.get(said.word)
         if said.sessions and act is not None:
             return await act(row, data, actor, said)
-        status = await self._status.of(await self._heads(row))
+        status = await self._status.of(await self._notices.heads(row.thread_key))
         return await self._notices.look(row, data, actor, status)
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
@@ -245,7 +237,7 @@ class Controls:
 
     async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Let what is held here go on."""
-        heads = await self._heads(row)
+        heads = await self._notices.heads(row.thread_key)
         held = [head.session_id for head in heads if head.phase == "held"]
         if not held:
             status = await self._status.of(heads)
@@ -292,41 +284,35 @@ class Controls:
                 refusal = str(error)
         return states, refusal
 
-    async def _heads(self, row: InboxRow) -> list[Head]:
-        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=row.thread_key)
-        return heads
-
 
 class Conversation:
     """Handles the inbox rows of messages."""
 
     def __init__(
         self,
-        engine: Engine,
         people: People,
-        gate: Gate,
         home: decisions.Home,
         starts: MessageStarts,
         replies: Replies,
         status: SessionStatus,
         notices: Notices,
     ) -> None:
-        self._engine = engine
+        self._engine = notices.engine
         self._people = people
-        self._gate = gate
+        self._gate = notices.gate
         self._home = home
         self._starts = starts
         self._replies = replies
         self._status = status
         self._notices = notices
-        self._controls = Controls(engine, gate, status, notices)
+        self._controls = Controls(status, notices)
 
     # --- messages ------------------------------------------------------------------------------------------
 
     async def message(self, row: InboxRow) -> bool:
         """A message: starts a flow, or means something in its thread, or is people talking."""
         data = decode(row.payload)
-        heads = await self._heads(row.thread_key)
+        heads = await self._notices.heads(row.thread_key)
         try:
             said = payloads.said(data, self._home)
         except TooLong as error:
@@ -337,15 +323,10 @@ class Conversation:
                 return await self._notices.tell(row, data, phrases.SEVERAL_HERE, "told")
             if keys:
                 row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
-                said, heads = replace(said, thread_ts=data["threadTs"]), await self._heads(keys[0])
+                said, heads = replace(said, thread_ts=data["threadTs"]), await self._notices.heads(keys[0])
         if self._starts.concerned(said, data, heads):
             return await self._starts.by_message(row, data, said)
-        try:
-            actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
-        except UnknownPerson as error:
-            return await self._notices.nobody(row, error)
-        except LookupFailed as error:
-            return held(row, error)
+        actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         return await self._routed(row, data, said, actor, heads)
 
     def _meant_for_a_thread(self, said: Message) -> bool:
@@ -388,8 +369,7 @@ class Conversation:
             case SteerBy(session_id, text):
                 return await self._replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
             case Chatter() | Ignore() | Note():
-                await self._notices.consume(row, "ignored")
-                return True
+                return await self._notices.consume(row, "ignored")
             case Menu() | Hint() | Say():
                 return await self._explain(row, data, actor, found, asked)
 
@@ -435,22 +415,13 @@ class Conversation:
                     return await self._notices.whisper(row, data, plain(text), outcome, key=key)
                 return await self._notices.tell(row, data, text, outcome, key=key)
             case _:
-                status = await self._status.of(await self._heads(row.thread_key))
+                status = await self._status.of(await self._notices.heads(row.thread_key))
                 return await self._notices.look(row, data, actor, status)
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    async def _heads(self, key: str | None) -> list[Head]:
-        if key is None:
-            return []
-        heads = await self._engine.writer.call(self._engine.store.heads, thread_key=key)
-        return heads
-
     async def _prompts(self, key: str | None) -> list[PromptState]:
         return await self._engine.writer.call(prompts.of_thread, self._engine.store, key) if key else []
-
-    async def _prompt(self, prompt_id: str) -> PromptState | None:
-        return await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
 
     async def _entries(self, row: InboxRow) -> list[str]:
         asked = await self._prompts(row.thread_key)

@@ -60,23 +60,33 @@ def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
 
 
 def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
-    match body.get("type"):
+    sent, team = body.get("type"), body.get("team_id")
+    if sent in ("block_actions", "view_submission", "message_action"):
+        team = (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
+    elif sent != "event_callback" and "command" not in body:
+        return Skip(f"type {sent}"[:_REASON])
+    if home.is_foreign(team, body.get("api_app_id")):
+        return Skip("another team or app")
+    match sent:
         case "event_callback":
             return _event(body, home, hears)
         case "block_actions":
-            return click(body, home)
+            return _click(body, home)
         case "view_submission":
-            return submission(body, home)
+            return _submission(body, home)
         case "message_action":
             return _shortcut(body, home)
-    if "command" in body:
-        return slash(body, home)
-    return Skip(f"type {body.get('type')}"[:_REASON])
+        case _:
+            return _slash(body, home)
+
+
+def _item(kind: str, key: str, home: Home, channel: str, root: str, **data: Json) -> InboxItem:
+    """What is kept of something in a channel, in the lane of the thread with this root."""
+    payload = {"team": home.team_id, "channel": channel, **data}
+    return InboxItem(key, kind, encode(payload), thread_key=thread_key(home.team_id, channel, root))
 
 
 def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
-    if home.is_foreign(body.get("team_id"), body.get("api_app_id")):
-        return Skip("another team or app")
     event = body["event"]
     if event.get("type") == "app_home_opened":
         return _home_opened(event, home)
@@ -148,16 +158,17 @@ def _edited(event: Mapping[str, Any], home: Home) -> Decision:
     addressed = f"<@{home.bot_user_id}" in (after.get("text") or "") or channel.startswith("D")
     if not in_thread and not addressed:
         return Skip("not for us")
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "ts": ts,
-        "threadTs": thread_ts if in_thread else None,
-        "user": after["user"],
-        "text": storable(after.get("text") or ""),
-    }
-    lane = thread_key(home.team_id, channel, thread_ts or ts)
-    item = InboxItem(f"edited:{home.team_id}:{channel}:{ts}", EDITED, encode(data), thread_key=lane)
+    item = _item(
+        EDITED,
+        f"edited:{home.team_id}:{channel}:{ts}",
+        home,
+        channel,
+        thread_ts or ts,
+        ts=ts,
+        threadTs=thread_ts if in_thread else None,
+        user=after["user"],
+        text=storable(after.get("text") or ""),
+    )
     return Take(item, only_known_threads=in_thread)
 
 
@@ -194,26 +205,23 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
     in_thread = thread_ts is not None and thread_ts != ts
     if not in_thread and not addressed:
         return Skip("not for us")
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "ts": ts,
-        "threadTs": thread_ts if in_thread else None,
-        "user": event["user"],
-        "userTeam": event.get("user_team") or event.get("team"),
-        "text": storable(event.get("text") or ""),
-        "subtype": event.get("subtype"),
-        "edited": bool(event.get("edited")),
-        "app": bool(event.get("app_id")),
-        "direct": direct,
-        "hasFiles": bool(event.get("files")),
-        "files": described(event),
-    }
-    item = InboxItem(
-        key=f"message:{home.team_id}:{channel}:{ts}",
-        kind=MESSAGE,
-        payload=encode(data),
-        thread_key=thread_key(home.team_id, channel, thread_ts or ts),
+    item = _item(
+        MESSAGE,
+        f"message:{home.team_id}:{channel}:{ts}",
+        home,
+        channel,
+        thread_ts or ts,
+        ts=ts,
+        threadTs=thread_ts if in_thread else None,
+        user=event["user"],
+        userTeam=event.get("user_team") or event.get("team"),
+        text=storable(event.get("text") or ""),
+        subtype=event.get("subtype"),
+        edited=bool(event.get("edited")),
+        app=bool(event.get("app_id")),
+        direct=direct,
+        hasFiles=bool(event.get("files")),
+        files=described(event),
     )
     return Take(item, only_known_threads=in_thread and not addressed)
 
@@ -229,20 +237,21 @@ def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
 
 def _overheard(event: Mapping[str, Any], home: Home, channel: str) -> Take:
     """A message in a channel that has words for which a flow listens."""
-    app = app_of(event)
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "ts": event["ts"],
-        "threadTs": None,
-        "user": event.get("user"),
-        "userTeam": event.get("user_team") or event.get("team"),
-        "text": storable(said_in(event)),
-        "app": None if app is None else list(app),
-    }
-    key = f"message:{home.team_id}:{channel}:{event['ts']}"
-    lane = thread_key(home.team_id, channel, event["ts"])
-    return Take(InboxItem(key, OVERHEARD, encode(data), thread_key=lane))
+    app, ts = app_of(event), event["ts"]
+    item = _item(
+        OVERHEARD,
+        f"message:{home.team_id}:{channel}:{ts}",
+        home,
+        channel,
+        ts,
+        ts=ts,
+        threadTs=None,
+        user=event.get("user"),
+        userTeam=event.get("user_team") or event.get("team"),
+        text=storable(said_in(event)),
+        app=None if app is None else list(app),
+    )
+    return Take(item)
 
 
 def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
@@ -256,18 +265,9 @@ def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
 
 def reaction(home: Home, channel: str, ts: str, name: str, user: str) -> Take:
     """A person's reaction to a message, as an event or as a catch-up read finds it."""
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "ts": ts,
-        "threadTs": None,
-        "user": user,
-        "userTeam": None,
-        "reaction": name,
-    }
     key = f"reaction:{home.team_id}:{channel}:{ts}:{name}:{user}"
-    lane = thread_key(home.team_id, channel, ts)
-    return Take(InboxItem(key, REACTION, encode(data), thread_key=lane))
+    data: dict[str, Json] = {"ts": ts, "threadTs": None, "user": user, "userTeam": None, "reaction": name}
+    return Take(_item(REACTION, key, home, channel, ts, **data))
 
 
 def said(data: Mapping[str, Json], home: Home) -> Message:
@@ -289,20 +289,14 @@ def said(data: Mapping[str, Json], home: Home) -> Message:
 # --- presses -----------------------------------------------------------------------------------------------
 
 
-def _team(body: Mapping[str, Any]) -> Any:
-    return (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
-
-
-def click(body: Mapping[str, Any], home: Home) -> Decision:
+def _click(body: Mapping[str, Any], home: Home) -> Decision:
     """A press: on what opens a view, on something in one, or in a message."""
-    if home.is_foreign(_team(body), body.get("api_app_id")):
-        return Skip("another team or app")
     action = body["actions"][0]
     action_id = str(action.get("action_id", ""))
     if action_id.startswith(OPEN):
         return Press(_opening(body, action, home))
     if action_id.startswith(INSIDE):
-        return submission(body, home, action)
+        return _submission(body, home, action)
     if not action_id.startswith("sayso:") or "message_ts" not in body["container"]:
         return Skip("not one of our buttons")
     return _pressed(body, action, home)
@@ -312,19 +306,21 @@ def _pressed(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
     """A button or a control in a message, which is an answer as it stands."""
     channel, root = _where(body)
     user, message_ts = body["user"]["id"], body["container"]["message_ts"]
-    data: dict[str, Json] = {
-        "team": home.team_id,
-        "channel": channel,
-        "messageTs": message_ts,
-        "threadTs": root,
-        "user": user,
-        "userTeam": body["user"].get("team_id"),
-        "actionId": action["action_id"],
-        "value": action.get("value") or (action.get("selected_option") or {}).get("value"),
-        "picked": {name: action[name] for name in action if name.startswith("selected_")},
-    }
-    key = f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}"
-    return Take(InboxItem(key, CLICK, encode(data), thread_key=thread_key(home.team_id, channel, root)))
+    item = _item(
+        CLICK,
+        f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}",
+        home,
+        channel,
+        root,
+        messageTs=message_ts,
+        threadTs=root,
+        user=user,
+        userTeam=body["user"].get("team_id"),
+        actionId=action["action_id"],
+        value=action.get("value") or (action.get("selected_option") or {}).get("value"),
+        picked={name: action[name] for name in action if name.startswith("selected_")},
+    )
+    return Take(item)
 
 
 def _where(body: Mapping[str, Any]) -> tuple[str, str]:
@@ -384,8 +380,6 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
 
 def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
     """The message shortcut. Where its thread begins, and what it says, is read when the flow starts."""
-    if home.is_foreign(_team(body), body.get("api_app_id")):
-        return Skip("another team or app")
     if body.get("callback_id") != SHORTCUT:
         return Skip("not our shortcut")
     message = body["message"]
@@ -409,10 +403,8 @@ def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
     return Press(Opening("home", home.team_id, event["user"], "", within="home"))
 
 
-def submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
+def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
     """A view as it stands: submitted, or with the `action` in it that was pressed."""
-    if home.is_foreign(_team(body), body.get("api_app_id")):
-        return Skip("another team or app")
     view = body["view"]
     callback = str(view.get("callback_id") or "")
     if not callback.startswith(CALLBACK):
@@ -434,10 +426,8 @@ def submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | 
     return Submit(submission)
 
 
-def slash(body: Mapping[str, Any], home: Home) -> Decision:
+def _slash(body: Mapping[str, Any], home: Home) -> Decision:
     """A slash command: `run NAME` may begin a flow, everything else is answered at once."""
-    if home.is_foreign(body.get("team_id"), body.get("api_app_id")):
-        return Skip("another team or app")
     text = storable(body.get("text") or "").strip()
     word, _, rest = text.partition(" ")
     data: dict[str, Json] = {

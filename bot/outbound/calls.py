@@ -17,7 +17,7 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
-from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, quiet_client
+from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, pages, quiet_client
 
 log = logging.getLogger("sayso.outbound")
 
@@ -296,16 +296,11 @@ class Calls:
         return block_id == block_key(key)
 
     async def _read(self, place: Place, oldest: float) -> AsyncIterator[dict[str, Any]]:
-        cursor: str | None = None
-        while True:
-            answer = await self._page(place, oldest, cursor)
+        async for answer in pages(partial(self._page, place, oldest)):
             for message in answer["messages"]:
                 yield message
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
-            if not cursor:
-                return
 
-    async def _page(self, place: Place, oldest: float, cursor: str | None) -> Any:
+    async def _page(self, place: Place, oldest: float, cursor: str) -> Any:
         options: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": 200}
         if cursor:
             options["cursor"] = cursor

@@ -19,7 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.intents.agent_rows import agent_of
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
 from bot.rendering.flow import around, label_of
-from bot.wire.client import Permanent, classify
+from bot.wire.client import Permanent, classify, joined_channels
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
@@ -77,28 +77,13 @@ class Places:
 
     async def _by_name(self, name: str) -> str:
         if name not in self._named or self._clock() - self._named_at > KEEP_SECONDS:
-            self._named = await self._list()
+            self._named = await self._ask(joined_channels(self._client))
             self._named_at = self._clock()
         if name not in self._named:
             raise Permanent(
                 "channel_not_found", f"there is no channel #{name} that the bot is in: invite it there"
             )
         return self._named[name]
-
-    async def _list(self) -> dict[str, str]:
-        """The channels that the bot is in: it can post in no others."""
-        found: dict[str, str] = {}
-        cursor = ""
-        while True:
-            answer = await self._ask(
-                self._client.users_conversations(
-                    types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
-                )
-            )
-            found |= {str(channel["name"]): str(channel["id"]) for channel in answer["channels"]}
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                return found
 
     async def _ask(self, call: Any) -> Any:
         try:

@@ -11,7 +11,7 @@ lane of their own: one that Slack refuses holds no other, and the thread is told
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -33,13 +33,14 @@ from bot.rendering.text import for_reader
 from bot.wire.client import Permanent
 from bot.wire.users import LookupFailed, UnknownPerson
 from engine.decide.policy import Gate, authorize
-from engine.journal.records import Consumed, InboxRow, OutboxRow, PutOutbox, Row
+from engine.journal.records import Consumed, Head, InboxRow, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
-from prompt_state.question_row import thread_key
+from prompt_state import question_row as prompts
+from prompt_state.question_row import PromptState, thread_key
 
 log = logging.getLogger("sayso.conversation")
 
@@ -55,14 +56,41 @@ class Notices:
     """Says what came of inbox rows, and consumes them with it."""
 
     def __init__(self, engine: Engine, gate: Gate) -> None:
-        self._engine = engine
-        self._gate = gate
+        self.engine = engine
+        self.gate = gate
 
-    async def consume(self, row: InboxRow, outcome: str, *rows: Row) -> None:
+    async def consume(self, row: InboxRow, outcome: str, *rows: Row, result: bytes | None = None) -> bool:
         """The row is done with, and this follows from it."""
-        await self._engine.writer.call(
-            self._engine.store.consume, [Consumed(row.id, outcome)], self._engine.now(), list(rows)
-        )
+        return await self._consume([Consumed(row.id, outcome, result)], rows)
+
+    async def put(self, *rows: Row) -> bool:
+        """This follows from a row that is done with already."""
+        return await self._consume([], rows)
+
+    async def _consume(self, consumed: list[Consumed], rows: Sequence[Row]) -> bool:
+        engine = self.engine
+        await engine.writer.call(engine.store.consume, consumed, engine.now(), list(rows))
+        return True
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    async def heads(self, thread_key: str | None) -> list[Head]:
+        """The sessions of a thread."""
+        engine = self.engine
+        if thread_key is None:
+            return []
+        heads: list[Head] = await engine.writer.call(engine.store.heads, thread_key=thread_key)
+        return heads
+
+    async def prompt(self, prompt_id: str) -> PromptState | None:
+        """A question, open or not."""
+        return await self.engine.writer.call(prompts.find, self.engine.store, prompt_id)
+
+    async def stored(self, key: str) -> InboxRow | None:
+        """What arrived under this key, done with or not."""
+        return await self.engine.writer.call(self.engine.store.inbox_row, key)
+
+    # --- words ---------------------------------------------------------------------------------------------
 
     async def tell(
         self,
@@ -79,19 +107,17 @@ class Notices:
         thread_ts = thread_ts or str(data.get("threadTs") or data.get("ts"))
         lane = thread_key(data["team"], data["channel"], thread_ts)
         said = note_row(key or f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
-        await self.consume(row, outcome, said)
-        return True
+        return await self.consume(row, outcome, said)
 
     async def whisper(
         self, row: InboxRow, data: dict[str, Json], text: str, outcome: str, *, key: str | None = None
     ) -> bool:
         """Tell only the author; under the same `key` only once."""
-        await self.consume(row, outcome, whispered(row, data, text, key))
-        return True
+        return await self.consume(row, outcome, whispered(row, data, text, key))
 
     async def look(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str) -> bool:
         """Say how things stand, to whoever may see it."""
-        verdict = authorize(actor, "status", self._gate.target({}, True))
+        verdict = authorize(actor, "status", self.gate.target({}, True))
         if not verdict.allowed:
             return await self.whisper(row, data, verdict.reason or "", "refused")
         return await self.tell(row, data, text, "told")
@@ -101,12 +127,11 @@ class Notices:
     async def nobody(self, row: InboxRow, error: UnknownPerson) -> bool:
         """Words of somebody whom Slack does not know count for nothing, and hold up nobody else's."""
         log.warning("%s is ignored: %s", row.key, error)
-        await self.consume(row, "ignored")
-        return True
+        return await self.consume(row, "ignored")
 
     async def not_looked_up(self, row: InboxRow, data: dict[str, Json], error: LookupFailed) -> bool:
         """A press waits for a moment until Slack says who that was; then that person is asked to press again."""
-        waited = timestamps.seconds_between(row.received_at, self._engine.now())
+        waited = timestamps.seconds_between(row.received_at, self.engine.now())
         if waited < PATIENCE_SECONDS and not isinstance(error, UnknownPerson):
             return False
         log.warning("press %s given up: %s", row.key, error)
@@ -125,18 +150,6 @@ def held(row: InboxRow, error: Exception) -> bool:
     """The row stays in the inbox and is tried again. The log says so once for each reason."""
     _log_held(row.key, str(error))
     return False
-
-
-def retried(handle: Handler) -> Handler:
-    """A handler whose row is held while Slack does not answer a lookup."""
-
-    async def handler(row: InboxRow) -> bool:
-        try:
-            return await handle(row)
-        except LookupFailed as error:
-            return held(row, error)
-
-    return handler
 
 
 @lru_cache(maxsize=1000)

@@ -25,7 +25,7 @@ from bot.rendering.blocks import (
     small,
 )
 from bot.rendering.blocks import sections as lines_as_sections
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, latest_visits, place_of
+from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
 from bot.rendering.nested import (
     ICONS,
     REJECTED,
@@ -40,6 +40,7 @@ from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
+from engine.flow import Flow
 from engine.journal.queries import agent_of, is_rejected, is_rejection, launched, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
@@ -66,7 +67,7 @@ def card_key(session_id: str) -> str:
 
 def card(
     state: State,
-    flow: FlowLike,
+    flow: Flow,
     now: str,
     *,
     names: Mapping[str, str] | None = None,
@@ -108,7 +109,7 @@ def _cancel(session_id: str) -> Block:
 # --- the top -----------------------------------------------------------------------------------------------
 
 
-def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behind | None) -> str:
+def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind | None) -> str:
     """The state in one short line: it must say everything on a phone."""
     if state.phase == "ended":
         return _ended(state, flow)
@@ -131,7 +132,7 @@ def _status(state: State, flow: FlowLike, names: Mapping[str, str], behind: Behi
     return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
 
 
-def _pausing(state: State, flow: FlowLike) -> str:
+def _pausing(state: State, flow: Flow) -> str:
     """What was told to leave and runs still: it looks at nothing, so it is waited for."""
     running = [place_of(state, flow, path) for path in sorted(launched(state))]
     more = f" and {len(running) - 3} more" if len(running) > 3 else ""
@@ -142,13 +143,13 @@ def _held(state: State) -> str:
     return f" · {safe(one_line(state.pause_reason, 200))}" if state.pause_reason else ""
 
 
-def _open(state: State, flow: FlowLike) -> str:
+def _open(state: State, flow: Flow) -> str:
     """What could be answered although nothing goes on."""
     count = len(state.open_prompts)
     return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
 
 
-def _waiting(state: State, flow: FlowLike, names: Mapping[str, str]) -> str:
+def _waiting(state: State, flow: Flow, names: Mapping[str, str]) -> str:
     prompts = open_prompts(state)
     if prompts:
         first = prompts[0]
@@ -184,7 +185,7 @@ def _end_and_reason(state: State) -> tuple[str, str, str]:
     return icon, word, ""
 
 
-def _ended(state: State, flow: FlowLike) -> str:
+def _ended(state: State, flow: Flow) -> str:
     icon, word, reason = _end_and_reason(state)
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
@@ -233,9 +234,7 @@ def _value(value: Json) -> str:
 # --- the nodes ---------------------------------------------------------------------------------------------
 
 
-def _lines(
-    state: State, flow: FlowLike, names: Mapping[str, str], meters: Mapping[str, Meter]
-) -> Sequence[str]:
+def _lines(state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[str, Meter]) -> Sequence[str]:
     """A line for each node, in the flow's order, and below containers what is inside; inputs that are asked for stand
     before them."""
     waits = Waits.of(state, flow, names)._replace(meters=meters)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from bot.rendering.text import one_line, safe
+from engine.flow import Flow, Node
 from engine.journal.state import State, visit_of
 from engine.language.codec import Json
 from engine.nodes.types.registry import spec_of
@@ -25,43 +26,6 @@ _ITEM_MOST = 40
 _PLACE_MOST = 160
 
 
-class NodeLike(Protocol):
-    """A node of a flow."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def lists(self) -> Mapping[str, str]: ...
-    @property
-    def calls(self) -> str | None: ...
-    @property
-    def on_failure(self) -> str | None: ...
-    @property
-    def retry(self) -> Any: ...
-
-
-class ListLike(Protocol):
-    """A list of nodes."""
-
-    @property
-    def nodes(self) -> Sequence[NodeLike]: ...
-
-
-class FlowLike(Protocol):
-    """A flow. `engine.flow.Flow` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def nodes(self) -> Sequence[NodeLike]: ...
-    @property
-    def lists(self) -> Mapping[str, ListLike]: ...
-
-
 class Segment(NamedTuple):
     """One part of a path: a node, and the pass of it in which the next part stands."""
 
@@ -69,15 +33,15 @@ class Segment(NamedTuple):
     node_id: str
     visit: int
     key: str | None
-    node: NodeLike | None
+    node: Node | None
     failed: bool = False
     """Whether the next part is what follows its failure (`on_failure`)."""
 
 
-def segments(flow: FlowLike, path: str) -> list[Segment]:
+def segments(flow: Flow, path: str) -> list[Segment]:
     """A path part by part, each with its node as far as the flow has one."""
     found: list[Segment] = []
-    nodes: Sequence[NodeLike] = flow.nodes
+    nodes: Sequence[Node] = flow.nodes
     before = ""
     for part in path.split("/"):
         if found and _is_agent(found[-1].node) and _OF_AGENT.fullmatch(part):
@@ -94,11 +58,11 @@ def segments(flow: FlowLike, path: str) -> list[Segment]:
     return found
 
 
-def _is_agent(node: NodeLike | None) -> bool:
+def _is_agent(node: Node | None) -> bool:
     return node is not None and spec_of(node.type).talks
 
 
-def _inside(flow: FlowLike, part: Segment) -> Sequence[NodeLike]:
+def _inside(flow: Flow, part: Segment) -> Sequence[Node]:
     """The nodes that stand in a pass of a node, or follow its failure."""
     node = part.node
     if node is None:
@@ -120,12 +84,12 @@ def latest_visits(state: State) -> dict[str, str]:
     return {path.partition("~")[0]: path for path in sorted(own, key=visit_of)}
 
 
-def node_of(flow: FlowLike, path: str) -> NodeLike | None:
+def node_of(flow: Flow, path: str) -> Node | None:
     """The node at a path, or None where the flow has none."""
     return segments(flow, path)[-1].node
 
 
-def label_of(flow: FlowLike, path: str) -> str:
+def label_of(flow: Flow, path: str) -> str:
     """A node's name or id as mrkdwn; the path itself where the flow has no such node."""
     last = segments(flow, path)[-1]
     if last.node is None:
@@ -134,7 +98,7 @@ def label_of(flow: FlowLike, path: str) -> str:
     return safe(one_line(last.node.name or last.node.id, 60)) + again
 
 
-def place_of(state: State, flow: FlowLike, path: str) -> str:
+def place_of(state: State, flow: Flow, path: str) -> str:
     """Where a node stands, ready for mrkdwn, outermost first: `rollout › us › Confirm`. Two passes of one node differ
     in it by their items."""
     return " › ".join([*around(state, flow, path), label_of(flow, path)])
@@ -152,9 +116,7 @@ def items_around(state: State, path: str) -> dict[str, str]:
     return found
 
 
-def around(
-    state: State, flow: FlowLike, path: str, items: Mapping[str, str] = MappingProxyType({})
-) -> list[str]:
+def around(state: State, flow: Flow, path: str, items: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """What is around a node, ready for mrkdwn, outermost first: containers and the passes of them. Of many levels the
     innermost are kept: they tell two places apart."""
     parts: list[str] = []

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
 from bot.rendering.approvals import tally
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, NodeLike, around, item_label, label_of, node_of
+from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, node_of
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
+from engine.flow import Flow, Node
 from engine.journal.queries import CHANGED, TURN, agent_of, is_rejected, verdict
 from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
@@ -44,7 +45,7 @@ class Waits(NamedTuple):
     """A session with what its nodes wait for, by path."""
 
     state: State
-    flow: FlowLike
+    flow: Flow
     names: Mapping[str, str]
     prompts: Mapping[str, Asked]
     timers: Mapping[str | None, TimerRun]
@@ -54,7 +55,7 @@ class Waits(NamedTuple):
     """Until when answers can be taken back."""
 
     @classmethod
-    def of(cls, state: State, flow: FlowLike, names: Mapping[str, str]) -> Waits:
+    def of(cls, state: State, flow: Flow, names: Mapping[str, str]) -> Waits:
         """What this state waits for."""
         prompts = {prompt.path: prompt for prompt in open_prompts(state)}
         timers = {timer.path: timer for timer in state.timers.values() if timer.prompt_id is None}
@@ -68,7 +69,7 @@ def open_prompts(state: State) -> list[Asked]:
     return sorted(prompts, key=lambda prompt: (prompt.requested_at, prompt.number or 0, prompt.path))
 
 
-def asks_for(state: State, prompt: Asked, flow: FlowLike) -> str:
+def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
     """What a prompt asks for, with its place: `rollout › us › Confirm`."""
     named = prompt.node_name
     label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
@@ -223,7 +224,7 @@ def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
     return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
 
 
-def _detail(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
+def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     if run.status == "skipped":
         return " · skipped"
     if run.status == "interrupted":
@@ -270,7 +271,7 @@ def _cost(run: NodeRun) -> str:
     return f" · {dollars(cost)}"
 
 
-def _retrying(run: NodeRun, node: NodeLike | None, timer: TimerRun | None) -> str:
+def _retrying(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     """Which try comes next, when, and why. An outage of the provider is waited out, however many tries that takes."""
     if waited_out(run):
         when = f", next try at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
@@ -288,7 +289,7 @@ def _error(run: NodeRun, most: int) -> str:
 # --- progress ----------------------------------------------------------------------------------------------
 
 
-def progress(state: State, flow: FlowLike, path: str) -> str:
+def progress(state: State, flow: Flow, path: str) -> str:
     """A container with how far it is: `Rollout 3 of 5`."""
     return f"{label_of(flow, path)}{_how_far(state.containers[path])}"
 

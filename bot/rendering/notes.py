@@ -34,9 +34,10 @@ from bot.rendering.blocks import (
     text_sections,
     with_id,
 )
-from bot.rendering.flow import WITHOUT_EFFECT, FlowLike, label_of, latest_visits, place_of
+from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, place_of
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
+from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import State
 from engine.language.codec import Json, encode
@@ -118,7 +119,7 @@ def duplicate(key: str) -> Rendered:
 
 def end_note(
     state: State,
-    flow: FlowLike,
+    flow: Flow,
     key: str,
     *,
     by: Mapping[str, Json] | None = None,
@@ -159,7 +160,7 @@ def _remedies(state: State, address: str) -> list[str]:
     ]
 
 
-def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: str | None) -> str:
+def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:
     if state.outcome == "aborted":
         who = f" by {person(by)}" if by else ""
         said = f": {safe(one_line(reason, 200))}" if reason else ""
@@ -176,7 +177,7 @@ def _why(state: State, flow: FlowLike, by: Mapping[str, Json] | None, reason: st
     return f"❌ *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
 
 
-def _missing(state: State, flow: FlowLike) -> list[str]:
+def _missing(state: State, flow: Flow) -> list[str]:
     """What never began, ready for mrkdwn: nodes of the passes that were under way, passes, and the flow's own nodes."""
     found: list[str] = []
     for scope, frame in sorted(state.frames.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bot.rendering.card import Behind, lock_wait
-from bot.rendering.flow import FlowLike, place_of
+from bot.rendering.flow import place_of
 from bot.rendering.nested import REJECTED, asks_for, open_prompts
 from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
@@ -116,7 +116,7 @@ def thread_help() -> str:
 
 
 def status_text(
-    sessions: Sequence[tuple[State, FlowLike]], now: str, queued: Mapping[str, Behind | None] = NOBODY
+    sessions: Sequence[tuple[State, Flow]], now: str, queued: Mapping[str, Behind | None] = NOBODY
 ) -> str:
     """Where the sessions of a thread stand. `queued` says by session whom it waits for in the queue for its lock."""
     if not sessions:
@@ -124,7 +124,7 @@ def status_text(
     return "\n".join(_status_line(state, flow, now, queued.get(state.session_id)) for state, flow in sessions)
 
 
-def _status_line(state: State, flow: FlowLike, now: str, behind: Behind | None) -> str:
+def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> str:
     age = elapsed(timestamps.seconds_between(state.created_at, now))
     head = f"{_icon(state)} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     lock = lock_wait(state, behind)
@@ -167,7 +167,7 @@ def _standing(state: State) -> str:
     return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
 
 
-def _question(state: State, prompt: Asked, flow: FlowLike) -> str:
+def _question(state: State, prompt: Asked, flow: Flow) -> str:
     """A question in a few words, with its place where it stands inside something."""
     question = _first_line(prompt.message)
     return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
-from bot.rendering.flow import FlowLike, around, label_of
+from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.nested import REJECTED, asks_for
 from bot.rendering.text import asked, clip, date, elapsed, one_line, person, safe, shown, weight, whom
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
+from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.folds.prompts import people_among
 from engine.journal.queries import agent_of
@@ -71,7 +72,7 @@ def option_value(prompt: Asked, index: int) -> str:
 def prompt_message(
     state: State,
     prompt: Asked,
-    flow: FlowLike,
+    flow: Flow,
     *,
     names: Mapping[str, str] | None = None,
     now: str | None = None,
@@ -101,9 +102,7 @@ def _without_controls(prompt: Asked) -> str:
     return f"{typed} `sayso prompts answer {prompt.prompt_id}`."
 
 
-def _covered(
-    prompt: Asked, flow: FlowLike, message: str, others: list[Block], *, is_open: bool
-) -> list[Block]:
+def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is_open: bool) -> list[Block]:
     """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
     asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
@@ -127,7 +126,7 @@ def _votes(prompt: Asked) -> list[Block]:
 def closed_prompt(
     state: State,
     prompt: Asked,
-    flow: FlowLike,
+    flow: Flow,
     *,
     names: Mapping[str, str] | None = None,
     reason: str | None = None,
@@ -181,7 +180,7 @@ def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
 def _lead(
     state: State,
     prompt: Asked,
-    flow: FlowLike,
+    flow: Flow,
     names: Mapping[str, str] | None,
     forms: Mapping[str, str] = _ASKS,
 ) -> str:
@@ -207,7 +206,7 @@ def _reply_hint(prompt: Asked) -> Block:
     return section(f"📎 {words} {files}{several if prompt.accepts_text else beside}.", most=300)
 
 
-def _rules(state: State, prompt: Asked, flow: FlowLike, now: str | None) -> list[str]:
+def _rules(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str]:
     """Who may not answer, and until when it is open. Who may stands in the first line."""
     rules = []
     if prompt.exclude_requester and (state.actor or {}).get("id"):
@@ -227,7 +226,7 @@ def _rules(state: State, prompt: Asked, flow: FlowLike, now: str | None) -> list
     return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
 
 
-def _place(state: State, prompt: Asked, flow: FlowLike) -> str:
+def _place(state: State, prompt: Asked, flow: Flow) -> str:
     number = prompt.number
     counted = f"#{int(number)} · " if number else ""
     node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
@@ -301,7 +300,7 @@ def _short(index: int, label: str, most: int) -> str:
 # --- closed ------------------------------------------------------------------------------------------------
 
 
-def _outcome(prompt: Asked, flow: FlowLike, reason: str | None) -> str:
+def _outcome(prompt: Asked, flow: Flow, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
         return _answered(prompt, when)
@@ -364,7 +363,7 @@ _REMEDY = {
 
 
 def reminder(
-    state: State, prompt: Asked, flow: FlowLike, names: Mapping[str, str], count: int, link: str | None
+    state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], count: int, link: str | None
 ) -> str:
     """A reminder in the question's own thread, which mentions those who are asked."""
     who = whom(asked(prompt, state.actor, names), state.actor, names)
@@ -387,7 +386,7 @@ def _until(prompt: Asked) -> str:
 
 
 def escalation(
-    state: State, prompt: Asked, flow: FlowLike, names: Mapping[str, str], step: int, link: str | None
+    state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], step: int, link: str | None
 ) -> str:
     """What the question's own thread is told: it mentions the people, and names channels that are told as well."""
     told = prompt.escalate[step]
@@ -408,7 +407,7 @@ def escalation(
     return " ".join(parts)
 
 
-def told_elsewhere(state: State, prompt: Asked, flow: FlowLike, link: str | None) -> str:
+def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) -> str:
     """The same for another channel, or one person."""
     place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
     return (
@@ -422,7 +421,7 @@ def out_of_reach_words(reason: str | None) -> str:
     return _WHY.get(reason or "", one_line(reason or "Slack refuses", 80))
 
 
-def out_of_reach(state: State, flow: FlowLike, reason: str, until: str | None) -> str:
+def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> str:
     """What the requester is told when the session's thread cannot be posted in."""
     channel = (state.thread or {}).get("channel")
     ends = f" If that does not come until {date(until)}, it fails." if until else ""
@@ -434,7 +433,7 @@ def out_of_reach(state: State, flow: FlowLike, reason: str, until: str | None) -
     )
 
 
-def deleted_too_often(state: State, prompt: Asked, flow: FlowLike) -> str:
+def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
     """What the requester is told when a question was deleted again and again."""
     channel = (state.thread or {}).get("channel")
     return (

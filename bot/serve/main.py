@@ -47,7 +47,7 @@ from bot.wire.client import (
     passing,
 )
 from bot.wire.sockets import HEARD
-from bot.wire.users import Channels, Links, People
+from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate
 from engine.journal.events import Event, SessionReachable
 from engine.journal.records import Head, InboxRow
@@ -174,14 +174,15 @@ class Bot:
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
         notices, status = Notices(engine, gate), SessionStatus(engine)
+        self.notices = notices
         limits = RateLimits(settings.rates, steady)
-        starter = Starter(engine, self.library, people, channels, limits, settings, gate)
-        threads = ThreadStarts(engine, starter, channels, notices, home.team_id, settings.admins)
-        triggers = TriggerStarts(engine, self.library, channels, starter, links, bot)
+        starter = Starter(notices, self.library, people, channels, limits, settings)
+        threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
+        triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
-        replies = Replies(engine, people, notices, incoming)
-        talk = Conversation(engine, people, gate, home, starts, replies, status, notices)
-        presses = Presses(engine, people, gate, home.bot_user_id, notices, replies)
+        replies = Replies(people, notices, incoming)
+        talk = Conversation(people, home, starts, replies, status, notices)
+        presses = Presses(people, home.bot_user_id, notices, replies)
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
         kinds: list[Kind] = [
@@ -196,11 +197,11 @@ class Bot:
             decisions.MESSAGE: talk.message,
             decisions.CLICK: presses.click,
             decisions.SLASH: starts.slash,
-            decisions.EDITED: partial(edited, engine, notices),
+            decisions.EDITED: partial(edited, notices),
             **threads.handlers(),
             **triggers.handlers(),
             **self.views.handlers(),
-            **ChannelChanges(engine, self._reachable_again).handlers(),
+            **ChannelChanges(notices, self._reachable_again).handlers(),
         }
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
@@ -279,8 +280,10 @@ class Bot:
                 return False
             try:
                 return bool(await handler(row))
+            except UnknownPerson as error:
+                return await self.notices.nobody(row, error)
             except Exception as error:
-                if not passing(error):
+                if not isinstance(error, LookupFailed) and not passing(error):
                     raise
                 return held(row, error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from bot.config.library import Library
@@ -25,7 +26,7 @@ from bot.inbound.triggers import StartLine, parse
 from bot.rendering.blocks import Block, field_block, modal
 from bot.rendering.forms import form_view
 from bot.rendering.text import escape, one_line
-from bot.views.forms import read_pages, with_back, wrong_on
+from bot.views.forms import read_pages, wrong_on
 from bot.views.kinds import PromptLookup
 from bot.views.service import Kind
 from engine.flow import Flow, coerce_inputs
@@ -103,7 +104,7 @@ class StartForm(Kind):
         )
         if page == 0 and not meta.get("channel"):
             view["blocks"].append(_where())
-        return with_back(view, page)
+        return view
 
     async def check(self, submission: Submission) -> Verdict:
         """Every input, as it is when somebody types it."""
@@ -116,16 +117,9 @@ class StartForm(Kind):
         meta: dict[str, Json] = {"flow": flow.name, "channel": channel, "user": submission.user}
         if "about" in submission.meta:
             meta["about"] = submission.meta["about"]
-
-        def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
-            return self._page(flow, meta, page, kept, values)
-
-        fields = asked_of(flow, meta)
-        found = await read_pages(self._prompts, submission, fields, show)
-        if not isinstance(found, dict):
-            return found
-        values, wrong = check_form(fields, found)
-        return wrong_on(submission, fields, wrong) if wrong else self._accept(submission, flow, meta, values)
+        show = partial(self._page, flow, meta)
+        accept = partial(self._accept, submission, flow, meta)
+        return await read_pages(self._prompts, submission, asked_of(flow, meta), show, accept)
 
     def _accept(
         self, submission: Submission, flow: Flow, meta: Mapping[str, Json], values: Mapping[str, Json]

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.config.library import Library
 from bot.inbound import decisions
 from bot.inbound.triggers import BadLine, Listening, Overheard, parse, said_in
-from bot.outbound.notices import Notices, held, retried
+from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
 from bot.rendering import phrases
 from bot.rendering.blocks import rendered
@@ -33,7 +33,7 @@ from bot.start.starter import (
     to_presser,
     to_speaker,
 )
-from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
+from bot.wire.users import Channels, Links, LookupFailed, People
 from engine.flow.model import Trigger
 from engine.journal.records import Head, InboxRow, PutOutbox
 from engine.journal.state import State
@@ -138,12 +138,7 @@ class MessageStarts:
     async def by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         """A message that is `concerned`: begin what it names, or say what it asks for."""
         if not said.text or asks_about_flows(said):
-            try:
-                actor = await self.people.actor(data, in_channel=True)
-            except UnknownPerson as error:
-                return await self.notices.nobody(row, error)
-            except LookupFailed as error:
-                return held(row, error)
+            actor = await self.people.actor(data, in_channel=True)
             return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
         flows = self.library.refresh()
         thread_ts = data["threadTs"] or data["ts"]
@@ -189,7 +184,7 @@ class MessageStarts:
 class TriggerStarts:
     """Handlers for the inbox rows of triggers. What cannot be looked up now is tried again."""
 
-    engine: Engine
+    notices: Notices
     library: Library
     channels: Channels
     starter: Starter
@@ -199,7 +194,7 @@ class TriggerStarts:
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
-        return {decisions.OVERHEARD: retried(self.overheard), decisions.REACTION: retried(self.reacted)}
+        return {decisions.OVERHEARD: self.overheard, decisions.REACTION: self.reacted}
 
     # --- words in a channel --------------------------------------------------------------------------------
 
@@ -228,7 +223,9 @@ class TriggerStarts:
         async with self._locks.setdefault(scope, asyncio.Lock()):
             own = str(data["ts"])
             place = scope
-            while (before := await self.engine.writer.call(self.engine.store.mark, place)) not in (
+            while (
+                before := await self.notices.engine.writer.call(self.notices.engine.store.mark, place)
+            ) not in (
                 None,
                 own,
             ):
@@ -240,12 +237,12 @@ class TriggerStarts:
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
-            await self.engine.writer.call(self.engine.store.set_mark, place, own)
+            await self.notices.engine.writer.call(self.notices.engine.store.set_mark, place, own)
             return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:
         """Whether an inbox row is there and not done."""
-        row: InboxRow | None = await self.engine.writer.call(self.engine.store.inbox_row, key)
+        row = await self.notices.stored(key)
         return row is not None and row.outcome is None
 
     async def _count_one_more(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
@@ -291,10 +288,7 @@ class TriggerStarts:
 
     async def about(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """A flow that somebody starts from a message, with a form: it lives in that message's thread."""
-        made = {**data, "ts": data["about"]["ts"]}
-        return await retried(lambda row: self._about_message(row, made))(row)
-
-    async def _about_message(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        data = {**data, "ts": data["about"]["ts"]}
         flow = self.library.refresh().get(data["flow"])
         trigger = None if flow is None else shortcut_of(flow)
         message = await self._message(data["channel"], data["ts"])
@@ -331,8 +325,7 @@ class TriggerStarts:
         return next((message for message in answer["messages"] if message["ts"] == ts), None)
 
     async def _heads(self, key: str, flow: str) -> list[Head]:
-        heads: list[Head] = await self.engine.writer.call(self.engine.store.heads, thread_key=key)
-        return [head for head in heads if head.flow_name == flow]
+        return [head for head in await self.notices.heads(key) if head.flow_name == flow]
 
     async def _runs(self, key: str, flow: str) -> bool:
         return any(head.status not in ENDED for head in await self._heads(key, flow))

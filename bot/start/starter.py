@@ -30,20 +30,19 @@ from bot.intents.session_rows import (
     respond_row,
     root_row,
 )
-from bot.outbound.notices import Notices, held, retried
+from bot.outbound.notices import Notices
 from bot.rendering import phrases
 from bot.rendering.phrases import not_begun_text, root_text
 from bot.rendering.text import escape, for_reader, plain
 from bot.start.schedules import WANTED, WANTED_ROOTED
 from bot.wire.users import Channels, LookupFailed, People, UnknownPerson
-from engine.decide.policy import Gate, authorize
+from engine.decide.policy import authorize
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.records import Consumed, InboxRow, Row
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError, StorageError, UnknownFlow
-from engine.run.engine import Engine
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.start")
@@ -202,27 +201,29 @@ class Starter:
 
     def __init__(
         self,
-        engine: Engine,
+        notices: Notices,
         library: Library,
         people: People,
         channels: Channels,
         limits: RateLimits,
         settings: Settings,
-        gate: Gate,
     ) -> None:
-        self._engine = engine
+        self._notices = notices
+        self._engine = notices.engine
         self._library = library
         self._people = people
         self._channels = channels
         self._limits = limits
         self._places = settings.channels
-        self._gate = gate
+        self._gate = notices.gate
+        self.consume = notices.consume
 
     # --- what ways in ask for ------------------------------------------------------------------------------
 
     async def start(self, row: InboxRow, wish: Wish, thread_ts: str, told: Told) -> bool:
         """Start a flow in a thread, and consume the row with it. Raises `StorageError`."""
-        return await self._decided(row, told, lambda: self._started(row, wish, thread_ts))
+        refusal = await self._started(row, wish, thread_ts)
+        return refusal is None or await self.refuse(row, refusal, told)
 
     async def begin_thread(
         self, row: InboxRow, wish: Wish, kind: str, payload: Mapping[str, Json], text: str, told: Told
@@ -230,42 +231,19 @@ class Starter:
         """Post the message that the thread begins with; a row of this kind starts the flow once it stands. Nothing is
         posted for whoever may not start it. Raises `StorageError`."""
 
-        async def posted() -> Refusal | None:
-            by_itself = wish.actor is not None and wish.actor.kind == "system"
-            refusal = None if by_itself else await self._refusal(wish)
-            if refusal is None:
-                then: dict[str, Json] = {"kind": kind, "key": f"rooted:{row.key}", "payload": dict(payload)}
-                await self.consume(
-                    row, "rooting", root_row(f"root:{row.key}", wish.data["channel"], text, then)
-                )
-            return refusal
-
-        return await self._decided(row, told, posted)
-
-    async def _decided(
-        self, row: InboxRow, told: Told, attempt: Callable[[], Awaitable[Refusal | None]]
-    ) -> bool:
-        """Carry an attempt out that consumes the row or is refused; what cannot be looked up now is tried again."""
-        try:
-            refusal = await attempt()
-        except UnknownPerson as error:
-            # Words of somebody whom Slack does not know count for nothing, and hold up nobody else's.
-            log.warning("%s is ignored: %s", row.key, error)
-            return await self.consume(row, "ignored")
-        except LookupFailed as error:
-            return held(row, error)
-        return refusal is None or await self.refuse(row, refusal, told)
+        by_itself = wish.actor is not None and wish.actor.kind == "system"
+        refusal = None if by_itself else await self._refusal(wish)
+        if refusal is not None:
+            return await self.refuse(row, refusal, told)
+        then: dict[str, Json] = {"kind": kind, "key": f"rooted:{row.key}", "payload": dict(payload)}
+        return await self.consume(
+            row, "rooting", root_row(f"root:{row.key}", wish.data["channel"], text, then)
+        )
 
     async def refuse(self, row: InboxRow, refusal: Refusal, told: Told) -> bool:
         """Consume the row with the reason why nothing was started, and tell it."""
         result = encode({"error": "refused", "message": plain(refusal.text)})
         return await self.consume(row, "refused", *told(refusal), result=result)
-
-    async def consume(self, row: InboxRow, outcome: str, *rows: Row, result: bytes | None = None) -> bool:
-        """The row is done with, and these follow from it."""
-        consumed = [Consumed(row.id, outcome, result)]
-        await self._engine.writer.call(self._engine.store.consume, consumed, self._engine.now(), list(rows))
-        return True
 
     async def person(self, wish: Wish) -> Actor:
         """Who wishes it, with the groups that matter for who may. Raises `LookupFailed`."""
@@ -328,7 +306,7 @@ class Starter:
         fault = self._library.faults().get(name)
         if fault is not None:
             said = note_to(thread["key"], f"stale:{row.key}", phrases.stale_flow_text(name, fault))
-            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now(), [said])
+            await self._notices.put(said)
 
 
 def _counted(actor: Actor) -> str | None:
@@ -346,7 +324,6 @@ class ThreadStarts:
     `admins` are told what nobody else would notice.
     """
 
-    engine: Engine
     starter: Starter
     channels: Channels
     notices: Notices
@@ -357,7 +334,7 @@ class ThreadStarts:
         """By kind of inbox row."""
         return {
             decisions.ROOTED: self.rooted,
-            WANTED: retried(self.wanted),
+            WANTED: self.wanted,
             WANTED_ROOTED: self.wanted_rooted,
         }
 
@@ -370,8 +347,6 @@ class ThreadStarts:
             wish = replace(wish, actor=await self.starter.person(wish))
         except UnknownPerson as error:
             return await self.notices.not_looked_up(row, data, error)
-        except LookupFailed as error:
-            return held(row, error)
         payload = {**data, "flow": flow, "inputs": inputs}
         text = root_text(data["user"], flow)
         told = to_presser(row, data)
@@ -419,7 +394,7 @@ class ThreadStarts:
         log.error("%s", words)
         told: list[Row] = []
         if not data.get("local"):
-            channel, day = data["channel"], self.engine.now()[:10]
+            channel, day = data["channel"], self.notices.engine.now()[:10]
             place = f"<#{channel}>" if channel else escape(data["place"])
             text = not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
             scope = f"{data['flow']}:{data['place']}:{day}"

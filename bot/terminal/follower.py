@@ -17,16 +17,17 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bot.config.session_files import SessionFiles, keep, typed_paths
 from bot.outbound.progress import behind
 from bot.rendering.card import lock_fact
-from bot.terminal.frontend import SHOWN, Filling, Lines, TerminalFrontend, editing_of, filling_of
+from bot.terminal.frontend import EDIT, SHOWN, Filling, TerminalFrontend, editing_of, filling_of
+from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
-from engine.forms import Field, match_option
+from engine.forms import match_option
 from engine.forms.question import Question
 from engine.journal.events import Event
 from engine.journal.records import Head, OutboxRow
@@ -48,9 +49,6 @@ POLL_SECONDS = 0.25
 OVERDUE_SECONDS = 10.0
 """How long what was due before is waited for; usually it is done in an instant."""
 
-EDIT = "edit"
-"""What is typed to change what an approval proposes."""
-
 
 @dataclass
 class Typing:
@@ -69,28 +67,6 @@ class Typing:
             self.filling.again()
 
 
-class Screen(Lines, Protocol):
-    """What a follower tells, and whom it asks."""
-
-    def question(self, state: State, prompt: Asked) -> None:
-        """Put a question. What was typed before it does not count as an answer."""
-
-    def field(self, field: Field) -> None:
-        """Ask for one field of the form that the question has."""
-
-    def problem(self, text: str) -> None:
-        """Why an answer was not taken."""
-
-    async def read(self) -> str:
-        """The next line that is typed. Raises `EOFError` when there will be none."""
-
-    def waiting(self, due_at: str) -> None:
-        """Nothing happens until then."""
-
-    def note(self, text: str) -> None:
-        """Anything else worth a line."""
-
-
 def terminal_label(session_id: str) -> str:
     """The label of a process that follows this session: others see by it who takes requests for the session."""
     return "cli_" + re.sub("[^a-z0-9_]", "_", session_id.removeprefix("session-").lower())[:28]
@@ -107,7 +83,7 @@ class Follower:
     def __init__(
         self,
         engine: Engine,
-        screen: Screen,
+        screen: TerminalScreen,
         session_id: str,
         *,
         actor: Actor,

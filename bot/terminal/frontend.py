@@ -24,6 +24,10 @@ SHOWN: dict[str, Json] = {"terminal": True}
 """Where a prompt is, when it is on a terminal."""
 
 
+EDIT = "edit"
+"""What is typed to change what an approval proposes."""
+
+
 class Lines(Protocol):
     """What prints."""
 

@@ -21,23 +21,19 @@ from engine.language.codec import Json
 from engine.nodes.types.registry import MISSING, code_key, mode_of
 
 MARKS = {
-    "completed": "✓",
-    "failed": "✗",
-    "skipped": "–",
-    "interrupted": "!",
-    "started": "▸",
-    "retrying": "↻",
-    REJECTED: "🚫",
+    "pending": ("dim", "·"),
+    "started": ("blue", "▸"),
+    "waiting": ("yellow", "●"),
+    "retrying": ("yellow", "↻"),
+    "interrupted": ("yellow", "!"),
+    "completed": ("green", "✓"),
+    REJECTED: ("red", "🚫"),
+    "failed": ("red", "✗"),
+    "aborted": ("red", "■"),
+    "skipped": ("dim", "–"),
+    "stopped": ("dim", "■"),
 }
-COLORS = {
-    "completed": "green",
-    "failed": "red",
-    "skipped": "dim",
-    "interrupted": "yellow",
-    "started": "blue",
-    "retrying": "yellow",
-    REJECTED: "red",
-}
+"""The colour and the sign of what became of a node."""
 STATUS_COLORS = {
     "complete": "green",
     "failed": "red",
@@ -197,7 +193,7 @@ _RESOLVED = ("interrupted", "failed", "budget", "limit")
 
 def mark(status: str, name: str, more: str, paint: Paint) -> str:
     """A node's line: a mark, its id, and what there is to say."""
-    sign = paint(COLORS[status], MARKS.get(status, "·"))
+    sign = paint(*MARKS[status])
     return f"  {sign} {clean(name)}" + (f"  {paint('dim', more)}" if more else "")
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, one_line
-from bot.terminal.follower import EDIT
-from bot.terminal.frontend import editing_of, field_lines, filling_of
+from bot.terminal.frontend import EDIT, editing_of, field_lines, filling_of
 from bot.terminal.narration import asked_of, happened, moment, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
@@ -66,22 +65,22 @@ class TerminalScreen:
         print(text, file=self._out, flush=True)
 
     def note(self, text: str) -> None:
-        """See `Screen.note`."""
+        """Anything else worth a line."""
         self.line(self.paint("dim", clean(text)))
 
     def problem(self, text: str) -> None:
-        """See `Screen.problem`."""
+        """Why an answer was not taken."""
         self.line(f"  {self.paint('red', clean(text))}")
         if sys.stdin.isatty():
             self._cursor()
 
     def message(self, text: str) -> None:
-        """See `Screen.message`."""
+        """The text of a `message` node."""
         for part in clean(text).splitlines() or [""]:
             self.line(f"  {self.paint('blue', '┃')} {part}")
 
     def narrate(self, state: State, event: Event) -> None:
-        """See `Screen.narrate`."""
+        """A committed event; `state` is the session's state after it, or later."""
         self._until = None
         self._track(event)
         if isinstance(event, ev.AgentMessage) and event.source == "model":
@@ -136,7 +135,7 @@ class TerminalScreen:
             self.line(f"  {self.paint('dim', '│')} {part}")
 
     def waiting(self, due_at: str) -> None:
-        """See `Screen.waiting`."""
+        """Nothing happens until then."""
         self._until = due_at
         if self._live:
             self._spin()
@@ -198,7 +197,7 @@ class TerminalScreen:
     # --- questions -----------------------------------------------------------------------------------------
 
     def question(self, state: State, prompt: Asked) -> None:
-        """See `Screen.question`."""
+        """Put a question. What was typed before it does not count as an answer."""
         self._forget_typed()
         first, *rest = question_lines(prompt.message)
         self.line()
@@ -220,7 +219,7 @@ class TerminalScreen:
             self._cursor()
 
     def field(self, field: Field) -> None:
-        """See `Screen.field`."""
+        """Ask for one field of the form that the question has."""
         first, *rest = (one_line(text, 300) for text in field_lines(field))
         self.line(f"  {self.paint('bold', first)}")
         for text in rest:
@@ -241,7 +240,7 @@ class TerminalScreen:
                 termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     async def read(self) -> str:
-        """See `Screen.read`."""
+        """The next line that is typed. Raises `EOFError` when there will be none."""
         descriptor = sys.stdin.fileno()
         loop = asyncio.get_running_loop()
         while b"\n" not in self._typed:

@@ -10,6 +10,7 @@ from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, one_line
 from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
+    MARKS,
     STATUS_COLORS,
     ago,
     asked_of,
@@ -130,9 +131,9 @@ def _status(state: State, head: Head) -> str:
 
 def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
     """A node or pass and what is in it, each on its line."""
-    color, sign = _MARKS[REJECTED if is_rejected(entry) else entry.status]
+    color, sign = MARKS[REJECTED if is_rejected(entry) else entry.status]
     if entry.prompts:
-        color, sign = _MARKS["waiting"]
+        color, sign = MARKS["waiting"]
     label = f"{clean(entry.name):<16} {entry.type:<9}" if entry.kind == "node" else _pass_name(entry)
     lead = "  " * depth
     if entry.status == "pending":
@@ -145,20 +146,6 @@ def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
         else:
             yield view.paint("dim", f"{lead}  … {child} more, done (--all shows them)")
 
-
-_MARKS = {
-    "pending": ("dim", "·"),
-    "started": ("blue", "▸"),
-    "waiting": ("yellow", "●"),
-    "retrying": ("yellow", "↻"),
-    "interrupted": ("yellow", "!"),
-    "completed": ("green", "✓"),
-    REJECTED: ("red", "🚫"),
-    "failed": ("red", "✗"),
-    "aborted": ("red", "■"),
-    "skipped": ("dim", "–"),
-    "stopped": ("dim", "■"),
-}
 
 _SHOWN_PASSES = 12
 _SHOWN_ENDS = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -23,9 +24,14 @@ LOST = "What you filled in on the pages before is not there any more. Please clo
 
 
 async def read_pages(
-    prompts: PromptLookup, submission: Submission, fields: Sequence[Field], show: PageView
-) -> dict[str, Json] | Verdict:
-    """The raw values of a whole form, once its last page is submitted; before that the page that follows.
+    prompts: PromptLookup,
+    submission: Submission,
+    fields: Sequence[Field],
+    show: PageView,
+    accept: Callable[[dict[str, Json]], Verdict],
+) -> Verdict:
+    """What becomes of a whole form once its last page is submitted, each field checked as it is when somebody types it;
+    before that the page that follows.
 
     What a page holds is stored under a key made of its content, and the pages after it carry that key: whatever is
     sent twice or lost, what counts is what the person saw last.
@@ -40,12 +46,13 @@ async def read_pages(
         return _back(submission, page, kept, earlier, show)
     raw = read_form(submission.values, pages[page])
     if page + 1 == len(pages):
-        return {**earlier, **raw}
+        values, wrong = check_form(fields, {**earlier, **raw})
+        return wrong_on(submission, fields, wrong) if wrong else accept(values)
     _, wrong = check_form(pages[page], raw)
     if wrong:
         return Errors(form_errors(wrong, pages[page]))
     digest = blake2b(encode([page, raw]), digest_size=12).hexdigest()
-    view = show(page + 1, [*kept[:page], digest], {**earlier, **raw})
+    view = _with_back(show(page + 1, [*kept[:page], digest], {**earlier, **raw}), page + 1)
     return Next(view, raw, _page_key(submission, digest))
 
 
@@ -54,7 +61,7 @@ def _back(
 ) -> Verdict:
     if page == 0 or (submission.action or {}).get("action_id") != BACK:
         return Refuse("There is no page before this one.")
-    return Next(show(page - 1, kept[: page - 1], earlier))
+    return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
 
 
 def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Verdict:
@@ -89,7 +96,7 @@ async def _earlier(
     return found
 
 
-def with_back(view: View, page: int) -> View:
+def _with_back(view: View, page: int) -> View:
     """The view with a button to the page before."""
     if page == 0:
         return view
@@ -120,17 +127,10 @@ class FormKind(PromptKind):
         return self.page(asked, user, 0, (), {})
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """Every field, checked as it is when somebody types it."""
-        fields = self.fields(asked)
-
-        def show(page: int, kept: Sequence[str], values: Mapping[str, Json]) -> View:
-            return with_back(self.page(asked, submission.user, page, kept, values), page)
-
-        found = await read_pages(self._prompts, submission, fields, show)
-        if not isinstance(found, dict):
-            return found
-        values, wrong = check_form(fields, found)
-        return wrong_on(submission, fields, wrong) if wrong else self.accept(asked, submission, values)
+        """Every field, page by page."""
+        show = partial(self.page, asked, submission.user)
+        accept = partial(self.accept, asked, submission)
+        return await read_pages(self._prompts, submission, self.fields(asked), show, accept)
 
 
 class Fill(FormKind):

@@ -141,15 +141,12 @@ class PromptLookup:
 
 def prompt_meta(asked: OpenPrompt, user: str, **more: Json) -> dict[str, Json]:
     """What a view about a prompt carries: ids."""
-    row = asked.row
-    return {
-        "promptId": row.prompt_id,
-        "nonce": row.nonce,
-        "channel": row.channel,
-        "threadTs": row.thread_ts,
-        "user": user,
-        **more,
-    }
+    return {**_ids(asked.row), "user": user, **more}
+
+
+def _ids(row: PromptState) -> dict[str, Json]:
+    place = {"channel": row.channel, "threadTs": row.thread_ts}
+    return {"promptId": row.prompt_id, "nonce": row.nonce, **place}
 
 
 def named(submission: Submission) -> tuple[str, str]:
@@ -218,14 +215,7 @@ class PromptKind(Kind, ABC):
 
 def taken(asked: OpenPrompt, **data: Json) -> Accept:
     """A submission about a prompt is taken, with this."""
-    row = asked.row
-    ids: dict[str, Json] = {
-        "promptId": row.prompt_id,
-        "nonce": row.nonce,
-        "channel": row.channel,
-        "threadTs": row.thread_ts,
-    }
-    return Accept({**ids, **data}, row.thread_key)
+    return Accept({**_ids(asked.row), **data}, asked.row.thread_key)
 
 
 def ids_of(opening: Opening) -> tuple[str, str]:

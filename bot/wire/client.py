@@ -145,6 +145,32 @@ def classify(error: Exception) -> SlackFault:
     return Unknown(f"the answer is lost ({type(error).__name__}: {error})")
 
 
+async def pages(ask: Callable[[str], Awaitable[Any]]) -> AsyncIterator[Any]:
+    """The answers to a call that gives a list page by page; `ask` makes it with a cursor, which is empty at first."""
+    cursor = ""
+    while True:
+        answer = await ask(cursor)
+        yield answer
+        cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+        if not cursor:
+            return
+
+
+async def joined_channels(client: AsyncWebClient) -> dict[str, str]:
+    """The channels that the bot is in, by name: it can post in no others."""
+
+    def ask(cursor: str) -> Awaitable[Any]:
+        return client.users_conversations(
+            types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
+        )
+
+    return {
+        str(channel["name"]): str(channel["id"])
+        async for answer in pages(ask)
+        for channel in answer["channels"]
+    }
+
+
 def passing(error: Exception) -> bool:
     """Whether an exception says that Slack, or the way to it, does not work just now: it may at another time."""
     from_slack = isinstance(

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.wire.client import code_of
+from bot.wire.client import code_of, joined_channels, pages
 from engine.decide.commands import Command, HandOver
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -135,14 +135,10 @@ class People:
         return members
 
     async def _ask_members(self, channel: str) -> Any:
-        members: set[str] = set()
-        cursor = ""
-        while True:
-            answer = await self._client.conversations_members(channel=channel, limit=1000, cursor=cursor)
-            members.update(answer["members"])
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                return members
+        def ask(cursor: str) -> Any:
+            return self._client.conversations_members(channel=channel, limit=1000, cursor=cursor)
+
+        return {member async for answer in pages(ask) for member in answer["members"]}
 
     async def _keep(self, key: tuple[str, str], ask: Callable[[str], Any], argument: str) -> Any:
         kept = self._kept.get(key)
@@ -204,22 +200,11 @@ class Channels:
         wanted = entry[1:].lower()
         if self._ids is None or self._clock() - self._ids[0] >= CHANNEL_SECONDS or wanted not in self._ids[1]:
             try:
-                self._ids = (self._clock(), await self._ask_ids())
+                found = await joined_channels(self._client)
+                self._ids = (self._clock(), {name.lower(): channel for name, channel in found.items()})
             except Exception as error:
                 raise LookupFailed(f"Slack did not say which channel {entry} is: {_reason(error)}") from error
         return self._ids[1].get(wanted)
-
-    async def _ask_ids(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        cursor = ""
-        while True:
-            answer = await self._client.users_conversations(
-                types="public_channel,private_channel", exclude_archived=True, limit=200, cursor=cursor
-            )
-            found |= {str(channel["name"]).lower(): str(channel["id"]) for channel in answer["channels"]}
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                return found
 
 
 def _reason(error: Exception) -> str:
