@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bot.handlers.replies import Replies
-from bot.inbound import decisions
+from bot.inbound import decisions, payloads
 from bot.intents.session_rows import TAKEN, edit_row, reaction_row
 from bot.outbound.notices import Notices
 from bot.rendering import phrases
@@ -22,7 +22,6 @@ from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from prompt_state.question_row import PromptState, TooLong
-from prompt_state.routing import read_message
 
 GONE = "This button is not known here any more."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
@@ -33,7 +32,7 @@ class Presses:
     """Handles the inbox rows of buttons and controls."""
 
     people: People
-    bot_user_id: str
+    home: decisions.Home
     notices: Notices
     replies: Replies
 
@@ -164,13 +163,7 @@ class Presses:
             return None
         said = decode(stored.payload)
         try:
-            message = read_message(
-                said["text"],
-                bot_user_id=self.bot_user_id,
-                user=said["user"],
-                ts=said["ts"],
-                thread_ts=said["threadTs"],
-            )
+            message = payloads.said(said, self.home)
         except TooLong:
             return None
         return (message.text, said.get("files") or []) if said["user"] == data["user"] else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from bot.inbound import decisions, payloads
 from bot.outbound.notices import Notices, held, whispered
@@ -226,14 +227,9 @@ class Controls:
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
-
-        async def pause(session_id: str) -> State:
-            return await self._engine.pause(session_id, actor=actor, reason=phrases.by(actor))
-
-        states, refusal = await self._each(said.sessions, pause)
-        if not states:
-            return await self._notices.whisper(row, data, refusal, "refused")
-        return await self._notices.tell(row, data, phrases.paused_text(states, said.word), "applied")
+        pause = partial(self._engine.pause, actor=actor, reason=phrases.by(actor))
+        told = partial(phrases.paused_text, word=said.word)
+        return await self._each(row, data, said.sessions, pause, told)
 
     async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Let what is held here go on."""
@@ -242,17 +238,8 @@ class Controls:
         if not held:
             status = await self._status.of(heads)
             return await self._notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
-
-        async def resume(session_id: str) -> State:
-            return await self._engine.apply(session_id, Resume(said.text or phrases.GO_ON, actor, row.key))
-
-        try:
-            states, refusal = await self._each(held, resume)
-        except InvalidAnswer as error:
-            return await self._notices.tell(row, data, escape(str(error)), "refused")
-        if not states:
-            return await self._notices.whisper(row, data, refusal, "refused")
-        return await self._notices.tell(row, data, phrases.resumed_text(states), "applied")
+        resume = partial(self._engine.apply, command=Resume(said.text or phrases.GO_ON, actor, row.key))
+        return await self._each(row, data, held, resume, phrases.resumed_text)
 
     async def _confirm_cancel(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
@@ -271,18 +258,25 @@ class Controls:
         return await self._notices.tell(row, data, text, "told", blocks=blocks)
 
     async def _each(
-        self, sessions: Iterable[str], act: Callable[[str], Awaitable[State]]
-    ) -> tuple[list[State], str]:
-        """The states of those sessions with which it could be done, and why not with the last other one."""
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        sessions: Iterable[str],
+        act: Callable[[str], Awaitable[State]],
+        told: Callable[[Sequence[State]], str],
+    ) -> bool:
+        """Do it with each of these sessions and tell the thread; where it could be done with none, its author why not."""
         states, refusal = [], ""
         for session_id in sessions:
             try:
                 states.append(await act(session_id))
-            except InvalidAnswer:
-                raise
+            except InvalidAnswer as error:
+                return await self._notices.tell(row, data, escape(str(error)), "refused")
             except (Refused, SessionError) as error:
                 refusal = str(error)
-        return states, refusal
+        if not states:
+            return await self._notices.whisper(row, data, refusal, "refused")
+        return await self._notices.tell(row, data, told(states), "applied")
 
 
 class Conversation:

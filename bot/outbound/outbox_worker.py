@@ -84,7 +84,6 @@ class Outbound:
         self._taken = taken
         self._now = now
         self._tuning = tuning
-        self._files = files
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
@@ -97,30 +96,19 @@ class Outbound:
         calls = Calls(client, self._pace, bot_user_id, posted)
         sessions = Sessions(load_state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
-        self._poster = Poster(ledger, calls, self._pace, delays=tuning.look_delays, backoff=self._again_in)
+        delays = tuning.look_delays
+        self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)
-        self._pieces, self.streams = self._of_agents(calls, sessions, link_hosts)
-        self._rows = self._of_all_kinds(client, calls, sessions, bot_user_id)
-
-    def _of_agents(
-        self, calls: Calls, sessions: Sessions, link_hosts: frozenset[str]
-    ) -> tuple[Pieces, Streams]:
-        """What shows the words of agents: when they are said, and while they are being said."""
-        ledger, clock, seconds = self._ledger, self._clock, self._tuning.live_seconds
-        speakers = Speakers(sessions)
-        pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
-        return pieces, Streams(ledger, pieces, sessions, told=self.notify, clock=clock, seconds=seconds)
-
-    def _of_all_kinds(
-        self, client: AsyncWebClient, calls: Calls, sessions: Sessions, bot_user_id: str
-    ) -> Rows:
-        """What sends rows, each kind as it wants to be sent."""
-        delays, backoff = self._tuning.look_delays, self._again_in
-        uploads = Uploads(self._ledger, client, self._pace, files=self._files, delays=delays, backoff=backoff)
-        names, places = Names(client, self._clock), Places(client, self._clock)
-        common = (self._ledger, calls, self._poster, places, names, sessions)
-        deliveries, clocks = Deliveries(*common, uploads), Clocks(*common)
-        return Rows(*common, bot_user_id, {**deliveries.kinds(), **clocks.kinds(), **self._pieces.kinds()})
+        clock, speakers = self._clock, Speakers(sessions)
+        self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
+        self.streams = Streams(
+            ledger, self._pieces, sessions, told=self.notify, clock=clock, seconds=tuning.live_seconds
+        )
+        names, places = Names(client, clock), Places(client, clock)
+        common = (ledger, calls, self._poster, places, names, sessions)
+        uploads = Uploads(ledger, client, self._pace, files=files, delays=delays, backoff=self._again_in)
+        kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
+        self._rows = Rows(*common, bot_user_id, kinds)
 
     # --- life ----------------------------------------------------------------------------------------------
 

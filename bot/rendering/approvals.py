@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.rendering.blocks import Block, button, context, section, sections, size
+from bot.rendering.blocks import Block, button, context, option, section, sections, size
 from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
 from engine.forms import value_text
 from engine.journal.state import Asked
@@ -292,10 +292,7 @@ def more_menu(prompt: Asked) -> Block:
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.kind == "approval" and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
-    options = [
-        {"text": {"type": "plain_text", "text": words}, "value": f"{kind}|{handle(prompt)}"}
-        for words, kind in entries
-    ]
+    options = [option(label, f"{kind}|{handle(prompt)}") for label, kind in entries]
     return {"type": "overflow", "action_id": f"{OPEN}more", "options": options}
 
 

@@ -110,6 +110,22 @@ def button(label: str, action_id: str, value: str, style: str | None = None) -> 
     return {**made, "style": style} if style in ("primary", "danger") else made
 
 
+def words(text: str) -> Block:
+    """Words of ours, in which no markup counts."""
+    return {"type": "plain_text", "text": text}
+
+
+def option(label: str, value: str) -> Block:
+    """One of several to choose from."""
+    return {"text": words(label), "value": value}
+
+
+def select(action_id: str, placeholder: str, options: list[Block]) -> Block:
+    """A menu to choose one from."""
+    place = words(placeholder)
+    return {"type": "static_select", "action_id": action_id, "placeholder": place, "options": options}
+
+
 def actions(elements: Sequence[Block]) -> Block:
     """A row of buttons."""
     return {"type": "actions", "elements": list(elements)}
@@ -242,17 +258,17 @@ def field_block(
     block: Block = {
         "type": "input",
         "block_id": name,
-        "label": {"type": "plain_text", "text": clip(" ".join(shown(label).split()), 2_000) or name},
+        "label": words(clip(" ".join(shown(label).split()), 2_000) or name),
         "element": element,
         "optional": optional,
     }
     if hint:
-        block["hint"] = {"type": "plain_text", "text": clip(shown(hint), 2_000)}
+        block["hint"] = words(clip(shown(hint), 2_000))
     return block
 
 
 def _label(text: str) -> Block:
-    return {"type": "plain_text", "text": one_line(text, 24) or "sayso"}
+    return words(one_line(text, 24) or "sayso")
 
 
 MOST_ROWS = 100

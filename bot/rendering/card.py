@@ -23,6 +23,7 @@ from bot.rendering.blocks import (
     rendered,
     section,
     small,
+    words,
 )
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
@@ -97,10 +98,10 @@ def card(
 
 def _cancel(session_id: str) -> Block:
     confirm = {
-        "title": {"type": "plain_text", "text": "Cancel this run?"},
-        "text": {"type": "plain_text", "text": "What is done stays done. Nothing further starts."},
-        "confirm": {"type": "plain_text", "text": "Cancel it"},
-        "deny": {"type": "plain_text", "text": "Keep going"},
+        "title": words("Cancel this run?"),
+        "text": words("What is done stays done. Nothing further starts."),
+        "confirm": words("Cancel it"),
+        "deny": words("Keep going"),
         "style": "danger",
     }
     return {**button("Cancel", CANCEL, session_id), "confirm": confirm}

@@ -26,9 +26,11 @@ from bot.rendering.blocks import (
     context,
     csv_of,
     fit_text,
+    option,
     rendered,
     rows_of,
     section,
+    select,
     size,
     table_block,
     text_sections,
@@ -239,16 +241,8 @@ def start_choice(names: list[str]) -> list[Block]:
         return []
     if len(names) <= _BUTTONS:
         return [actions([button(name, f"{OPEN}start:{n}", name) for n, name in enumerate(names)])]
-    options = [
-        {"text": {"type": "plain_text", "text": clip(one_line(name, 75), 75)}, "value": name}
-        for name in names[:_MENU]
-    ]
-    menu: Block = {
-        "type": "static_select",
-        "action_id": f"{OPEN}start",
-        "placeholder": {"type": "plain_text", "text": "Start a flow…"},
-        "options": options,
-    }
+    options = [option(clip(one_line(name, 75), 75), name) for name in names[:_MENU]]
+    menu = select(f"{OPEN}start", "Start a flow…", options)
     while size([menu]) > MOST_UNITS // 2:
         options.pop()
     more = len(names) - len(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.rendering.blocks import words
 from bot.rendering.card import Behind, lock_wait
 from bot.rendering.flow import place_of
 from bot.rendering.nested import REJECTED, asks_for, open_prompts
@@ -330,12 +331,7 @@ _MOST_CANCELLED = 20
 
 
 def _button(label: str, action_id: str, value: str, style: str | None) -> Json:
-    button: dict[str, Json] = {
-        "type": "button",
-        "text": {"type": "plain_text", "text": label},
-        "action_id": action_id,
-        "value": value,
-    }
+    button: Json = {"type": "button", "text": words(label), "action_id": action_id, "value": value}
     return {**button, "style": style} if style else button
 
 

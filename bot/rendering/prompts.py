@@ -274,20 +274,10 @@ def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list
 
 def _menu(prompt: Asked, labels: list[str], most: int) -> list[Block]:
     listed = [
-        {
-            "text": {"type": "plain_text", "text": _short(index, label, most)},
-            "value": option_value(prompt, index),
-        }
+        kit.option(_short(index, label, most), option_value(prompt, index))
         for index, label in enumerate(labels)
     ]
-    placeholder = {"type": "plain_text", "text": "Choose…"}
-    element = {
-        "type": "static_select",
-        "action_id": "sayso:option:select",
-        "placeholder": placeholder,
-        "options": listed,
-    }
-    return [actions([element])]
+    return [actions([kit.select("sayso:option:select", "Choose…", listed)])]
 
 
 def _short(index: int, label: str, most: int) -> str:

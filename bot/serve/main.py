@@ -182,7 +182,7 @@ class Bot:
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
         replies = Replies(people, notices, incoming)
         talk = Conversation(people, home, starts, replies, status, notices)
-        presses = Presses(people, home.bot_user_id, notices, replies)
+        presses = Presses(people, home, notices, replies)
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
         kinds: list[Kind] = [

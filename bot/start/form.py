@@ -23,7 +23,7 @@ from bot.inbound.decisions import (
     Words,
 )
 from bot.inbound.triggers import StartLine, parse
-from bot.rendering.blocks import Block, field_block, modal
+from bot.rendering.blocks import Block, field_block, modal, option
 from bot.rendering.forms import form_view
 from bot.rendering.text import escape, one_line
 from bot.views.forms import read_pages, wrong_on
@@ -246,10 +246,7 @@ class FlowChoice(Kind):
         }
         if len(flows) == 1:
             return Show(self._form(flows[0], meta))
-        options = [
-            {"text": {"type": "plain_text", "text": _label(flow)}, "value": str(index)}
-            for index, flow in enumerate(flows)
-        ]
+        options = [option(_label(flow), str(index)) for index, flow in enumerate(flows)]
         element = {"type": "static_select", "action_id": FLOW, "options": options}
         # The list may be another by the time it is submitted: names say which were offered.
         names: list[Json] = [flow.name for flow in flows]

@@ -142,47 +142,42 @@ MEANINGS: dict[Exit, str] = {
 INTERRUPTED = 130
 """Ctrl-C where there was nothing to keep; what a shell expects of a program that ends by SIGINT."""
 
-_BY_CODE: dict[str, Exit] = {
-    "flow_invalid": Exit.INVALID_FLOW,
-    "flow_unknown": Exit.USAGE,
-    "inputs_invalid": Exit.USAGE,
-    "settings": Exit.USAGE,
-    "usage": Exit.USAGE,
-    "session_unknown": Exit.USAGE,
-    "session": Exit.REFUSED,
-    "message_empty": Exit.USAGE,
-    "session_ended": Exit.REFUSED,
-    "session_running": Exit.REFUSED,
-    "migration_refused": Exit.REFUSED,
-    "snapshot_refused": Exit.REFUSED,
-    "refused": Exit.REFUSED,
-    "not_allowed": Exit.REFUSED,
-    "already_answered": Exit.REFUSED,
-    "prompt_closed": Exit.REFUSED,
-    "prompt_timed_out": Exit.REFUSED,
-    "clock_jumped": Exit.REFUSED,
-    "answer_invalid": Exit.REFUSED,
-    "text_too_long": Exit.REFUSED,
-    "several_prompts": Exit.REFUSED,
-    "session_quarantined": Exit.STORE,
-    "journal_malformed": Exit.STORE,
-    "storage": Exit.STORE,
-    "fenced": Exit.STORE,
-    "owned": Exit.STORE,
-    "lock_held": Exit.STORE,
-    "day_budget": Exit.STORE,
-    "corrupt": Exit.STORE,
-    "key_missing": Exit.STORE,
-    "schema_too_new": Exit.STORE,
-    "wrong_workspace": Exit.STORE,
-    "storage_full": Exit.STORE,
-    "storage_broken": Exit.STORE,
-    "store_suspended": Exit.SUSPENDED,
-    "prompt_malformed": Exit.STORE,
-    "start_failed": Exit.SLACK,
-    "slack": Exit.SLACK,
-    "served": Exit.SERVED,
+_BY_CODE = {
+    code: exit_code
+    for exit_code, codes in {
+        Exit.USAGE: [
+            "flow_unknown",
+            "inputs_invalid",
+            "settings",
+            "usage",
+            "session_unknown",
+            "message_empty",
+        ],
+        Exit.INVALID_FLOW: ["flow_invalid"],
+        Exit.REFUSED: [
+            *(
+                "session",
+                "session_ended",
+                "session_running",
+                "migration_refused",
+                "snapshot_refused",
+                "refused",
+            ),
+            *("not_allowed", "already_answered", "prompt_closed", "prompt_timed_out", "clock_jumped"),
+            *("answer_invalid", "text_too_long", "several_prompts"),
+        ],
+        Exit.STORE: [
+            *("session_quarantined", "journal_malformed", "storage", "fenced", "owned", "lock_held"),
+            *("day_budget", "corrupt", "key_missing", "schema_too_new", "wrong_workspace", "storage_full"),
+            *("storage_broken", "prompt_malformed"),
+        ],
+        Exit.SLACK: ["start_failed", "slack"],
+        Exit.SERVED: ["served"],
+        Exit.SUSPENDED: ["store_suspended"],
+    }.items()
+    for code in codes
 }
+"""The exit code for each code of an error; one that is not listed is a failure."""
 
 
 class UsageError(SaysoError):

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from bot.inbound.decisions import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
+from bot.rendering.blocks import words
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import OpenPrompt, PromptKind, PromptLookup, prompt_meta, taken
 from engine.decide.approvals import change_problem
@@ -100,8 +101,7 @@ def _with_back(view: View, page: int) -> View:
     """The view with a button to the page before."""
     if page == 0:
         return view
-    text = {"type": "plain_text", "text": "Back"}
-    button = {"type": "button", "text": text, "action_id": BACK, "value": str(page - 1)}
+    button = {"type": "button", "text": words("Back"), "action_id": BACK, "value": str(page - 1)}
     return {**view, "blocks": [*view["blocks"], {"type": "actions", "elements": [button]}]}
 
 

@@ -23,7 +23,7 @@ from bot.inbound.decisions import (
     Words,
 )
 from bot.rendering.approvals import WHOLE, whole
-from bot.rendering.blocks import about, field_block, modal, text_field
+from bot.rendering.blocks import about, field_block, modal, text_field, words
 from bot.rendering.home import (
     MOST_RECENT,
     MOST_RUNNING,
@@ -287,7 +287,7 @@ class HandOverForm(PromptKind):
         element = {
             "type": "users_select",
             "action_id": PERSON,
-            "placeholder": {"type": "plain_text", "text": "Choose a person"},
+            "placeholder": words("Choose a person"),
         }
         hint = "This person is mentioned in the thread and answers in your place; you no longer can."
         blocks = [
