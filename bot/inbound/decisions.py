@@ -2,7 +2,7 @@
 types.
 
 `Take` is persisted under its key before the acknowledgement; `Ask` is answered in the acknowledgement itself and
-persists nothing; `Press` opens a view and persists nothing; `Submit` is checked, and persisted if it is right; `Skip`
+persists nothing; an `Opening` opens a view and persists nothing; a `Submission` is checked, and persisted if it is right; `Skip`
 is acknowledged and forgotten. A key is spent only by what is taken, so a message that
 comes twice in two shapes (`message` and `app_mention`) is taken once, whichever comes first.
 """
@@ -32,7 +32,7 @@ CALLBACK = "sayso:"
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Somebody asked for a view. The trigger lives for three seconds."""
+    """Somebody asked for a view: acknowledge, and open it at once. The trigger lives for three seconds."""
 
     kind: str
     team: str
@@ -76,22 +76,8 @@ class Submission:
 
 # --- answers to an opening ---------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    """This view is opened."""
-
-    view: View
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Nothing is opened; the person who asked reads why. No mrkdwn."""
-
-    text: str
-
-
-Opened: TypeAlias = Show | Words
+Opened: TypeAlias = View | str
+"""The view that is opened; or why none is, for the person who asked: no mrkdwn."""
 
 
 # --- answers to a submission -------------------------------------------------------------------------------
@@ -194,20 +180,6 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Press:
-    """Acknowledge, and open a view at once."""
-
-    opening: Opening
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A modal was submitted, or something in it was pressed: check it; what is taken is persisted."""
-
-    submission: Submission
-
-
-@dataclass(frozen=True, slots=True)
 class Skip:
     """Acknowledge and forget; `reason` is counted, `detail` logged."""
 
@@ -224,7 +196,7 @@ class Renamed:
     ts: str
 
 
-Decision: TypeAlias = Take | Ask | Press | Submit | Renamed | Skip
+Decision: TypeAlias = Take | Ask | Opening | Submission | Renamed | Skip
 
 
 _LONGEST = 100_000
@@ -272,17 +244,17 @@ def check(decision: Decision) -> Decision:
             if not _text(item.key):
                 raise Malformed("key")
             if instead is not None:
-                check(Press(instead))
+                check(instead)
         case Ask(_, _, data):
             _check(data)
-        case Press(opening):
-            where = {"channel": opening.channel, "threadTs": opening.thread_ts}
-            _check({"user": opening.user, "value": opening.value, **where, **opening.data}, {"channel"})
-            if opening.within != "home":
-                _check({"triggerId": opening.trigger_id})
-        case Submit(submission):
-            _check({"user": submission.user, "viewId": submission.view_id})
-            _check_view(submission.view, submission.values)
+        case Opening(user=user, value=value, channel=channel, thread_ts=thread_ts):
+            where = {"channel": channel, "threadTs": thread_ts}
+            _check({"user": user, "value": value, **where, **decision.data}, {"channel"})
+            if decision.within != "home":
+                _check({"triggerId": decision.trigger_id})
+        case Submission(user=user, view_id=view_id):
+            _check({"user": user, "viewId": view_id})
+            _check_view(decision.view, decision.values)
         case Renamed(old, new, ts):
             _check({"channel": old, "ts": ts})
             _check({"channel": new})

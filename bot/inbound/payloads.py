@@ -28,11 +28,9 @@ from bot.inbound.decisions import (
     Hears,
     Home,
     Opening,
-    Press,
     Renamed,
     Skip,
     Submission,
-    Submit,
     Take,
     storable,
 )
@@ -294,7 +292,7 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
     action = body["actions"][0]
     action_id = str(action.get("action_id", ""))
     if action_id.startswith(OPEN):
-        return Press(_opening(body, action, home))
+        return _opening(body, action, home)
     if action_id.startswith(INSIDE):
         return _submission(body, home, action)
     if not action_id.startswith("sayso:") or "message_ts" not in body["container"]:
@@ -383,16 +381,14 @@ def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
     if body.get("callback_id") != SHORTCUT:
         return Skip("not our shortcut")
     message = body["message"]
-    return Press(
-        Opening(
-            kind="pick",
-            team=home.team_id,
-            user=body["user"]["id"],
-            trigger_id=body["trigger_id"],
-            channel=body["channel"]["id"],
-            within="shortcut",
-            data={"ts": message["ts"]},
-        )
+    return Opening(
+        kind="pick",
+        team=home.team_id,
+        user=body["user"]["id"],
+        trigger_id=body["trigger_id"],
+        channel=body["channel"]["id"],
+        within="shortcut",
+        data={"ts": message["ts"]},
     )
 
 
@@ -400,7 +396,7 @@ def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
     """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed."""
     if event.get("tab") != "home":
         return Skip("another tab")
-    return Press(Opening("home", home.team_id, event["user"], "", within="home"))
+    return Opening("home", home.team_id, event["user"], "", within="home")
 
 
 def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
@@ -413,7 +409,7 @@ def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] |
         meta = decode((view.get("private_metadata") or "{}").encode())
     except NotJson:
         return Skip("a view without its ids")
-    submission = Submission(
+    return Submission(
         kind=callback.removeprefix(CALLBACK),
         team=home.team_id,
         user=body["user"]["id"],
@@ -423,7 +419,6 @@ def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] |
         values=dict(view["state"]["values"]),
         action=dict(action) if action is not None else None,
     )
-    return Submit(submission)
 
 
 def _slash(body: Mapping[str, Any], home: Home) -> Decision:

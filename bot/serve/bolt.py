@@ -139,10 +139,10 @@ class SlackApp:
                 await self._take(decision)
             case decisions.Ask():
                 return _answered({"response_type": "ephemeral", **await self._asked(decision)})
-            case decisions.Press(opening):
-                self._views.press(opening)
-            case decisions.Submit(submission):
-                return _answered(await self._submitted(submission))
+            case decisions.Opening():
+                self._views.press(decision)
+            case decisions.Submission():
+                return _answered(await self._submitted(decision))
             case decisions.Renamed(old, new, ts):
                 await self._aliases.rename(self._writer, old, new, ts)
             case decisions.Skip(reason, detail):

@@ -16,11 +16,9 @@ from bot.inbound.decisions import (
     Opened,
     Opening,
     Refuse,
-    Show,
     Submission,
     Verdict,
     View,
-    Words,
 )
 from bot.inbound.triggers import StartLine, parse
 from bot.rendering.blocks import Block, field_block, modal, option
@@ -79,10 +77,10 @@ class StartForm(Kind):
         """The inputs, filled in as far as they are known."""
         line = self._line(opening)
         if line is None:
-            return Words("This flow is not served here any more.")
+            return "This flow is not served here any more."
         flow = self._library.refresh()[line.flow]
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
-        return Show(self._page(flow, meta, 0, (), _known(flow, line.inputs)))
+        return self._page(flow, meta, 0, (), _known(flow, line.inputs))
 
     def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
         """The first page, for a flow that is started from a message."""
@@ -238,28 +236,21 @@ class FlowChoice(Kind):
         """The flows to choose from, or the form of the only one."""
         flows = self._flows()
         if not flows:
-            return Words("No flow here is started from a message.")
+            return "No flow here is started from a message."
         meta: dict[str, Json] = {
             "channel": opening.channel,
             "user": opening.user,
             "about": {"ts": opening.data["ts"]},
         }
         if len(flows) == 1:
-            return Show(self._form(flows[0], meta))
+            return self._form(flows[0], meta)
         options = [option(_label(flow), str(index)) for index, flow in enumerate(flows)]
         element = {"type": "static_select", "action_id": FLOW, "options": options}
         # The list may be another by the time it is submitted: names say which were offered.
         names: list[Json] = [flow.name for flow in flows]
         blocks = [field_block(FLOW, "Which flow?", element)]
-        return Show(
-            modal(
-                "Run a flow",
-                blocks,
-                kind=self.name,
-                meta={**meta, "flows": names if len(names) <= 30 else None},
-                submit="Next",
-            )
-        )
+        meta["flows"] = names if len(names) <= 30 else None
+        return modal("Run a flow", blocks, kind=self.name, meta=meta, submit="Next")
 
     def _form(self, flow: Flow, meta: dict[str, Json]) -> View:
         return self._form_of.page_about(flow, {**meta, "flow": flow.name})

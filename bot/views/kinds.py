@@ -16,11 +16,9 @@ from bot.inbound.decisions import (
     Opened,
     Opening,
     Refuse,
-    Show,
     Submission,
     Verdict,
     View,
-    Words,
 )
 from bot.rendering.approvals import WHOLE, whole
 from bot.rendering.blocks import about, field_block, modal, text_field, words
@@ -177,9 +175,9 @@ class PromptKind(Kind, ABC):
         """The view, or why there is none."""
         asked = await self._prompts.asked(*ids_of(opening))
         if isinstance(asked, str):
-            return Words(asked)
+            return asked
         reason = self._prompts.out_of_question(asked, opening.user, self.action(asked))
-        return Words(reason) if reason is not None else Show(self.view(asked, opening.user))
+        return reason if reason is not None else self.view(asked, opening.user)
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why it is not for this person, with all that Slack knows of them."""
@@ -322,8 +320,8 @@ class FullText(Kind):
         """The text, in as many blocks as it needs."""
         asked = await self._prompts.asked(*ids_of(opening))
         if isinstance(asked, str):
-            return Words(asked)
-        return Show(modal("What is approved", whole(asked.run), close="Close"))
+            return asked
+        return modal("What is approved", whole(asked.run), close="Close")
 
 
 # --- Home --------------------------------------------------------------------------------------------------
@@ -352,9 +350,9 @@ class HomeKind(Kind):
         try:
             actor = await self._people.actor({"user": opening.user, "channel": ""}, in_channel=False)
         except LookupFailed:
-            return Show(words_home("Slack could not say who you are just now. Please open this again."))
+            return words_home("Slack could not say who you are just now. Please open this again.")
         if actor.deleted or actor.is_bot or actor.is_stranger:
-            return Show(words_home("This is for members of the workspace."))
+            return words_home("This is for members of the workspace.")
         waiting = await self._waiting(opening)
         running = await self._runs(opening, _OPEN, MOST_RUNNING + 1)
         recent = await self._runs(opening, ENDED, MOST_RECENT)
@@ -371,7 +369,7 @@ class HomeKind(Kind):
             flows=self._library.refresh(),
             now=self._engine.now(),
         )
-        return Show(home_view(page))
+        return home_view(page)
 
     # --- what is seen --------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from bot.inbound.decisions import (
     Refuse,
     Submission,
     Verdict,
-    Words,
 )
 from bot.outbound.calls import Modals, OpenView
 from bot.rendering.blocks import words_view
@@ -113,14 +112,14 @@ class Views:
             return
         try:
             found = await kind.open(opening)
-            if isinstance(found, Words):
-                await self._say(opening, found.text)
+            if isinstance(found, str):
+                await self._say(opening, found)
                 return
-            if found.view["type"] == "home":
-                await self._screen.publish(opening.user, found.view)
+            if found["type"] == "home":
+                await self._screen.publish(opening.user, found)
                 return
             on_top = opening.within == "modal"
-            standing = await self._screen.open(opening.trigger_id, found.view, on_top=on_top)
+            standing = await self._screen.open(opening.trigger_id, found, on_top=on_top)
         except SlackFault as fault:
             log.warning("a view (%s) was not opened: %s", opening.kind, fault)
             await self._say(opening, UNCLEAR if isinstance(fault, Unknown) else AGAIN)

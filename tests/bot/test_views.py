@@ -10,7 +10,7 @@ import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.inbound import decisions, payloads
-from bot.inbound.decisions import Accept, Errors, Next, Opened, Opening, Refuse, Show, Submission, Verdict
+from bot.inbound.decisions import Accept, Errors, Next, Opened, Opening, Refuse, Submission, Verdict
 from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
@@ -71,8 +71,8 @@ def test_what_opens_a_view_is_read_from_buttons_and_menus(
 ) -> None:
     """The kind and the ids come from the button, or from the entry of the menu; the place is the thread."""
     found = payloads.read(pressed(action), HOME)
-    assert isinstance(found, decisions.Press)
-    opening = found.opening
+    assert isinstance(found, decisions.Opening)
+    opening = found
     assert (opening.kind, opening.value, opening.trigger_id) == (kind, value, "X1")
     assert (opening.channel, opening.thread_ts, opening.user, opening.within) == (
         "C1",
@@ -120,7 +120,7 @@ class Kind:
 
     async def open(self, opening: Opening) -> Opened:
         """A modal with one input."""
-        return Show(modal(text_input("field:x"), callback_id="sayso:form"))
+        return modal(text_input("field:x"), callback_id="sayso:form")
 
     async def refusal(self, opening: Opening) -> str | None:
         """Nobody is refused."""
@@ -232,12 +232,12 @@ async def test_without_the_store_there_is_no_acknowledgement(
 def test_a_refusal_of_the_whole_has_a_place() -> None:
     """It stands at the first input; a view without inputs becomes the words."""
     found = payloads.read(submitted(), HOME)
-    assert isinstance(found, decisions.Submit)
-    said = acknowledgement(Refuse("Too late."), found.submission)
+    assert isinstance(found, decisions.Submission)
+    said = acknowledgement(Refuse("Too late."), found)
     assert said == {"response_action": "errors", "errors": {"field:x": "Too late."}}
     bare = payloads.read(submitted(blocks=[]), HOME)
-    assert isinstance(bare, decisions.Submit)
-    update = acknowledgement(Refuse("Too late."), bare.submission)
+    assert isinstance(bare, decisions.Submission)
+    update = acknowledgement(Refuse("Too late."), bare)
     assert update is not None
     assert update["response_action"] == "update"
     assert "Too late." in json.dumps(update["view"])
@@ -247,7 +247,7 @@ async def test_a_view_that_somebody_else_opened_is_refused(desk: Desk) -> None:
     """Views name the person for whom they were opened."""
     body = submitted() | {"user": {"id": "U2"}}
     found = payloads.read(body, HOME)
-    assert isinstance(found, decisions.Submit)
-    verdict = await desk.views.check(found.submission)
+    assert isinstance(found, decisions.Submission)
+    verdict = await desk.views.check(found)
     assert isinstance(verdict, Refuse)
     assert "somebody else" in verdict.reason
