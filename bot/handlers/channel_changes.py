@@ -27,8 +27,6 @@ from prompt_state.question_row import PromptState
 
 log = logging.getLogger("sayso.changes")
 
-MOST = 10_000
-
 
 class ChannelChanges:
     """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
@@ -52,9 +50,8 @@ class ChannelChanges:
         if data["reason"] is None:
             await self._back(data["channel"])
             return await self._notices.consume(row, "applied")
-        for head in await self._live():
-            if (head.thread_key or "").split(":")[1:2] == [data["channel"]]:
-                await self._apply(head.session_id, Unreachable(data["reason"]))
+        for head in await self._notices.living(data["channel"]):
+            await self._apply(head.session_id, Unreachable(data["reason"]))
         return await self._notices.consume(row, "applied")
 
     async def shared(self, row: InboxRow) -> bool:
@@ -62,9 +59,8 @@ class ChannelChanges:
         says `resume`."""
         channel = decode(row.payload)["channel"]
         said: list[Row] = []
-        for head in await self._live():
-            key = head.thread_key or ""
-            if key.split(":")[1:2] != [channel] or head.phase == "held":
+        for head in await self._notices.living(channel):
+            if head.phase == "held":
                 continue
             try:
                 reason = "because this channel is shared with another organisation now"
@@ -73,14 +69,8 @@ class ChannelChanges:
                 log.info("%s is not paused: %s", head.session_id, error)
                 continue
             note_key = f"shared:{row.key}:{head.session_id}"
-            said.append(note_to(key, note_key, phrases.shared_text(head.flow_name)))
+            said.append(note_to(head.thread_key or "", note_key, phrases.shared_text(head.flow_name)))
         return await self._notices.consume(row, "applied", *said)
-
-    async def _live(self) -> list[Head]:
-        heads = await self._engine.writer.call(
-            self._engine.store.heads, statuses=("running", "paused"), limit=MOST
-        )
-        return heads
 
     async def deleted(self, row: InboxRow) -> bool:
         """A message of ours was deleted: if it showed an open question, that is shown again."""

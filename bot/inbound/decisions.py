@@ -68,6 +68,11 @@ class Submission:
         """The key of what was submitted, spent once it is taken."""
         return f"view:{self.team}:{self.view_id}"
 
+    def given(self, name: str) -> dict[str, Any]:
+        """What is filled in at the input that is called so."""
+        found: dict[str, Any] = self.values.get(name, {}).get(name, {})
+        return found
+
     def first_input(self) -> str | None:
         """The block of the first input: where a refusal of the whole is shown."""
         blocks = [block for block in self.view.get("blocks") or () if block.get("type") == "input"]

@@ -48,6 +48,7 @@ log = logging.getLogger("sayso.conversation")
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles an inbox row; False holds it."""
 
+_MOST_LIVING = 10_000
 PATIENCE_SECONDS = 30.0
 """How long a press waits for facts about its author before that person is asked to press again."""
 
@@ -81,6 +82,14 @@ class Notices:
             return []
         heads: list[Head] = await engine.writer.call(engine.store.heads, thread_key=thread_key)
         return heads
+
+    async def living(self, channel: str) -> list[Head]:
+        """The sessions in a channel that have not ended."""
+        engine = self.engine
+        heads = await engine.writer.call(
+            engine.store.heads, statuses=("running", "paused"), limit=_MOST_LIVING
+        )
+        return [head for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
 
     async def prompt(self, prompt_id: str) -> PromptState | None:
         """A question, open or not."""

@@ -67,12 +67,23 @@ def form_controls(prompt_id: str, prompt: Question) -> list[Block]:
 
 
 def _inline(field: Field, action_id: str) -> Block | None:
-    kinds = {"date": "datepicker", "user": "users_select", "channel": "conversations_select"}
-    kind = kinds.get(field.get("format") or "") if field["type"] == "string" else None
-    if kind is None:
+    kind, _, more = _PICKERS.get(field.get("format") or "", (None, "", {}))
+    if kind is None or field["type"] != "string":
         return None
-    element = {"type": kind, "action_id": action_id, "placeholder": _plain(f"Choose: {field['title']}", 150)}
-    return {**element, "filter": _CHANNELS} if kind == "conversations_select" else element
+    title = _plain(f"Choose: {field['title']}", 150)
+    return {"type": kind, "action_id": action_id, "placeholder": title, **more}
+
+
+_PICKERS: dict[str, tuple[str, str, Block]] = {
+    "date": ("datepicker", "initial_date", {}),
+    "user": ("users_select", "initial_user", {}),
+    "channel": (
+        "conversations_select",
+        "initial_conversation",
+        {"filter": {"include": ["public", "private"], "exclude_bot_users": True}},
+    ),
+}
+"""Controls by the format of a field: the type of each, what holds its value at first, and what else it needs."""
 
 
 def read_control(action: Mapping[str, Any], field: Field) -> Json:
@@ -237,10 +248,13 @@ def _element(field: Field, value: Json) -> Block:
         return _several(field, value)
     if kind in ("number", "integer"):
         return _number(field, value)
-    made = {"date": _date, "date-time": _moment, "user": _user, "channel": _channel}.get(
-        field.get("format") or ""
-    )
-    return made(value) if made is not None else _text(field, value)
+    form = field.get("format") or ""
+    if form == "date-time":
+        return _moment(value)
+    if form not in _PICKERS:
+        return _text(field, value)
+    kind, initial, more = _PICKERS[form]
+    return {"type": kind, **more, **({initial: value} if isinstance(value, str) else {})}
 
 
 def _text(field: Field, value: Json) -> Block:
@@ -281,10 +295,6 @@ def _digits(number: int | float) -> str:
     return format(Decimal(repr(number)), "f")
 
 
-def _date(value: Json) -> Block:
-    return {"type": "datepicker", **({"initial_date": value} if isinstance(value, str) else {})}
-
-
 def _moment(value: Json) -> Block:
     element: Block = {"type": "datetimepicker"}
     try:
@@ -292,18 +302,6 @@ def _moment(value: Json) -> Block:
     except (ValueError, OverflowError):
         return element
     return {**element, "initial_date_time": seconds} if 10**9 <= seconds < 10**10 else element
-
-
-def _user(value: Json) -> Block:
-    return {"type": "users_select", **({"initial_user": value} if isinstance(value, str) else {})}
-
-
-_CHANNELS = {"include": ["public", "private"], "exclude_bot_users": True}
-
-
-def _channel(value: Json) -> Block:
-    element: Block = {"type": "conversations_select", "filter": _CHANNELS}
-    return {**element, "initial_conversation": value} if isinstance(value, str) else element
 
 
 # --- options -----------------------------------------------------------------------------------------------

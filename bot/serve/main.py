@@ -173,8 +173,8 @@ class Bot:
         settings, engine, steady = self.settings, self.engine, self.machine.steady
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
-        notices, status = Notices(engine, gate), SessionStatus(engine)
-        self.notices = notices
+        self.notices = notices = Notices(engine, gate)
+        status = SessionStatus(notices)
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)

@@ -109,7 +109,7 @@ class StartForm(Kind):
         flow = self._library.refresh().get(str(submission.meta.get("flow")))
         if flow is None:
             return Refuse("This flow is not served here any more.")
-        channel = submission.meta.get("channel") or _chosen_channel(submission)
+        channel = submission.meta.get("channel") or submission.given(WHERE).get("selected_conversation")
         if not channel:
             return Errors({WHERE: "Please choose a channel."})
         meta: dict[str, Json] = {"flow": flow.name, "channel": channel, "user": submission.user}
@@ -208,12 +208,6 @@ def _where() -> Block:
     return field_block(WHERE, "Channel", element, hint="The bot must be a member of it.")
 
 
-def _chosen_channel(submission: Submission) -> str | None:
-    entry = submission.values.get(WHERE, {}).get(WHERE, {})
-    chosen = entry.get("selected_conversation")
-    return str(chosen) if chosen else None
-
-
 FLOW = "flow"
 _MOST = 100
 """Options of a select."""
@@ -257,7 +251,7 @@ class FlowChoice(Kind):
 
     async def check(self, submission: Submission) -> Verdict:
         """The form of the flow that was chosen comes next."""
-        chosen = submission.values.get(FLOW, {}).get(FLOW, {}).get("selected_option") or {}
+        chosen = submission.given(FLOW).get("selected_option") or {}
         names = submission.meta.get("flows") or [flow.name for flow in self._flows()]
         index = str(chosen.get("value") or "")
         if not index.isdigit() or int(index) >= len(names):

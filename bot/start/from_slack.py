@@ -41,19 +41,18 @@ from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import SchemaTooNew
-from engine.run.engine import Engine
 from prompt_state.question_row import PromptState, thread_key
 from prompt_state.routing import Message, control_word
 
 _MOST_SHOWN = 30
-_MOST_LIVING = 10_000
 
 
 class SessionStatus:
     """Reads sessions; writes nothing."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._engine = notices.engine
 
     async def of(self, heads: Sequence[Head]) -> str:
         """Where these sessions stand; what was set aside is left out."""
@@ -89,14 +88,7 @@ class SessionStatus:
         return list(dict.fromkeys(str(head.thread_key) for head in await self._living_in(channel)))
 
     async def _living_in(self, channel: str) -> list[Head]:
-        heads = await self._engine.writer.call(
-            self._engine.store.heads, statuses=("running", "paused"), limit=_MOST_LIVING
-        )
-        return [
-            head
-            for head in heads
-            if head.quarantined is None and (head.thread_key or "").split(":")[1:2] == [channel]
-        ]
+        return [head for head in await self._notices.living(channel) if head.quarantined is None]
 
 
 def asks_about_flows(said: Message) -> bool:

@@ -250,7 +250,7 @@ class Reject(PromptKind):
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """A reason that says something, where one is needed."""
-        given = str(submission.values.get(REASON, {}).get(REASON, {}).get("value") or "").strip()
+        given = str(submission.given(REASON).get("value") or "").strip()
         if not given and asked.run.require_reason:
             return Errors({REASON: "Please say why."})
         return taken(asked, reason=given or None)
@@ -296,7 +296,7 @@ class HandOverForm(PromptKind):
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Somebody else."""
-        chosen = submission.values.get(PERSON, {}).get(PERSON, {}).get("selected_user")
+        chosen = submission.given(PERSON).get("selected_user")
         if not chosen:
             return Errors({PERSON: "Please choose a person."})
         if chosen == submission.user:
