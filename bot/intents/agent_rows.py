@@ -193,18 +193,14 @@ def result_row(
 ) -> PutOutbox:
     """A call has its result, or with `over` will have none any more. `ran` is what it was made with, where that is not
     what the model asked for."""
-    thread = state.thread or {}
-    turn = path.rpartition("/")[0]
+    thread, turn = state.thread or {}, path.rpartition("/")[0]
     payload: dict[str, Json] = {
         "sessionId": state.session_id,
         "turn": turn,
         "path": path,
         "isError": is_error,
-        "ran": ran,
-        "over": over,
-        "channel": thread["channel"],
-        "threadTs": thread["threadTs"],
     }
+    payload |= {"ran": ran, "over": over, "channel": thread["channel"], "threadTs": thread["threadTs"]}
     key = result_key(state.session_id, path)
     return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)
 

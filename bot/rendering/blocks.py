@@ -231,26 +231,6 @@ def about(message: str) -> Block:
     return section(shown(message))
 
 
-def text_field(
-    name: str,
-    label: str,
-    *,
-    optional: bool = False,
-    hint: str | None = None,
-    multiline: bool = False,
-    most: int = 3_000,
-) -> Block:
-    """An input for a text; `name` is its block and its element."""
-    element: Block = {
-        "type": "plain_text_input",
-        "action_id": name,
-        "multiline": multiline,
-        "max_length": most,
-        "focus_on_load": True,
-    }
-    return field_block(name, label, element, optional=optional, hint=hint)
-
-
 def field_block(
     name: str, label: str, element: Block, *, optional: bool = False, hint: str | None = None
 ) -> Block:

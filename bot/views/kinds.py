@@ -21,7 +21,7 @@ from bot.inbound.decisions import (
     View,
 )
 from bot.rendering.approvals import WHOLE, whole
-from bot.rendering.blocks import about, field_block, modal, text_field, words
+from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.home import (
     MOST_RECENT,
     MOST_RUNNING,
@@ -233,18 +233,13 @@ class Reject(PromptKind):
 
     def view(self, asked: OpenPrompt, user: str) -> View:
         """The question, and an input for the reason."""
-        required = asked.run.require_reason
-        label = _label(asked)
+        label, optional = _label(asked), not asked.run.require_reason
+        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
+        element |= {"max_length": MOST_REASON, "focus_on_load": True}
+        hint = "Everybody in the thread can read it."
         blocks = [
             about(asked.row.message),
-            text_field(
-                REASON,
-                "Why?",
-                optional=not required,
-                multiline=True,
-                most=MOST_REASON,
-                hint="Everybody in the thread can read it.",
-            ),
+            field_block(REASON, "Why?", element, optional=optional, hint=hint),
         ]
         return modal(label, blocks, kind=self.name, meta=prompt_meta(asked, user), submit=label)
 
