@@ -16,13 +16,11 @@ from engine.decide import limits
 from engine.decide.step import Turn, evaluate_test
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
+from engine.journal.folds.nodes import DEAD
 from engine.journal.queries import doomed, open_prompt_at
 from engine.journal.state import AGAIN, Asked, Frame, Graph, scope_of, visit_path
 from engine.language.codec import Json
 from engine.language.errors import ExpressionError
-
-DEAD = "no edge that leads to it was taken"
-"""Why a node was skipped that nothing led to; its own edges are dead then."""
 
 
 def is_through(nodes: NodeList, frame: Frame) -> bool:

@@ -42,21 +42,19 @@ def start(turn: Turn, prompt: Asked) -> None:
         if timeout is not None
         else timestamps.after(now, turn.flow.deadline)
     )
-    _set(turn, prompt, "deadline", deadline, "deadline")
-    if prompt.remind_seconds is not None:
-        _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
-    for step, told in enumerate(prompt.escalate):
-        due_at = working_hours.after(now, told["afterSeconds"], working)
-        _set(turn, prompt, f"escalate{step}", due_at, "escalate")
+    _set_all(turn, prompt, deadline)
 
 
 def start_again(turn: Turn, prompt: Asked, at_least: float) -> None:
     """The answer of a prompt was taken back: its clocks run again. Its deadline stays, but leaves so many seconds."""
-    if prompt.deadline is None:
-        return
-    now = turn.facts.now
-    working = working_hours.of(prompt.hours)
-    _set(turn, prompt, "deadline", max(prompt.deadline, timestamps.after(now, at_least)), "deadline")
+    if prompt.deadline is not None:
+        _set_all(turn, prompt, max(prompt.deadline, timestamps.after(turn.facts.now, at_least)))
+
+
+def _set_all(turn: Turn, prompt: Asked, deadline: str) -> None:
+    """Set the clocks of a prompt, but those of the steps that were taken."""
+    now, working = turn.facts.now, working_hours.of(prompt.hours)
+    _set(turn, prompt, "deadline", deadline, "deadline")
     if prompt.remind_seconds is not None:
         _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
     for step, told in enumerate(prompt.escalate):

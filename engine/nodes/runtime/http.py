@@ -100,7 +100,7 @@ async def _within(work: Any, exchange: _Exchange, ctx: NodeContext) -> Outcome:
     """Do the work until it ends, the time is over or the session leaves; an end that is there wins."""
     task: asyncio.Task[Outcome] = asyncio.ensure_future(work)
     try:
-        reason = await first_of(task, ctx)
+        reason = await first_of(task, ctx.aborted, ctx.timeout)
         if reason is None:
             return task.result()
         in_doubt = exchange.in_doubt

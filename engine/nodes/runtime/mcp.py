@@ -75,7 +75,7 @@ class McpServers:
         """Call a tool and say how that ended."""
         work = asyncio.ensure_future(self._call(server, tool, arguments, ctx))
         try:
-            reason = await first_of(work, ctx)
+            reason = await first_of(work, ctx.aborted, ctx.timeout)
             if reason is None:
                 return work.result()
             sent = (connection := self._open.get(server)) is not None and connection.ready.done()

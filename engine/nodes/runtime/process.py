@@ -22,9 +22,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 from engine.nodes.runtime.redact import SHORTEST, Redactor
+from engine.nodes.runtime.runner import first_of
 from engine.nodes.types.spec import Meter
 
 LINGER = 1.0
@@ -81,7 +82,7 @@ async def run_command(
         process = await _spawn(command, outputs)
         group = _Group(process.pid)
         exited = asyncio.ensure_future(process.wait())
-        reason = await _first(exited, aborted, timeout)
+        reason = await first_of(exited, aborted, timeout) or "exit"
         if reason != "exit":
             await group.stop(grace, exited)
         over = True
@@ -122,21 +123,6 @@ def _stdin(text: str | None) -> Iterator[IO[bytes] | int]:
         file.write(text.encode())
         file.seek(0)
         yield file
-
-
-async def _first(
-    exited: asyncio.Future[int], aborted: asyncio.Event, timeout: float | None
-) -> Literal["exit", "timeout", "cut"]:
-    """What comes first; the end of the process wins."""
-    leaving = asyncio.ensure_future(aborted.wait())
-    either: tuple[asyncio.Future[Any], ...] = (exited, leaving)
-    try:
-        await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-    if exited.done():
-        return "exit"
-    return "cut" if aborted.is_set() else "timeout"
 
 
 async def _drain(outputs: tuple[_Output, _Output]) -> None:

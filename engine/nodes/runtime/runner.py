@@ -108,17 +108,19 @@ class Runner(Protocol):
         ...
 
 
-async def first_of(work: asyncio.Future[Any], ctx: NodeContext) -> Literal["timeout", "cut"] | None:
+async def first_of(
+    work: asyncio.Future[Any], aborted: asyncio.Event, timeout: float | None
+) -> Literal["timeout", "cut"] | None:
     """What comes first: the end of the work (None), or that it has to be left, and why."""
-    leaving = asyncio.ensure_future(ctx.aborted.wait())
+    leaving = asyncio.ensure_future(aborted.wait())
     either: tuple[asyncio.Future[Any], ...] = (work, leaving)
     try:
-        await asyncio.wait(either, timeout=ctx.timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         leaving.cancel()
     if work.done():
         return None
-    return "cut" if ctx.aborted.is_set() else "timeout"
+    return "cut" if aborted.is_set() else "timeout"
 
 
 class Refusal(Exception):

@@ -128,7 +128,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     task = asyncio.ensure_future(_guarded(work, context))
     cancelled = False
     try:
-        reason = await first_of(task, ctx)
+        reason = await first_of(task, ctx.aborted, ctx.timeout)
         if reason is not None:
             context._leave()
             await asyncio.wait({task}, timeout=POLITE)
