@@ -8,8 +8,6 @@ to a fixpoint in every turn, so resuming after a crash needs nothing of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from engine.decide import edges, limits, question
 from engine.decide.behaviours import conversations
 from engine.decide.step import Turn, context
@@ -43,7 +41,7 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         turn.fail(path, {"type": "limit", "message": message})
         return
     try:
-        frozen = _FREEZE[node.type](turn, path, node, config)
+        frozen = _frozen(turn, path, node, config)
     except InvalidInputs as error:
         turn.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
         return
@@ -57,51 +55,34 @@ def begin(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
         turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
 
 
-def _freeze_foreach(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    items = copy(config["items"])
-    return {"items": items, "total": len(items)}
-
-
-def _freeze_loop(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    return {}
-
-
-def _freeze_parallel(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    keys = list(node.lists)
-    return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
-
-
-def _freeze_switch(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    value = config["on"]
-    case = value if isinstance(value, str) else _words(value)
-    taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
-    return {"keys": [] if taken is None else [taken], "total": 0 if taken is None else 1}
+def _frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+    """What `container:started` says of what it goes through."""
+    match node.type:
+        case "foreach":
+            items = copy(config["items"])
+            return {"items": items, "total": len(items)}
+        case "loop":
+            return {}
+        case "parallel":
+            keys = list(node.lists)
+            return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
+        case "switch":
+            value = config["on"]
+            case = value if isinstance(value, str) else _words(value)
+            taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
+            return {"keys": [] if taken is None else [taken], "total": 0 if taken is None else 1}
+        case "flow":
+            called = turn.flow.flows[node.calls or ""]
+            values, missing = coerce_inputs(called, config.get("inputs") or {})
+            if missing:
+                raise InvalidInputs(f"flow {called.name} needs {', '.join(missing)}")
+            return {"inputs": copy(values), "total": 1}
+        case _:
+            return conversations().frozen(turn, path, node, config)
 
 
 def _words(value: Json) -> str:
     return {True: "true", False: "false", None: "null"}.get(value, str(value))
-
-
-def _freeze_flow(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    called = turn.flow.flows[node.calls or ""]
-    values, missing = coerce_inputs(called, config.get("inputs") or {})
-    if missing:
-        raise InvalidInputs(f"flow {called.name} needs {', '.join(missing)}")
-    return {"inputs": copy(values), "total": 1}
-
-
-def _freeze_agent(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    return conversations().frozen(turn, path, node, config)
-
-
-_FREEZE: dict[str, Callable[[Turn, str, Node, dict[str, Json]], dict[str, Json]]] = {
-    "foreach": _freeze_foreach,
-    "loop": _freeze_loop,
-    "parallel": _freeze_parallel,
-    "switch": _freeze_switch,
-    "flow": _freeze_flow,
-    "agent": _freeze_agent,
-}
 
 
 # --- progress ----------------------------------------------------------------------------------------------
