@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -204,7 +205,9 @@ def at_terminal(command: Callable[[Any, Stage], int]) -> Act:
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr("engine.storage.open.open_store", lambda *_, **__: looking)
                 patched.setattr("bot.cli.prompts.utc_now", town.bot.machine.now)
-                command(place, stage)
+                # A command runs its own loop, and this one is the town's.
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(command, place, stage).result()
         except SaysoError as error:
             return str(error)
         await town.settle()
