@@ -14,34 +14,28 @@ HERE: dict[str, Any] = {"dir_okay": False, "exists": True}
 
 # --- options that several commands have --------------------------------------------------------------------
 
-JSON = flag("as_json", "Print JSON on standard output.", "--json")
-AS = option(
-    "as_name",
-    "Play somebody (@group, e-mail, id, name); recorded as simulated.",
-    flags="--as",
-    metavar="NAME",
-)
-NO_INPUT = flag("no_input", "Ask nothing here: run until people are needed.")
+JSON = flag("--json", "Print JSON on standard output.", "as_json")
+AS = option("--as NAME", "Play somebody (@group, e-mail, id, name); recorded as simulated.", name="as_name")
+NO_INPUT = flag("--no-input", "Ask nothing here: run until people are needed.")
 WAIT = option(
-    "wait",
+    "--wait/--no-wait",
     "Stay while only time or a lock can move the session. Without a terminal: leave with 3. [at a terminal]",
     bool,
-    flags="--wait/--no-wait",
 )
 MODE = (NO_INPUT, WAIT, JSON)
-WHICH = flag("dry_run", "Only say which.")
-WHY = option("reason", "Why, for the people who read it.")
-SESSION = argument("text", "ID", "A session's id, or the beginning of it.")
-PROMPT = argument("prompt_id", "ID", "A question's id, or the beginning of it.")
-FLOW = argument("name", "FLOW", "A flow's name, or its file.")
-FLOWS = argument("flows", "[FLOW...]", "Flow files or folders.", list[Path], None, exists=True)
+WHICH = flag("--dry-run", "Only say which.")
+WHY = option("--reason", "Why, for the people who read it.")
+SESSION = argument("ID", "A session's id, or the beginning of it.", "text")
+PROMPT = argument("ID", "A question's id, or the beginning of it.", "prompt_id")
+FLOW = argument("FLOW", "A flow's name, or its file.", "name")
+FLOWS = argument("[FLOW...]", "Flow files or folders.", "flows", list[Path], None, exists=True)
 INPUTS = (
-    option("inputs", "An input; may be repeated.", list[str], flags="-i --input", metavar="KEY=VALUE"),
-    option("inputs_file", "Inputs as a YAML or JSON file.", Path, **HERE),
+    option("-i --input KEY=VALUE", "An input; may be repeated.", list[str], name="inputs"),
+    option("--inputs-file", "Inputs as a YAML or JSON file.", Path, **HERE),
 )
 LETTERS = (
-    argument("ids", "[ID...]", "Ids or keys, as `sayso inbox list` shows them.", list[str], None),
-    flag("every", "All of them.", "--all"),
+    argument("[ID...]", "Ids or keys, as `sayso inbox list` shows them.", "ids", list[str], None),
+    flag("--all", "All of them.", "every"),
     JSON,
 )
 
@@ -52,8 +46,8 @@ TOP = (
         "dev = run:dev_command",
         "Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine.",
         FLOWS,
-        option("port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
-        option("open_it", "Open the page in a browser. [where a display is]", bool, flags="--open/--no-open"),
+        option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
+        option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
     ),
     command("start = run:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(
@@ -68,7 +62,7 @@ TOP = (
         AS,
         NO_INPUT,
         WAIT,
-        flag("dry_run", "Walk the flow and say what would be done; do nothing of it."),
+        flag("--dry-run", "Walk the flow and say what would be done; do nothing of it."),
         JSON,
     ),
     command(
@@ -79,24 +73,24 @@ TOP = (
         the exit code is 3.
         """,
         FLOW,
-        option("channel", "The channel that it runs in.", str, ..., metavar="ID|#NAME"),
+        option("--channel ID|#NAME", "The channel that it runs in.", str, ...),
         *INPUTS,
-        option("wait", "How long to wait until it was started.", float, 30.0, metavar="SECONDS", min=0),
-        option("key", "Of several calls with one key, a build's number for example, the first counts."),
+        option("--wait SECONDS", "How long to wait until it was started.", float, 30.0, min=0),
+        option("--key", "Of several calls with one key, a build's number for example, the first counts."),
         JSON,
     ),
     command(
         "validate = flows:validate",
         "Check flow files: every problem and warning with file, line, column and a hint. Nothing is executed.",
         argument(
-            "paths",
             "[FILE|DIR...]",
             "Flow files or folders. [the folder of flows]",
+            "paths",
             list[Path],
             None,
             exists=True,
         ),
-        flag("strict", "Take warnings for problems."),
+        flag("--strict", "Take warnings for problems."),
         JSON,
     ),
     command(
@@ -107,35 +101,35 @@ TOP = (
         its flow, cannot be read.
         """,
         argument(
-            "paths",
             "[SCENARIO...]",
             "Scenario files or folders. [`scenarios` in the folder of flows]",
+            "paths",
             list[Path],
             None,
         ),
-        flag("kill", "Also kill sayso before and after every event: nothing may change."),
-        option("junit", "Write a report as JUnit XML.", Path, metavar="FILE", **FILE),
+        flag("--kill", "Also kill sayso before and after every event: nothing may change."),
+        option("--junit FILE", "Write a report as JUnit XML.", Path, **FILE),
         JSON,
     ),
     command(
         "graph = flows:graph_command",
         "Draw a flow: its nodes, what comes after what, decisions, and where a session stands.",
-        argument("name", "[FLOW]", "A flow's name, or its file. [the session's]", str, None),
-        option("session", "Mark where this session stands; its own text is drawn.", metavar="ID"),
-        option("svg", "Write a picture. [Mermaid is printed]", Path, metavar="FILE", **FILE),
+        argument("[FLOW]", "A flow's name, or its file. [the session's]", "name", str, None),
+        option("--session ID", "Mark where this session stands; its own text is drawn."),
+        option("--svg FILE", "Write a picture. [Mermaid is printed]", Path, **FILE),
     ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
     command(
         "doctor = store:doctor_command",
         "Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do.",
-        option("manifest", "The app manifest. [manifest.yml]", Path, **HERE),
-        flag("deep", "Also verify every stored session, and what follows from its journal."),
+        option("--manifest", "The app manifest. [manifest.yml]", Path, **HERE),
+        flag("--deep", "Also verify every stored session, and what follows from its journal."),
         JSON,
     ),
     command(
         "manifest = flows:manifest_command",
         "Print the Slack app's manifest for the flows that are served.",
-        flag("show_all", "For whatever flows may use, not only those that are served.", "--all"),
+        flag("--all", "For whatever flows may use, not only those that are served.", "show_all"),
     ),
     command(
         "verify = store:verify_history",
@@ -143,23 +137,23 @@ TOP = (
 
         A file is checked alone, without a database. Without the key its signature is not, and the answer says so.
         """,
-        argument("what", "FILE|SESSION", "An exported session, or a session's id."),
+        argument("FILE|SESSION", "An exported session, or a session's id.", "what"),
         JSON,
     ),
     command(
         "backup = store:back_up_store",
         "Copy the database to a file, also while the bot runs. The key is not in it: keep that apart.",
-        argument("target", "FILE", "A new file.", Path, **FILE),
+        argument("FILE", "A new file.", "target", Path, **FILE),
     ),
     command(
         "restore = store:restore_store",
         "Put a backup in place of the database, which is kept beside it. The store is suspended then: see `store release`.",
-        argument("backup", "FILE", "A copy that `backup` made.", Path, **HERE),
+        argument("FILE", "A copy that `backup` made.", "backup", Path, **HERE),
     ),
     command(
         "spend = sessions:show_spend",
         "Show what agents have cost, by day (UTC), flow and session, and what is left of today's cap.",
-        option("days", "How many days, today included.", int, 7, min=1, max=3650),
+        option("--days", "How many days, today included.", int, 7, min=1, max=3650),
         JSON,
     ),
 )
@@ -171,33 +165,32 @@ SESSIONS = (
         "list = sessions:list_sessions",
         "List sessions that are not over, newest first.",
         option(
-            "statuses",
+            "--status STATUS",
             "Only these: running, paused, complete, failed, aborted.",
             list[str],
-            flags="--status",
-            metavar="STATUS",
+            name="statuses",
         ),
-        flag("show_all", "Ended ones too.", "--all"),
-        option("limit", "How many at most, newest first.", int, 50, min=1),
+        flag("--all", "Ended ones too.", "show_all"),
+        option("--limit", "How many at most, newest first.", int, 50, min=1),
         JSON,
     ),
     command(
         "show = sessions:show_session",
         "Show one session: the tree of its nodes and passes, what it waits for, and on whom.",
         SESSION,
-        option("at", "As it was after this event of its journal.", int, metavar="SEQ"),
-        flag("events", "The journal too."),
-        flag("whole", "Every pass of a long loop.", "--all"),
+        option("--at SEQ", "As it was after this event of its journal.", int),
+        flag("--events", "The journal too."),
+        flag("--all", "Every pass of a long loop.", "whole"),
         JSON,
     ),
     command(
         "resume = resume:resume_command",
         "Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs.",
-        argument("session_id", "[ID]", "A session's id, or the beginning of it.", str, None),
-        argument("message", "[MESSAGE]", "Answers its open question, if that takes text.", str, None),
-        option("snapshot", "Continue from an exported file, here or elsewhere.", Path, **HERE),
-        option("prompt", "Which question is answered.", metavar="ID"),
-        option("answer", "The answer: a choice or text.", metavar="VALUE"),
+        argument("[ID]", "A session's id, or the beginning of it.", "session_id", str, None),
+        argument("[MESSAGE]", "Answers its open question, if that takes text.", "message", str, None),
+        option("--snapshot", "Continue from an exported file, here or elsewhere.", Path, **HERE),
+        option("--prompt ID", "Which question is answered."),
+        option("--answer VALUE", "The answer: a choice or text."),
         AS,
         *MODE,
     ),
@@ -215,13 +208,12 @@ SESSIONS = (
         It runs in this terminal, also where the other one has a Slack thread. `sessions show ID --events` numbers them.
         """,
         SESSION,
-        option("at", "The event after which it goes on. [the last one]", int, metavar="SEQ"),
+        option("--at SEQ", "The event after which it goes on. [the last one]", int),
         option(
-            "answers",
+            "--answer PROMPT=VALUE",
             "Answers a question open there, by path or id; a form with JSON; repeatable.",
             list[str],
-            flags="--answer",
-            metavar="PROMPT=VALUE",
+            name="answers",
         ),
         AS,
         *MODE,
@@ -230,8 +222,8 @@ SESSIONS = (
         "migrate = fork:migrate_session",
         "Let a paused session go on with another text of its flow. What is done stays done.",
         SESSION,
-        argument("name", "[FLOW]", "The new text. [the file it was started from]", str, None),
-        flag("dry_run", "Only say what it would mean."),
+        argument("[FLOW]", "The new text. [the file it was started from]", "name", str, None),
+        flag("--dry-run", "Only say what it would mean."),
         JSON,
     ),
     command(
@@ -252,14 +244,14 @@ SESSIONS = (
     command(
         "delete = store:delete_sessions",
         "Delete sessions that have ended or were set aside, with their files and snapshots.",
-        argument("texts", "ID...", "Ids, or the beginnings of them.", list[str]),
+        argument("ID...", "Ids, or the beginnings of them.", "texts", list[str]),
         WHICH,
         JSON,
     ),
     command(
         "purge = store:purge_sessions",
         "Delete all sessions that ended so long ago, with their files and snapshots.",
-        option("older_than", "How long ago they ended: 30d, 12h.", str, ..., metavar="TIME"),
+        option("--older-than TIME", "How long ago they ended: 30d, 12h.", str, ...),
         WHICH,
         JSON,
     ),
@@ -267,7 +259,7 @@ SESSIONS = (
         "export = sessions:export_session",
         "Write a session as one portable, signed file: state, journal and flow.",
         SESSION,
-        option("output", "Where to. [standard output]", Path, flags="-o --output", **FILE),
+        option("-o --output", "Where to. [standard output]", Path, **FILE),
     ),
 )
 
@@ -279,32 +271,20 @@ PROMPTS = (
         "answer = prompts:answer_command",
         "Answer a question, or change what it proposes. A session of the terminal then goes on here, as far as it can.",
         PROMPT,
-        argument("answer", "[ANSWER]", "A choice as people read it, or text.", str, None),
-        option("value", "A choice by its value.", metavar="V"),
-        option("text", "The answer as text.", metavar="T"),
-        option("reason", "Why, for a decision; kept with it.", metavar="TEXT"),
+        argument("[ANSWER]", "A choice as people read it, or text.", "answer", str, None),
+        option("--value V", "A choice by its value."),
+        option("--text T", "The answer as text."),
+        option("--reason TEXT", "Why, for a decision; kept with it."),
         option(
-            "edit",
+            "--edit FIELD=VALUE",
             "Change what an approval proposes, in place of an answer; repeatable.",
             list[str],
-            metavar="FIELD=VALUE",
         ),
         option(
-            "fields",
-            "A field of the question's form; may be repeated.",
-            list[str],
-            flags="--field",
-            metavar="NAME=VALUE",
+            "--field NAME=VALUE", "A field of the question's form; may be repeated.", list[str], name="fields"
         ),
-        option("values", "The fields from a JSON or YAML file.", Path, metavar="FILE", **HERE),
-        option(
-            "files",
-            "A file as an answer; may be repeated.",
-            list[Path],
-            flags="--file",
-            metavar="PATH",
-            **HERE,
-        ),
+        option("--values FILE", "The fields from a JSON or YAML file.", Path, **HERE),
+        option("--file PATH", "A file as an answer; may be repeated.", list[Path], name="files", **HERE),
         AS,
         WAIT,
         JSON,
@@ -313,14 +293,14 @@ PROMPTS = (
         "hand-over = prompts:hand_over_prompt",
         "Let somebody else answer a question in one's own place.",
         PROMPT,
-        option("to", "Whom: a user id, an e-mail address, local:<user>.", str, ..., metavar="X"),
+        option("--to X", "Whom: a user id, an e-mail address, local:<user>.", str, ...),
         AS,
         JSON,
     ),
     command(
         "undo = prompts:undo_answer",
         "Take an answer back, as long as the flow lets people do that and nothing followed it.",
-        argument("prompt_id", "ID", "The answered question's id."),
+        argument("ID", "The answered question's id.", "prompt_id"),
         AS,
         JSON,
     ),
@@ -346,8 +326,8 @@ LOCKS = command("locks = prompts:list_locks", "", JSON)
 LOCKS_RELEASE = command(
     "release = prompts:release_lock",
     "Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead.",
-    argument("name", "NAME", "The lock."),
-    option("session", "Who holds it, so that no other one loses it.", str, ..., metavar="ID"),
+    argument("NAME", "The lock.", "name"),
+    option("--session ID", "Who holds it, so that no other one loses it.", str, ...),
 )
 
 STORE = (

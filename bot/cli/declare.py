@@ -16,21 +16,24 @@ Option = inspect.Parameter
 
 
 def option(
-    name: str, help: str, kind: Any = str, default: Any = None, flags: str = "", **told: Any
+    usage: str, help: str, kind: Any = str, default: Any = None, *, name: str = "", **told: Any
 ) -> Option:
-    """An option: `--name`, or what `flags` says. `default` is `...` for one that must be given."""
-    written = flags.split() or [f"--{name.replace('_', '-')}"]
-    return _parameter(name, kind, typer.Option(default, *written, help=help, **told))
+    """An option as its usage says it: `-i --input KEY=VALUE`. `default` is `...` for one that must be given; `name` is what
+    the function calls it, if not as people do."""
+    flags = [word for word in usage.split() if word.startswith("-")]
+    metavar = " ".join(usage.split()[len(flags) :]) or None
+    name = name or flags[-1].partition("/")[0].lstrip("-").replace("-", "_")
+    return _parameter(name, kind, typer.Option(default, *flags, metavar=metavar, help=help, **told))
 
 
-def flag(name: str, help: str, flags: str = "") -> Option:
+def flag(usage: str, help: str, name: str = "") -> Option:
     """An option that takes no value."""
-    return option(name, help, bool, False, flags)
+    return option(usage, help, bool, False, name=name)
 
 
-def argument(name: str, metavar: str, help: str, kind: Any = str, default: Any = ..., **told: Any) -> Option:
+def argument(usage: str, help: str, name: str, kind: Any = str, default: Any = ..., **told: Any) -> Option:
     """An argument, which must be given unless it has a default."""
-    return _parameter(name, kind, typer.Argument(default, metavar=metavar, help=help, **told))
+    return _parameter(name, kind, typer.Argument(default, metavar=usage, help=help, **told))
 
 
 def _parameter(name: str, kind: Any, told: Any) -> Option:
