@@ -33,6 +33,15 @@ class Core:
         self.base_url = ""
         self.suggestions: tuple[Suggestion, ...] = ()
 
+    def with_ids(self, given: list[Json]) -> list[Json]:
+        """Blocks as they are stored: each block and element has an id."""
+        return elements.with_ids(given, self.state.new_id("b").lower()) if given else []
+
+    def content(self, text: str, given: list[Json]) -> Json:
+        """Text and blocks of a message, checked."""
+        blocks.check_message(text, given)
+        return {"text": text, "blocks": self.with_ids(given)}
+
     def now_ts(self) -> str:
         """A fresh timestamp of the workspace."""
         return self.state.new_ts(self.clock())
@@ -70,11 +79,8 @@ class Core:
     def _tell_posted(self, author: User, channel: Channel, message: Json) -> None:
         root = self.state.message(channel.id, message.get("thread_ts", ""))
         if root is not None and root is not message:
-            root_view = self.shown(channel, root)
-            self._push("message_changed", channel, message=root_view, thread_ts=message["thread_ts"])
-        self._push(
-            "message", channel, message=self.shown(channel, message), thread_ts=message.get("thread_ts")
-        )
+            self._push_message("message_changed", channel, root)
+        self._push_message("message", channel, message)
         events = [payloads.message_event(channel, message)]
         bot = self.state.bot_user_id
         if not channel.is_im and author.id != bot and mentions(message["text"], bot):
@@ -86,17 +92,13 @@ class Core:
     def edit(self, channel: Channel, message: Json, changes: Json) -> Json:
         """Replace parts of a message (None removes a part) and mark it as edited; returns the new one."""
         before = copied(message)
-        after = {**message, **changes}
-        for key in [key for key, value in after.items() if value is None]:
-            del after[key]
+        after = _changed(message, changes)
         ts = self.now_ts()
         # Slack does not mark an app's update as edited while blocks are what people see.
         if not (before.get("bot_id") and after.get("blocks")):
             after["edited"] = {"user": message["user"], "ts": ts}
         self.state.replace_message(channel.id, after)
-        self._push(
-            "message_changed", channel, message=self.shown(channel, after), thread_ts=after.get("thread_ts")
-        )
+        self._push_message("message_changed", channel, after)
         self.event(channel, payloads.changed_event(channel, before, after, ts))
         # Slack mentions the app anew when somebody edits a post that mentions it; `edited` tells it apart.
         if not before.get("bot_id") and not channel.is_im and mentions(after["text"], self.state.bot_user_id):
@@ -106,15 +108,9 @@ class Core:
     def grow(self, channel: Channel, message: Json, changes: Json, reader: str = "") -> Json:
         """Change a message that is streamed. Until it ends only its `reader` sees that (empty: everybody), and the
         app hears nothing of it."""
-        after = {**message, **changes}
-        for key in [key for key, value in after.items() if value is None]:
-            del after[key]
+        after = _changed(message, changes)
         self.state.replace_message(channel.id, after)
-        fields = {"message": self.shown(channel, after), "thread_ts": after.get("thread_ts")}
-        if reader:
-            self._push_to(self.state.users[reader], "message_changed", channel, **fields)
-        else:
-            self._push("message_changed", channel, **fields)
+        self._push_message("message_changed", channel, after, self.state.users[reader] if reader else None)
         return after
 
     def delete(self, channel: Channel, message: Json) -> None:
@@ -123,7 +119,7 @@ class Core:
         root_ts = gone.get("thread_ts")
         stone = self.state.message(channel.id, gone["ts"])
         if stone is not None:
-            self._push("message_changed", channel, message=self.shown(channel, stone), thread_ts=root_ts)
+            self._push_message("message_changed", channel, stone)
         else:
             self._push("message_deleted", channel, ts=gone["ts"], thread_ts=root_ts)
             root = self.state.message(channel.id, root_ts) if root_ts else None
@@ -148,8 +144,7 @@ class Core:
         message["reactions"] = [r for r in reactions if r["count"]]
         if not message["reactions"]:
             del message["reactions"]
-        shown = self.shown(channel, message)
-        self._push("reaction", channel, message=shown, thread_ts=message.get("thread_ts"))
+        self._push_message("reaction", channel, message)
         kind = "reaction_added" if add else "reaction_removed"
         self.event(channel, payloads.reaction_event(kind, user, channel, message, name, self.now_ts()))
 
@@ -165,7 +160,7 @@ class Core:
         message.update({key: value for key, value in fields.items() if value})
         message.update(_to=user.id, _channel=channel.id)
         self.state.ephemerals.append(message)
-        self._push_to(user, "ephemeral", channel, message=self.shown(channel, message), thread_ts=thread_ts)
+        self._push_message("ephemeral", channel, message, user)
         return message
 
     def ephemeral(self, user_id: str, ts: str) -> Json | None:
@@ -182,13 +177,12 @@ class Core:
         if changes is None:
             self.state.ephemerals.remove(message)
             thread_ts = message.get("thread_ts")
-            self._push_to(user, "message_deleted", channel, ts=message["ts"], thread_ts=thread_ts)
+            self._push("message_deleted", channel, user, ts=message["ts"], thread_ts=thread_ts)
             return
         message.update(changes)
         for key in [key for key, value in message.items() if value is None]:
             del message[key]
-        shown = self.shown(channel, message)
-        self._push_to(user, "message_changed", channel, message=shown, thread_ts=message.get("thread_ts"))
+        self._push_message("message_changed", channel, message, user)
 
     # -- membership
 
@@ -225,12 +219,19 @@ class Core:
         """Who may see the conversation; None for a public channel: everyone."""
         return frozenset(channel.members) if channel.is_im or channel.is_private else None
 
-    def _push(self, kind: str, channel: Channel, **fields: Any) -> None:
-        body = {"type": kind, "channel": channel.id, **fields}
-        self.changes.tell(body, self.audience(channel))
+    def _push_message(self, kind: str, channel: Channel, message: Json, to: User | None = None) -> None:
+        shown = self.shown(channel, message)
+        self._push(kind, channel, to, message=shown, thread_ts=message.get("thread_ts"))
 
-    def _push_to(self, user: User, kind: str, channel: Channel, **fields: Any) -> None:
-        self.changes.tell({"type": kind, "channel": channel.id, **fields}, frozenset({user.id}))
+    def _push(self, kind: str, channel: Channel, to: User | None = None, **fields: Any) -> None:
+        """Tell the pages of one person, or of all who may see the conversation."""
+        body = {"type": kind, "channel": channel.id, **fields}
+        self.changes.tell(body, frozenset({to.id}) if to else self.audience(channel))
+
+
+def _changed(message: Json, changes: Json) -> Json:
+    """A message with other parts; None removes one."""
+    return {key: value for key, value in {**message, **changes}.items() if value is not None}
 
 
 # --- views -------------------------------------------------------------------------------------------------
@@ -402,11 +403,3 @@ class Views:
             text = f"the app answered with errors for {unknown}; inputs are {sorted(inputs)}"
             raise SlackError("invalid_response", text)
         return {"errors": dict(errors)}
-
-    def content(self, body: Json) -> Json:
-        """Text and blocks of an answer, checked."""
-        text = str(body.get("text") or "")
-        given = body.get("blocks") or []
-        blocks.check_message(text, given)
-        filled = elements.with_ids(given, self.core.state.new_id("b").lower()) if given else []
-        return {"text": text, "blocks": filled}

@@ -280,7 +280,7 @@ class Interactions:
 
     def show_answer(self, grant: ResponseGrant, body: Json) -> None:
         """Carry an answer out: replace or delete the message that was pressed, or post a new one."""
-        content = self.views.content(body)
+        content = self.core.content(str(body.get("text") or ""), body.get("blocks") or [])
         original = self._original(grant)
         if body.get("delete_original"):
             self._change_original(grant, original, None)

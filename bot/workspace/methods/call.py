@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.workspace import blocks as block_kit
 from bot.workspace import payloads
 from bot.workspace.core import Core, Views
 from bot.workspace.state import Channel, Json, SlackError, User, View, WorkspaceError, wire
@@ -165,6 +166,27 @@ class Call:
         """SlackError `not_in_channel` unless the app is in the conversation."""
         if not self.is_member(channel):
             raise SlackError("not_in_channel", f"the app is not in #{channel.name}")
+
+    def writable(self, name: str = "channel") -> Channel:
+        """The conversation that the call writes in; SlackError `is_archived`, `not_in_channel`."""
+        channel = self.channel(name)
+        if channel.is_archived:
+            raise SlackError("is_archived")
+        self.must_be_member(channel)
+        return channel
+
+    def metadata(self) -> Json | None:
+        """The `metadata` argument; None when it was not given; SlackError."""
+        value: Json | None = self.json("metadata", "invalid_metadata_format")
+        block_kit.check_metadata(value)
+        return value
+
+    def own(self, channel: Channel, error: str) -> Json:
+        """The stored message of this app that `ts` names; SlackError with this code where it is somebody else's."""
+        found = self.message(channel)
+        if found.get("bot_id") != self.bot.bot_id:
+            raise SlackError(error)
+        return found
 
     def message(self, channel: Channel, name: str = "ts", missing: str = "message_not_found") -> Json:
         """The stored message that the argument names; SlackError with the code `missing`."""

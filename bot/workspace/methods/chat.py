@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from bot.workspace import blocks as block_kit
-from bot.workspace import elements
 from bot.workspace.methods.call import Call, micros
 from bot.workspace.state import Channel, Json, SlackError, wire
 
@@ -23,10 +22,7 @@ _TASK_STATES = ("pending", "in_progress", "complete", "error")
 
 def start(call: Call) -> Json:
     """chat.startStream"""
-    channel = call.channel()
-    if channel.is_archived:
-        raise SlackError("is_archived")
-    call.must_be_member(channel)
+    channel = call.writable()
     thread_ts = call.required("thread_ts", "invalid_thread_ts")
     reader = _reader(call, channel)
     parts, mode = _parts(call)
@@ -63,9 +59,7 @@ def stop(call: Call) -> Json:
         _same_mode(message, mode)
     below = call.blocks() or []
     block_kit.check_message("", below)
-    metadata = call.json("metadata", "invalid_metadata_format")
-    block_kit.check_metadata(metadata)
-    after = _grow(call, channel, message, parts, below=below, metadata=metadata or None, ended=True)
+    after = _grow(call, channel, message, parts, below=below, metadata=call.metadata(), ended=True)
     return {"channel": channel.id, "ts": message["ts"], "message": wire(after, metadata=True)}
 
 
@@ -81,9 +75,7 @@ def is_streaming(call: Call, message: Json) -> bool:
 
 def _streaming(call: Call) -> tuple[Channel, Json]:
     channel = call.channel()
-    message = call.message(channel)
-    if message.get("bot_id") != call.bot.bot_id:
-        raise SlackError("message_not_owned_by_app")
+    message = call.own(channel, "message_not_owned_by_app")
     if not is_streaming(call, message):
         raise SlackError("message_not_in_streaming_state")
     return channel, message
@@ -145,7 +137,7 @@ def _grow(
 ) -> Json:
     stream = message["_stream"]
     parts = [*stream["parts"], *more]
-    below = elements.with_ids(changes.pop("below", []), call.core.state.new_id("b").lower())
+    below = call.core.with_ids(changes.pop("below", []))
     content = _stream_content(call, parts)
     content["blocks"] = [*content["blocks"], *below] or None
     changes = {key: value for key, value in changes.items() if value}
@@ -174,7 +166,7 @@ def _stream_content(call: Call, parts: list[Json]) -> Json:
         else:
             made.append(_task(part))
             tasks[part.get("id", "")] = made[-1]
-    return {"blocks": elements.with_ids(made, call.core.state.new_id("b").lower()) if made else []}
+    return {"blocks": call.core.with_ids(made)}
 
 
 def _task(part: Json) -> Json:
@@ -195,7 +187,7 @@ def post_message(call: Call) -> Json:
         call.bot,
         channel,
         thread_ts=call.text("thread_ts") or None,
-        metadata=_metadata(call),
+        metadata=call.metadata(),
         **_content(call),
         **_broadcast(call, channel),
     )
@@ -204,17 +196,10 @@ def post_message(call: Call) -> Json:
 
 def _content(call: Call) -> Json:
     text, given = call.text("text"), call.blocks() or []
-    block_kit.check_message(text, given)
+    content = call.core.content(text, given)
     if not text and not given:
         raise SlackError("no_text")
-    filled = elements.with_ids(given, call.core.state.new_id("b").lower()) if given else []
-    return {"text": text, "blocks": filled}
-
-
-def _metadata(call: Call) -> Json | None:
-    value: Json | None = call.json("metadata", "invalid_metadata_format")
-    block_kit.check_metadata(value)
-    return value
+    return content
 
 
 def _broadcast(call: Call, channel: Channel) -> Json:
@@ -227,9 +212,7 @@ def _broadcast(call: Call, channel: Channel) -> Json:
 def update(call: Call) -> Json:
     """chat.update: text and blocks replace both; metadata stays until it is replaced or emptied."""
     channel = call.channel()
-    message = call.message(channel)
-    if message.get("bot_id") != call.bot.bot_id:
-        raise SlackError("cant_update_message")
+    message = call.own(channel, "cant_update_message")
     if channel.is_archived:
         raise SlackError("is_archived")
     if is_streaming(call, message):
@@ -246,13 +229,11 @@ def _changes(call: Call) -> Json:
     if "text" in call.args:
         changes.update(text=call.text("text"), blocks=None)
     if given is not None:
-        changes["blocks"] = elements.with_ids(given, call.core.state.new_id("b").lower()) or None
+        changes["blocks"] = call.core.with_ids(given) or None
     block_kit.check_message(call.text("text"), given or [], limit=block_kit.MAX_UPDATE_TEXT)
     if call.args.get("metadata") is not None:
-        value = call.json("metadata", "invalid_metadata_format")
-        if value:
-            block_kit.check_metadata(value)
-        changes["metadata"] = value or None
+        emptied = not call.json("metadata", "invalid_metadata_format")
+        changes["metadata"] = None if emptied else call.metadata()
     if not changes or (not changes.get("text", "-") and not given):
         raise SlackError("no_text")
     return changes
@@ -261,9 +242,7 @@ def _changes(call: Call) -> Json:
 def delete(call: Call) -> Json:
     """chat.delete"""
     channel = call.channel()
-    message = call.message(channel)
-    if message.get("bot_id") != call.bot.bot_id:
-        raise SlackError("cant_delete_message")
+    message = call.own(channel, "cant_delete_message")
     call.core.delete(channel, message)
     return {"channel": channel.id, "ts": message["ts"]}
 

@@ -81,10 +81,7 @@ def complete_upload(call: Call) -> Json:
 
 def _share(call: Call, files: list[Json]) -> None:
     """Post the files as one message, and note in each where it stands; `files.info` tells that afterwards."""
-    channel = call.channel("channel_id")
-    if channel.is_archived:
-        raise SlackError("is_archived")
-    call.must_be_member(channel)
+    channel = call.writable("channel_id")
     sent = [shown(file) for file in files]
     message = call.core.post(
         call.bot,
