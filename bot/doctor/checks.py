@@ -219,16 +219,18 @@ def _quick_check(file: Path) -> str | None:
 
 def _check_content(store: Store) -> Iterator[Check]:
     heads = store.heads(limit=None)
-    aside = [head.session_id for head in heads if head.quarantined]
-    if aside:
-        hint = f"sayso sessions show {aside[0]} says what is wrong."
-        yield Check(
-            "sessions", "fail", f"{len(aside)} set aside, records damaged: {', '.join(aside[:5])}", hint
-        )
-    open_ones = sum(1 for head in heads if head.status in ("running", "paused"))
-    yield Check("sessions", "ok", f"{len(heads)} kept, {open_ones} open")
-    yield from _check_reach(heads)
-    yield from _check_newer(store, heads)
+    open_ones = [head for head in heads if head.status in ("running", "paused")]
+    aside = [head for head in heads if head.quarantined]
+    lost = [head for head in heads if head.phase == "unreachable"]
+    newer = [head for head in open_ones if _is_newer(store, head)]
+    yield from _some(
+        "sessions", "fail", aside, "set aside, records damaged", "sayso sessions show {} says what is wrong."
+    )
+    yield Check("sessions", "ok", f"{len(heads)} kept, {len(open_ones)} open")
+    hint = "sayso sessions show {} says why; once it can post there again, each goes on by itself."
+    yield from _some("reach", "warn", lost, "out of reach of Slack", hint)
+    hint = "They are left as they are, and go on when that release is installed again."
+    yield from _some("newer", "warn", newer, "written by a newer release", hint)
     yield from _check_packages(store)
     unsent, untaken = len(store.outbox(now=_FAR, limit=None)), len(store.inbox(limit=None))
     running = "bot" in store.serving()
@@ -236,36 +238,19 @@ def _check_content(store: Store) -> Iterator[Check]:
         text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
         yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
     else:
-        yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {_runs(running)}")
-    yield from _check_letters(store)
-    yield from _check_age(store, running)
-
-
-def _check_letters(store: Store) -> Iterator[Check]:
-    """What arrived and could not be handled."""
+        runs = "runs" if running else "does not run"
+        yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {runs}")
     if letters := store.dead_letters():
         hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
         yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)
+    yield from _check_age(store, running)
 
 
-def _check_reach(heads: Sequence[Head]) -> Iterator[Check]:
-    """Sessions whose thread cannot be posted in."""
-    lost = [head.session_id for head in heads if head.phase == "unreachable"]
-    if lost:
-        hint = (
-            f"sayso sessions show {lost[0]} says why; once it can post there again, each goes on by itself."
-        )
-        yield Check("reach", "warn", f"{len(lost)} out of reach of Slack: {', '.join(lost[:5])}", hint)
-
-
-def _check_newer(store: Store, heads: Sequence[Head]) -> Iterator[Check]:
-    """Open sessions that a newer release wrote, after it was taken back."""
-    newer = [
-        head.session_id for head in heads if head.status in ("running", "paused") and _is_newer(store, head)
-    ]
-    if newer:
-        hint = "They are left as they are, and go on when that release is installed again."
-        yield Check("newer", "warn", f"{len(newer)} written by a newer release: {', '.join(newer[:5])}", hint)
+def _some(name: str, level: Level, heads: Sequence[Head], what: str, hint: str) -> Iterator[Check]:
+    """Sessions of which something has to be said; `{}` in the hint is the first of them."""
+    ids = [head.session_id for head in heads]
+    if ids:
+        yield Check(name, level, f"{len(ids)} {what}: {', '.join(ids[:5])}", hint.format(ids[0]))
 
 
 def _is_newer(store: Store, head: Head) -> bool:
@@ -304,10 +289,6 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
-
-
-def _runs(running: bool) -> str:
-    return "runs" if running else "does not run"
 
 
 # --- the manifest ------------------------------------------------------------------------------------------

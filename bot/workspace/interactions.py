@@ -14,7 +14,7 @@ from bot.workspace import elements, payloads
 from bot.workspace.core import Core, Views
 from bot.workspace.elements import to_entities
 from bot.workspace.methods import files as uploads
-from bot.workspace.state import Channel, Json, NotAcknowledged, SlackError, User, View, WorkspaceError
+from bot.workspace.state import Channel, Json, NotAcknowledged, SlackError, User, View, WorkspaceError, copied
 
 MAX_TYPED = 12_000  # characters that Slack's composer takes before it makes a file of them
 
@@ -190,22 +190,22 @@ class Interactions:
         # Inputs tell the app of changes only where the block asks for it.
         if block["type"] == "input" and not block.get("dispatch_action"):
             return action_ts
-        action = elements.action_for(block, element, entry, action_ts)
+        shown = payloads.view_field(self.core.state, view)
         trigger_id = self.views.new_trigger(user, view)
-        await self._send(
-            "interactive", payloads.view_actions(self.core.state, user, view, action, trigger_id)
-        )
-        return action_ts
+        return await self._act_on_view(user, shown, found, entry, trigger_id, action_ts)
 
     async def press_in_home(self, user: User, found: tuple[Json, Json], entry: Json) -> str:
         """Press an element on the app's Home; returns the `action_ts`."""
-        action_ts = self.core.now_ts()
-        action = elements.action_for(*found, entry, action_ts)
-        home = self.core.state.homes[user.id]
+        action_ts, home = self.core.now_ts(), copied(self.core.state.homes[user.id])
         trigger_id = self.views.new_trigger(user)
-        await self._send(
-            "interactive", payloads.home_actions(self.core.state, user, home, action, trigger_id)
-        )
+        return await self._act_on_view(user, home, found, entry, trigger_id, action_ts)
+
+    async def _act_on_view(
+        self, user: User, shown: Json, found: tuple[Json, Json], entry: Json, trigger_id: str, action_ts: str
+    ) -> str:
+        action = elements.action_for(*found, entry, action_ts)
+        payload = payloads.view_actions(self.core.state, user, shown, action, trigger_id)
+        await self._send("interactive", payload)
         return action_ts
 
     # -- commands and shortcuts

@@ -202,22 +202,12 @@ def message_actions(
     return payload
 
 
-def view_actions(state: State, user: User, view: View, action: Json, trigger_id: str) -> Json:
-    """`block_actions` of an element in a modal."""
+def view_actions(state: State, user: User, view: Json, action: Json, trigger_id: str) -> Json:
+    """`block_actions` of an element in a view as payloads carry it: in a modal, or on the app's Home."""
     return {
         **_head(state, "block_actions", user, trigger_id),
-        "container": {"type": "view", "view_id": view.id},
-        "view": view_field(state, view),
-        "actions": [action],
-    }
-
-
-def home_actions(state: State, user: User, home: Json, action: Json, trigger_id: str) -> Json:
-    """`block_actions` of an element on the app's Home."""
-    return {
-        **_head(state, "block_actions", user, trigger_id),
-        "container": {"type": "view", "view_id": home["id"]},
-        "view": copied(home),
+        "container": {"type": "view", "view_id": view["id"]},
+        "view": view,
         "actions": [action],
     }
 

@@ -215,7 +215,7 @@ class Slack:
         person = state.users[view.user_id]
         block, button = element
         action = elements.action_for(block, button, elements.entry_for(button, button.get("value")), ts)
-        body = payloads.view_actions(state, person, view, action, f"trigger.{ts}")
+        body = payloads.view_actions(state, person, payloads.view_field(state, view), action, f"trigger.{ts}")
         return self.interaction(body, f"inside:{person.name}:{ts}")
 
     # --- what can be seen ----------------------------------------------------------------------------------
