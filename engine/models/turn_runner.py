@@ -191,7 +191,8 @@ class TurnRunner:
 def _with_all_files(request: TurnRequest, ctx: NodeContext) -> tuple[TurnRequest, list[Part]]:
     folder, made = ctx.folder(), list[Json]()
     messages = tuple(
-        replace(each, content=with_files(each.content, folder, made)) for each in request.messages
+        replace(each, content=tuple(_with_files(block, folder, made) for block in each.content))
+        for each in request.messages
     )
     return replace(request, messages=messages), [file_part(block) for block in made]
 
@@ -373,15 +374,6 @@ def _shown_bytes(part: Json) -> int:
     return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
 
 
-def with_files(content: Sequence[Json], folder: Path, made: list[Json]) -> tuple[Json, ...]:
-    """The blocks of a message with the files of this folder in place of what names them, in tools' results too; `made`
-    gets what stands for files.
-
-    Raises `FileRefused`.
-    """
-    return tuple(_with_files(block, folder, made) for block in content)
-
-
 def _names_files(content: Sequence[Json]) -> bool:
     """Whether a message has any such block."""
     return any(
@@ -393,6 +385,8 @@ def _names_files(content: Sequence[Json]) -> bool:
 
 
 def _with_files(block: Json, folder: Path, made: list[Json]) -> Json:
+    """A block with the file of this folder in place of what names it, in tools' results too; `made` gets what stands for
+    files. Raises `FileRefused`."""
     if block.get("type") == FILE_BLOCK:
         made.append(file_block(block, folder))
         return made[-1]
