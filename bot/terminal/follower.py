@@ -132,6 +132,8 @@ class Follower:
             await self._begin(begin)
             while True:
                 self._serving = asyncio.create_task(self._service.run(), name="service")
+                # A process that was killed may have left a request: it is done before this one rests, or asks.
+                await self._first(self._service.caught_up(OVERDUE_SECONDS))
                 state = await self._until_rest()
                 await self._end_service()
                 if self.left or not self._engine.sessions.at_work(self._session_id):

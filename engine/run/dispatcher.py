@@ -245,6 +245,13 @@ class Dispatcher:
 
     # --- inbox ---------------------------------------------------------------------------------------------
 
+    async def caught_up(self, seconds: float) -> None:
+        """Return once what is in the inbox now was handled, or after so many seconds."""
+        with contextlib.suppress(StorageError):  # `run()` says so, and tries again
+            await self._read_inbox()
+        if self._workers:
+            await asyncio.wait(set(self._workers), timeout=seconds)
+
     async def _read_inbox(self) -> None:
         """Hand new rows to their lanes, in the order in which they came."""
         async with self._reading:

@@ -2,8 +2,8 @@
 
 Whatever is asked of a session goes through the inbox: a living process that serves the session carries it out, this one
 or another. A request is durable once it is in; `act` waits until it was carried out or refused. Where whoever made a
-request is killed before it is carried out, the request stays: the next process that serves the session carries it out,
-once, for it is consumed in the commit of the step that it causes.
+request is killed before it is carried out, the request stays: the next process that serves the session carries it out
+once (it is consumed in the commit of the step that it causes), or refuses it where something else was quicker.
 """
 
 from __future__ import annotations

@@ -399,6 +399,41 @@ def test_an_interrupted_command_withdraws_its_request(cli: Cli) -> None:
     assert requests(cli) == ["withdrawn"]
 
 
+KILLED = """
+import os, signal, sys
+import engine.run.session
+from bot.cli.app import run
+
+async def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+engine.run.session.perform = killed
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("then", ["sessions resume", "prompts answer"])
+def test_the_request_of_a_killed_command_is_done_with_once_by_the_next_one(cli: Cli, then: str) -> None:
+    """A request that is in the inbox is durable: whoever serves the session next carries it out, or refuses it where
+    something else was quicker, and nobody does again."""
+    two_questions(cli)
+    first = cli.run("run", "talk", "-i", "who=bob").json
+    prompt = first["prompts"][0]["promptId"]
+    line = [sys.executable, "-c", KILLED, "prompts", "answer", prompt, "eu"]
+    done = subprocess.run(line, cwd=cli.cwd, env={**environment(cli.cwd), "PYTHONPATH": os.getcwd()})
+    assert (done.returncode, requests(cli)) == (-signal.SIGKILL, [None])
+    if then == "sessions resume":
+        resumed = cli.run("sessions", "resume", first["sessionId"])
+        assert (resumed.code, requests(cli)) == (3, ["applied"]), resumed
+    else:
+        # What is said now comes first; the request that was kept finds the question answered.
+        again = cli.run("prompts", "answer", prompt, "us")
+        assert (again.code, requests(cli)) == (3, ["refused", "applied"]), again
+    assert cli.lines("second") == ["ran"]
+    resumed = cli.run("sessions", "resume", first["sessionId"])
+    assert (resumed.code, cli.lines("second")) == (3, ["ran"]), resumed
+
+
 def test_a_command_that_ends_before_it_acts_leaves_no_request(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
