@@ -11,9 +11,9 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any
 
@@ -175,7 +175,13 @@ class Overheard:
 class Listening:
     """The triggers of all served flows."""
 
-    flows: Mapping[str, Flow]
+    served: Callable[[], Mapping[str, Flow]]
+    """Looks at their files: asked where it matters what they listen for, and once."""
+
+    @cached_property
+    def flows(self) -> Mapping[str, Flow]:
+        """The served flows, by name."""
+        return self.served()
 
     def triggers(self, kind: TriggerKind) -> Iterator[tuple[Flow, Trigger]]:
         """Those of one kind, flow by flow."""

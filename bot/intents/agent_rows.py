@@ -28,6 +28,16 @@ from engine.language.codec import Json, encode
 
 ENTRY = "agent"
 """Kind of rows that are shown."""
+ABOUT_AGENTS = (
+    AgentMessage,
+    AgentToolResult,
+    AgentCompacted,
+    ChildStarted,
+    NodeFailed,
+    SessionAborted,
+    SessionEnd,
+)
+"""The events from which rows of agents, and marks, may follow."""
 RESULT = "agent_tool"
 """Kind of rows that only change what is shown: a call has its result."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.intents.agent_rows import agent_rows, marks, over_rows
+from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.rendering.approvals import edited_text
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
@@ -48,10 +48,16 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     if not events or not (after.thread or {}).get("key"):
         return []
     rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
+    kept: list[str] = []
+    read: list[str] = []
     for event in events:
-        rows += [*agent_rows(before, after, event, events), *_of_event(before, after, event)]
-    rows += over_rows(before, after, events)
-    kept, read = marks(before, after, events)
+        if isinstance(event, ABOUT_AGENTS):
+            rows += agent_rows(before, after, event, events)
+        rows += _of_event(before, after, event)
+    if before.containers is not after.containers or after.phase == "ended":
+        rows += over_rows(before, after, events)
+    if any(isinstance(event, ABOUT_AGENTS) for event in events):
+        kept, read = marks(before, after, events)
     rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
     rows += [row for key in read for row in _taken(key)]
     return rows

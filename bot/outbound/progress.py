@@ -34,10 +34,10 @@ class Queues:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()
-        engine.subscribe(self._heard)
+        engine.subscribe(self._heard, LockAcquired, SessionEnd)
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
-        if state.lock is not None and any(isinstance(event, LockAcquired | SessionEnd) for event in events):
+        if state.lock is not None:
             task = asyncio.get_running_loop().create_task(self._redraw(state.lock.name))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

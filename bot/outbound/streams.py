@@ -18,7 +18,7 @@ from bot.outbound.agent_messages import LiveText, Pieces
 from bot.outbound.calls import Hold
 from bot.outbound.posts import Ledger, Sessions, posted_of, result_of
 from bot.wire.client import Permanent, RateLimited, SlackFault
-from engine.journal.events import AgentCompacted, Event
+from engine.journal.events import AgentCompacted, ChildStarted, Event, NodeRetried, SessionEnd
 from engine.journal.records import OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -27,7 +27,8 @@ from engine.messages.turns import Finished, TextDelta, TurnEvent
 
 log = logging.getLogger("sayso.outbound")
 
-_STARTS = ("node:started", "container:childStarted", "node:retried")
+STREAM_EVENTS = (ChildStarted, NodeRetried, AgentCompacted, SessionEnd)
+"""The events that change what is shown of texts that come."""
 _RARER = ((40, 3.0), (12, 2.0), (0, 1.0))
 """From so many edits of one answer on, so much rarer: Slack takes about fifty edits a minute from the whole app, and
 those of questions and cards must have room."""
@@ -82,7 +83,7 @@ class Streams:
         """Events of a session: a turn that begins anew says everything anew, and what has ended says nothing more."""
         for event in events:
             live = self.pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
-            if live is not None and event.type in _STARTS:
+            if live is not None and isinstance(event, ChildStarted | NodeRetried):
                 live.blocks.clear()
                 live.changed.set()
             if isinstance(event, AgentCompacted):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.rendering.blocks import Block, button, context, option, section, sections, size
+from bot.rendering.blocks import Block, button, context, section, sections, size
 from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
 from engine.forms import value_text
 from engine.journal.state import Asked
@@ -285,15 +285,6 @@ def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
 def opens(label: str, kind: str, prompt: Asked, style: str | None = None) -> Block:
     """A button that opens a view of this kind."""
     return button(label, f"{OPEN}{kind}", handle(prompt), style)
-
-
-def more_menu(prompt: Asked) -> Block:
-    """What is needed rarely: the menu behind the three dots."""
-    entries = [("Hand over to somebody else…", "hand")]
-    if prompt.kind == "approval" and not prompt.require_reason:
-        entries.insert(0, ("Reject with a reason…", "reject"))
-    options = [option(label, f"{kind}|{handle(prompt)}") for label, kind in entries]
-    return {"type": "overflow", "action_id": f"{OPEN}more", "options": options}
 
 
 def undo_blocks(prompt: Asked, until: str | None) -> list[Block]:

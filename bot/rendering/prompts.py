@@ -81,12 +81,12 @@ def prompt_message(
     its clock starts; without it a deadline that is not set yet is not shown."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     lead = _lead(state, prompt, flow, names)
-    head = [{**section(lead, key, most=900), "accessory": approvals.more_menu(prompt)}]
+    head = [{**section(lead, key, most=900), "accessory": _more_menu(prompt)}]
     rules = [*_rules(state, prompt, flow, now), *_clock_rules(state, prompt, names or {})]
     tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
     if prompt.accepts_text or prompt.accepts_files:
         tail = [_reply_hint(prompt), *tail]
-    under = [*_form(prompt), *approvals.value_blocks(prompt, is_open=True), *_votes(prompt)]
+    under = [*_form(prompt), *_decision(prompt, is_open=True)]
     covers = _COVERED_ROOM if prompt.covers else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = _controls(prompt, room)
@@ -104,23 +104,28 @@ def _without_controls(prompt: Asked) -> str:
 
 def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is_open: bool) -> list[Block]:
     """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
+    if not prompt.covers:
+        return []
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
     asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
     left = max(asked_for, room - weight(message))
-    covers = prompt.covers or {}
+    covers = prompt.covers
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
     return approvals.covered_blocks(prompt, label, left, is_open=is_open)
 
 
 def _form(prompt: Asked) -> list[Block]:
     """What a form asks for; what an approval proposes is told with its values."""
-    return [] if prompt.kind == "approval" else form_about(prompt)
+    return [] if prompt.kind == "approval" or not prompt.fields else form_about(prompt)
 
 
-def _votes(prompt: Asked) -> list[Block]:
+def _decision(prompt: Asked, *, is_open: bool) -> list[Block]:
+    """What an approval proposes, how its votes stand, and who let whom answer in their place."""
+    if prompt.kind != "approval" and not prompt.handed:
+        return []
     lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
     said = [line for line in lines if line]
-    return kit.sections(said) if said else []
+    return [*approvals.value_blocks(prompt, is_open=is_open), *(kit.sections(said) if said else [])]
 
 
 def closed_prompt(
@@ -136,10 +141,10 @@ def closed_prompt(
     outcome = _outcome(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
-    undo = approvals.undo_blocks(prompt, prompt.undo_until)
+    undo = approvals.undo_blocks(prompt, prompt.undo_until) if prompt.undo_until else []
     tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
     message = shown(prompt.message)
-    under = [*approvals.value_blocks(prompt, is_open=False), *_votes(prompt)]
+    under = _decision(prompt, is_open=False)
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
     said = one_line(summary(prompt), 300) if answer else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
@@ -192,6 +197,15 @@ def _lead(
     return f"{lead} · *{' › '.join(outside)}*" if outside else lead
 
 
+def _more_menu(prompt: Asked) -> Block:
+    """What is needed rarely: the menu behind the three dots."""
+    entries = [("Hand over to somebody else…", "hand")]
+    if prompt.kind == "approval" and not prompt.require_reason:
+        entries.insert(0, ("Reject with a reason…", "reject"))
+    options = [kit.option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in entries]
+    return {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": options}
+
+
 def _reply_hint(prompt: Asked) -> Block:
     number = prompt.number
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
@@ -238,7 +252,7 @@ def _place(state: State, prompt: Asked, flow: Flow) -> str:
 def _controls(prompt: Asked, room: int) -> list[Block]:
     options: list[Mapping[str, Json]] = list(prompt.options)
     if not options:
-        return form_controls(prompt.prompt_id, prompt)
+        return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
     if len(options) > _BUTTONS:
         return _select(prompt, options, room)
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]

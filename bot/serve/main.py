@@ -27,6 +27,7 @@ from bot.outbound.calls import Modals
 from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
+from bot.outbound.streams import STREAM_EVENTS
 from bot.serve.bolt import SlackApp
 from bot.serve.identity import Identity, StartFailed, identify
 from bot.start.form import FlowChoice, StartForm
@@ -224,8 +225,8 @@ class Bot:
             link_hosts=self.settings.agents.link_hosts,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
-        self.engine.subscribe(outbound.streams.happened)
-        self.engine.subscribe(self._regained)
+        self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
+        self.engine.subscribe(self._regained, SessionReachable)
         self.engine.executor.on_stream = outbound.streams.heard
         Meters(self.engine, outbound.notify)
         return outbound
@@ -259,12 +260,12 @@ class Bot:
 
     def _regained(self, state: State, events: Sequence[Event]) -> None:
         """Something could be posted in a thread again, although no event said why."""
-        if any(isinstance(event, SessionReachable) for event in events) and state.thread:
+        if state.thread:
             self.catchup.reread(str(state.thread["key"]))
             self._gap.set()
 
     def _listening(self) -> Listening:
-        return Listening(self.library.refresh())
+        return Listening(self.library.refresh)
 
     async def _others_wrote(self) -> bool:
         return await self.engine.writer.call(self.engine.store.changed)
@@ -276,7 +277,8 @@ class Bot:
             if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
                 self.outbound.said(row.thread_key, row.key.rsplit(":", 1)[1])
             await self._notice_gap()
-            if await self.catchup.ensure(row.thread_key):
+            key = row.thread_key
+            if key is not None and key in self.catchup.unread and await self.catchup.ensure(key):
                 return False
             try:
                 return bool(await handler(row))

@@ -125,7 +125,7 @@ class MessageStarts:
         first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
         if first == "run" or first in self.library.refresh():
             return True
-        return Listening(self.library.refresh()).mentioned(said.text) is not None
+        return Listening(self.library.refresh).mentioned(said.text) is not None
 
     async def by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         """A message that is `concerned`: begin what it names, or say what it asks for."""
@@ -135,7 +135,9 @@ class MessageStarts:
         flows = self.library.refresh()
         thread_ts = data["threadTs"] or data["ts"]
         told = in_thread(row, data, thread_ts)
-        line = Listening(flows).mentioned(said.text) or parse(said.text, flows, self.library.faults())
+        line = Listening(self.library.refresh).mentioned(said.text) or parse(
+            said.text, flows, self.library.faults()
+        )
         if isinstance(line, BadLine):
             return await self.starter.refuse(row, Refusal(line.message), told)
         wish = Wish(line.flow, line.inputs, data, in_channel=True)
@@ -196,7 +198,7 @@ class TriggerStarts:
         app = None if data["app"] is None else tuple(data["app"])
         heard = [
             found
-            for found in Listening(self.library.refresh()).messages(data["text"], app)
+            for found in Listening(self.library.refresh).messages(data["text"], app)
             if await self.channels.among(data["channel"], found.trigger.channels)
         ]
         if not heard:
@@ -264,7 +266,7 @@ class TriggerStarts:
         data = decode(row.payload)
         fitting = [
             (flow, trigger)
-            for flow, trigger in Listening(self.library.refresh()).reactions(data["reaction"])
+            for flow, trigger in Listening(self.library.refresh).reactions(data["reaction"])
             if await self.channels.among(data["channel"], trigger.channels)
         ]
         message = await self._message(data["channel"], data["ts"]) if fitting else None

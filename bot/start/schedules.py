@@ -100,7 +100,7 @@ class Schedules:
             return LOOK_SECONDS
         now = timestamps.from_text(self._now())
         wait = float("inf")
-        for flow, trigger in Listening(self._library.refresh()).triggers("schedule"):
+        for flow, trigger in Listening(self._library.refresh).triggers("schedule"):
             try:
                 await self._look_at(flow, trigger, now)
             except StorageError as error:

@@ -34,7 +34,7 @@ def _set(turn: Turn, prompt: Asked, word: str, due_at: str, purpose: str) -> Non
 def start(turn: Turn, prompt: Asked) -> None:
     """People can see the prompt for the first time: its clocks start."""
     now = turn.facts.now
-    working = working_hours.of(prompt.hours)
+    working = working_hours.of(prompt.hours) if prompt.hours is not None else None
     timeout = prompt.timeout_seconds
     # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
     deadline = (

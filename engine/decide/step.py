@@ -108,7 +108,8 @@ class Turn:
     def complete(self, path: str, output: Json) -> None:
         """A node has finished. An output that is no JSON fails it."""
         node_id = self.state.nodes[path].node_id
-        if agent_of(self.state, path) is not None:
+        owner = self._owner(path)
+        if owner is not None and agent_of(self.state, path) is not None:
             turned = self.state.nodes[path].type == TURN
             (conversations().answered if turned else conversations().call_done)(self, path, output)
             return
@@ -117,7 +118,6 @@ class Turn:
         except NotJson as error:
             self.fail(path, {"type": error.code, "message": f"node {node_id}: output: {error}"})
             return
-        owner = self._owner(path)
         if owner is None:
             self.emit(ev.NodeCompleted, path=path, node_id=node_id, output=output)
         else:

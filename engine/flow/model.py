@@ -29,6 +29,7 @@ from engine.flow import reachability
 from engine.flow.node import ROOT, Gate, Node
 from engine.language.codec import Json, canonical
 from engine.language.expressions import Compiled
+from engine.nodes.types.registry import code_key
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -307,6 +308,11 @@ class Flow:
     def alone(self) -> Flow:
         """The flow without those that it calls: what its own file says."""
         return replace(self, lists=self.own_lists, flows={})
+
+    @cached_property
+    def runs_code(self) -> bool:
+        """Whether a node of the flow runs a module or a program of its own."""
+        return any(code_key(node.type, node.config) for each in self.lists.values() for node in each.nodes)
 
     def why_missing(self, node: Node) -> str | None:
         """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what

@@ -171,7 +171,7 @@ def to_json(state: State) -> dict[str, Json]:
         "outputs": {
             path: run.output
             for path, run in runs
-            if run.status == "completed" and agent_of(state, path) is None
+            if run.status == "completed" and ("/" not in path or agent_of(state, path) is None)
         },
         "nodes": {path: _node_json(run) for path, run in runs},
         "frames": {scope: _frame_json(frame) for scope, frame in sorted(state.frames.items())},

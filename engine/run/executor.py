@@ -142,7 +142,8 @@ class Executor:
 
 
 class Extension(Protocol):
-    """A pure function: what rows follow from a step. Written in the step's own commit."""
+    """A pure function: what rows follow from a step. Written in the step's own commit. One that has the attribute `about`,
+    kinds of events, is asked only of steps with one of these."""
 
     def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]: ...
 

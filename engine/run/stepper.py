@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -83,18 +84,20 @@ class Stepper:
         self._agents = agents or AgentFacts()
         self._code = CodeDigests()
         # What a flow says with its next node stands below what follows from the last one.
-        self._extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
-        self._subscribers: list[Subscriber] = []
+        all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
+        self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
+        self._subscribers: list[tuple[Kinds, Subscriber]] = []
         self._copies = copies
 
     def clock_jumped(self) -> bool:
         """Look at the clock: whether it was put forward and nothing is over by it yet."""
         return self._watch is not None and self._watch.jumped(self.now())
 
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Be told about committed events; returns how to stop it."""
-        self._subscribers.append(subscriber)
-        return lambda: self._subscribers.remove(subscriber)
+    def subscribe(self, subscriber: Subscriber, *about: type[Event]) -> Callable[[], None]:
+        """Be told about committed events, or only of the commits that have one of these kinds; returns how to stop it."""
+        entry = (about, subscriber)
+        self._subscribers.append(entry)
+        return lambda: self._subscribers.remove(entry)
 
     # --- one step -----------------------------------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ class Stepper:
 
     def facts(self, live: ActiveSession) -> Facts:
         assert live.flow is not None
-        code, agents = self._code.of(live.flow), self._agents
+        code, agents = self._code.of(live.flow) if live.flow.runs_code else {}, self._agents
         if live.day_left is not None:
             agents = replace(agents, day_left=live.day_left)
         now = self.now()
@@ -289,7 +292,12 @@ class Stepper:
     ) -> Commit | None:
         """A step with all that follows from it, or None when there is nothing to store."""
         before = live.state
-        rows = [row for extension in self._extensions for row in extension(before, after, events)]
+        rows = [
+            row
+            for about, extension in self._extensions
+            if _concern(events, about)
+            for row in extension(before, after, events)
+        ]
         if not (events or consumed or rows or idle):
             return None
         paused = _paused(after, events)
@@ -310,9 +318,10 @@ class Stepper:
         )
 
     def _after_commit(self, live: ActiveSession, after: State, events: Sequence[Event]) -> None:
-        for subscriber in list(self._subscribers):
+        for about, subscriber in list(self._subscribers):
             try:
-                subscriber(after, events)
+                if _concern(events, about):
+                    subscriber(after, events)
             except Exception:
                 log.exception("a subscriber failed")
         if after.ended or after.finally_skipped:
@@ -351,6 +360,14 @@ class Stepper:
         """An outcome could not be recorded: whoever waits gets the error, and the process has to end."""
         self.sessions.poisoned(error)
         self.on_poisoned(error)
+
+
+Kinds: TypeAlias = tuple[type[Event], ...]
+"""Kinds of events; none of them stands for all."""
+
+
+def _concern(events: Sequence[Event], about: Kinds) -> bool:
+    return not about or any(isinstance(event, about) for event in events)
 
 
 def _paused(after: State, events: Sequence[Event]) -> bool:

@@ -66,6 +66,9 @@ class SpendRows:
                 rows += _unmade(before, after, event)
         return rows
 
+    about = (ChildStarted, AgentMessage, AgentCompacted, NodeRetried, NodeFailed, NodeInterrupted)
+    """The events without which there are no rows."""
+
     def _begun(self, after: State, event: ChildStarted) -> list[Row]:
         run = after.nodes.get(event.path or "")
         reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
