@@ -318,7 +318,8 @@ class Conversation:
             if keys:
                 row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self._notices.heads(keys[0])
-        if self._starts.concerned(said, data, heads):
+        addressed = said.mentions_bot or "<@" in data["text"]
+        if addressed and self._starts.concerned(said, data, heads):
             return await self._starts.by_message(row, data, said)
         actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
         return await self._routed(row, data, said, actor, heads)

@@ -96,7 +96,9 @@ def progress(turn: Turn) -> None:
         # The innermost first: what ends inside may end what is around it.
         for scope in sorted(turn.state.frames, key=lambda scope: (-len(scope), scope)):
             if alive(turn.state, scope):
-                edges.progress(turn, scope)
+                frame = turn.state.frames[scope]
+                if frame.jumps or turn.flow.lists[frame.list_id].is_graph:
+                    edges.progress(turn, scope)
                 _end_pass(turn, scope)
         for path in sorted(turn.state.containers, key=lambda path: (-len(path), path)):
             if path in turn.state.containers and alive(turn.state, path):
