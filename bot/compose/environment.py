@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bot.config.settings import SLACK_PACE, Settings, Tuning
@@ -32,9 +32,10 @@ from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import NodeContext, Runner
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.runtime.table import runners, with_runner
+from engine.run.clock_watch import random_text
 from engine.run.dispatcher import POLL_SECONDS
 from engine.run.engine import Engine
-from engine.run.executor import Extension, random_text
+from engine.run.executor import Extension
 from engine.run.runtime import ToolServers
 from engine.run.sessions import stored_state
 from engine.storage.group_commit import Writer
@@ -79,9 +80,10 @@ class Machine:
     started: Callable[[], Any] = _keep_what_is_loaded
     """Done once everything is loaded."""
 
-    def now(self) -> str:
-        """The time as it is stored."""
-        return timestamps.to_text(datetime.fromtimestamp(self.seconds(), UTC))
+    @cached_property
+    def now(self) -> Callable[[], str]:
+        """Gives the time as it is stored."""
+        return timestamps.clock(self.seconds)
 
 
 THIS_MACHINE = Machine()

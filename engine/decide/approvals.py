@@ -13,6 +13,7 @@ import re
 from engine.decide import prompt_timers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
+from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
 from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.forms import check_form
@@ -26,54 +27,13 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text
 from engine.language.errors import (
     AlreadyAnswered,
-    ClockJumped,
     InvalidAnswer,
     PromptClosed,
     PromptTimedOut,
     SaysoError,
 )
 
-OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
-"""Phases in which answers and times still count."""
-
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+", re.ASCII)
-
-
-def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> Asked:
-    """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
-
-    Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
-    """
-    prompt = turn.state.prompts.get(prompt_id)
-    if prompt is None:
-        raise PromptClosed("This question is not known here.")
-    _refuse_closed(turn.state, prompt)
-    if is_over(prompt.deadline, turn.facts):
-        raise PromptTimedOut(question.timed_out(prompt.deadline))
-    if nonce is not None and nonce != prompt.nonce:
-        raise PromptClosed("This button belongs to an older copy of the question.")
-    return prompt
-
-
-def _refuse_closed(state: State, prompt: Asked) -> None:
-    if prompt.status == "answered":
-        raise AlreadyAnswered(question.already(prompt))
-    if prompt.status == "expired":
-        raise PromptTimedOut(question.timed_out(prompt.deadline or prompt.at))
-    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
-        raise PromptClosed("This question was withdrawn.")
-
-
-def is_over(moment: str | None, facts: Facts) -> bool:
-    """Whether this time has come. Raises `ClockJumped` where only a clock says so that was just put forward."""
-    if moment is None or facts.now < moment:
-        return False
-    if facts.clock_jumped:
-        raise ClockJumped(
-            f"The clock of this machine was put forward to {timestamps.told(facts.now)}, by which the time was over at "
-            f"{timestamps.told(moment)}. The clock is looked at again in half a minute; please try again then."
-        )
-    return True
 
 
 # --- votes -----------------------------------------------------------------------------------------------

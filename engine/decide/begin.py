@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from engine.decide import containers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
-from engine.decide.due import Work, due, next_node
+from engine.decide.due import Work, branches, due, next_node
 from engine.decide.fixpoint import end_flow, settle
 from engine.decide.step import Turn, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
-from engine.journal.queries import CHANGED, TURN, changed, doomed
+from engine.journal.queries import CHANGED, TURN, alive, changed, doomed
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -45,14 +45,15 @@ def begin(turn: Turn, command: Begin) -> None:
                 _start_again(turn, item.path)
             else:
                 _start_next(turn, item)
-        containers.progress(turn)
+        if branches(turn.flow, turn.state):
+            containers.progress(turn)
 
 
 def _still_due(turn: Turn, item: Work) -> bool:
     """Whether what began just before in this turn left a place for it: a container around it can have failed by that, or
     the flow."""
     path = item.path if item.again else f"{item.path}/x".lstrip("/")
-    return containers.alive(turn.state, item.path) and not doomed(turn.state, path)
+    return alive(turn.state, item.path) and not doomed(turn.state, path)
 
 
 def _start_again(turn: Turn, path: str) -> None:

@@ -14,7 +14,7 @@ from engine.decide.step import Turn, context
 from engine.flow import Node, coerce_inputs
 from engine.journal import events as ev
 from engine.journal.grammar import pass_scope, timeout_id
-from engine.journal.queries import asked_in_order, doomed, launched_below, open_prompt_at
+from engine.journal.queries import alive, asked_in_order, doomed, launched_below, open_prompt_at
 from engine.journal.state import (
     COLLECT,
     FINALLY,
@@ -22,7 +22,6 @@ from engine.journal.state import (
     ROOT,
     ContainerRun,
     Frame,
-    State,
     below,
     in_finally,
     scope_of,
@@ -96,9 +95,7 @@ def progress(turn: Turn) -> None:
         # The innermost first: what ends inside may end what is around it.
         for scope in sorted(turn.state.frames, key=lambda scope: (-len(scope), scope)):
             if alive(turn.state, scope):
-                frame = turn.state.frames[scope]
-                if frame.jumps or turn.flow.lists[frame.list_id].is_graph:
-                    edges.progress(turn, scope)
+                edges.progress(turn, scope)
                 _end_pass(turn, scope)
         for path in sorted(turn.state.containers, key=lambda path: (-len(path), path)):
             if path in turn.state.containers and alive(turn.state, path):
@@ -107,11 +104,6 @@ def progress(turn: Turn) -> None:
             if turn.state.nodes[path].status == "failing":
                 _go_on_failing(turn, path)
         moved = turn.state.seq != before
-
-
-def alive(state: State, address: str) -> bool:
-    """Whether anything may still begin at this place: while a session ends, only what runs at the end does."""
-    return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)
 
 
 def is_over(turn: Turn, frame: Frame) -> bool:

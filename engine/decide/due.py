@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.decide import containers, limits
+from engine.decide import limits
 from engine.decide.behaviours import conversations
 from engine.decide.step import node_at
 from engine.flow import Flow, Node
@@ -15,6 +15,7 @@ from engine.journal.queries import (
     CHANGED,
     TURN,
     agent_of,
+    alive,
     doomed,
     launched,
     open_prompt_at,
@@ -65,11 +66,11 @@ def _goes_on(state: State, running: list[str]) -> bool:
 def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     """What may start as far as its own place is concerned, each with the mode of its type."""
     for path in sorted(state.active):
-        if containers.alive(state, path) and may_run_again(flow, state, path):
+        if alive(state, path) and may_run_again(flow, state, path):
             yield Work(path, True), mode_of(state.nodes[path].type)
     for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
         frame = state.frames[scope]
-        if frame.error is not None or not containers.alive(state, scope):
+        if frame.error is not None or not alive(state, scope):
             continue
         if frame.owner is not None and state.containers[frame.owner].agent is not None:
             for key, mode in conversations().startable(flow, state, scope):
@@ -96,6 +97,14 @@ def _place(state: State, scope: str) -> tuple[str | int, ...]:
     outer = scope_of(frame.owner)
     around = _place(state, outer) if outer in state.frames else (outer,)
     return (*around, frame.owner, frame.order)
+
+
+def branches(flow: Flow, state: State) -> bool:
+    """Whether the session is anywhere but in a list whose nodes begin one after the other."""
+    if state.containers:
+        return True
+    inside = any(frame.jumps or flow.lists[frame.list_id].is_graph for frame in state.frames.values())
+    return inside or any(state.nodes[path].status == "failing" for path in state.active)
 
 
 def next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:

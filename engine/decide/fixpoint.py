@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.decide import containers, limits, prompt_timers, question, replies
-from engine.decide.due import due, may_run_again, must_ask, only_waits
+from engine.decide.due import branches, due, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
 from engine.journal.queries import CHANGED, asked_in_order, doomed, launched, open_prompt_at
@@ -21,7 +21,8 @@ def settle(turn: Turn) -> None:
     if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
         replies.go_on_with_inputs(turn)
     if turn.state.phase in ("running", "pausing"):
-        containers.progress(turn)
+        if branches(turn.flow, turn.state):
+            containers.progress(turn)
         for path in sorted(turn.state.active):
             _ask_if_interrupted(turn, path)
         _finish_or_pause(turn)

@@ -9,7 +9,8 @@ came due are taken when it goes on.
 
 from __future__ import annotations
 
-from engine.decide.commands import Gone, Reachable, Unreachable
+from engine.decide import question
+from engine.decide.commands import Facts, Gone, Reachable, Unreachable
 from engine.decide.step import Turn
 from engine.forms.question import Question
 from engine.journal import events as ev
@@ -17,12 +18,53 @@ from engine.journal.grammar import clock_id
 from engine.journal.queries import asked_in_order
 from engine.journal.state import QUIET, Asked, State, TimerRun
 from engine.language import timestamps, working_hours
+from engine.language.errors import AlreadyAnswered, ClockJumped, PromptClosed, PromptTimedOut
 
 MOST_REPOSTS = 3
 """How often a question is shown again whose message somebody deleted."""
 
+OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
+"""Phases in which answers and times still count."""
+
 PURPOSES = ("deadline", "remind", "escalate")
 """The timers of an open question."""
+
+
+def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> Asked:
+    """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
+
+    Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
+    """
+    prompt = turn.state.prompts.get(prompt_id)
+    if prompt is None:
+        raise PromptClosed("This question is not known here.")
+    _refuse_closed(turn.state, prompt)
+    if is_over(prompt.deadline, turn.facts):
+        raise PromptTimedOut(question.timed_out(prompt.deadline))
+    if nonce is not None and nonce != prompt.nonce:
+        raise PromptClosed("This button belongs to an older copy of the question.")
+    return prompt
+
+
+def _refuse_closed(state: State, prompt: Asked) -> None:
+    if prompt.status == "answered":
+        raise AlreadyAnswered(question.already(prompt))
+    if prompt.status == "expired":
+        raise PromptTimedOut(question.timed_out(prompt.deadline or prompt.at))
+    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
+        raise PromptClosed("This question was withdrawn.")
+
+
+def is_over(moment: str | None, facts: Facts) -> bool:
+    """Whether this time has come. Raises `ClockJumped` where only a clock says so that was just put forward."""
+    if moment is None or facts.now < moment:
+        return False
+    if facts.clock_jumped:
+        raise ClockJumped(
+            f"The clock of this machine was put forward to {timestamps.told(facts.now)}, by which the time was over at "
+            f"{timestamps.told(moment)}. The clock is looked at again in half a minute; please try again then."
+        )
+    return True
 
 
 def _set(turn: Turn, prompt: Asked, word: str, due_at: str, purpose: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from engine.decide import containers, edges, limits, prompt_timers, question
-from engine.decide.approvals import OPEN_PHASES, is_over, open_prompt, start_undo, vote
+from engine.decide.approvals import start_undo, vote
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Abort, Answer, Due, Hold, Message, Resume, Shown, Steer
 from engine.decide.policy import ACTION_OF
+from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
 from engine.decide.question import conclude
 from engine.decide.step import Turn
 from engine.forms import match_option

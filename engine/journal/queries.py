@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from engine.journal.events import ChildStarted, Event, FlowStarted, NodeInterrupted, NodeStarted
-from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, scope_of
+from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import code_key, mode_of
@@ -187,3 +187,8 @@ def noted_flow(state: State, event: FlowStarted) -> State:
     for key, digest in (event.code or {}).items():
         code = code.set(key, digest)
     return replace(state, code=code)
+
+
+def alive(state: State, address: str) -> bool:
+    """Whether anything may still begin at this place: while a session ends, only what runs at the end does."""
+    return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)

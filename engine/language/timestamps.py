@@ -9,6 +9,7 @@ whose text has an example in it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -25,6 +26,11 @@ def from_text(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no timezone; write it with an offset, for example {text}Z")
     return moment.astimezone(UTC)
+
+
+def clock(seconds: Callable[[], float]) -> Callable[[], str]:
+    """A clock that gives the time as it is stored, over one that gives seconds since 1970."""
+    return lambda: to_text(datetime.fromtimestamp(seconds(), UTC))
 
 
 def told(text: str | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -213,18 +212,6 @@ def checked_id(session_id: str) -> str:
 def utc_now() -> str:
     """Now, as it is stored."""
     return timestamps.to_text(datetime.now(UTC))
-
-
-_DRAWN: list[str] = []
-
-
-def random_text() -> str:
-    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
-    writer is busy it takes milliseconds until it is our turn again."""
-    while not _DRAWN:
-        drawn = os.urandom(16 * 256).hex()
-        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
-    return _DRAWN.pop()
 
 
 # --- one node ----------------------------------------------------------------------------------------------

@@ -152,6 +152,6 @@ def test_an_answer_whose_time_is_not_over_by_any_clock_counts() -> None:
 def test_without_the_check_a_late_answer_runs_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that these tests are for, put back: with the timer alone a late vote counts."""
     case = shown(APPROVE.replace("required: 2", "required: 1")).later(605)
-    monkeypatch.setattr("engine.decide.approvals.is_over", lambda moment, facts: False)
+    monkeypatch.setattr("engine.decide.prompt_timers.is_over", lambda moment, facts: False)
     made = decide(case.flow, case.state, commands(case)["vote"], case._facts())
     assert [event.type for event in made][:2] == ["prompt:answered", "flow:resumed"]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from bot.serve.bolt import SlackApp
-from engine.decide import approvals, replies
+from engine.decide import approvals, prompt_timers, replies
 from engine.decide.step import Turn
 from engine.journal import fold
 from engine.journal.folds import prompts
@@ -27,7 +27,7 @@ def takes_a_second_submission_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 def obeys_a_button_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
     """Whoever presses Approve on what was proposed before a change approves what it became."""
-    find = approvals.open_prompt
+    find = prompt_timers.open_prompt
 
     def any_copy(turn: Turn, prompt_id: str, nonce: str | None = None) -> Any:
         return find(turn, prompt_id)
