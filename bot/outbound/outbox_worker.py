@@ -100,13 +100,22 @@ class Outbound:
         calls = Calls(client, self._pace, bot_user_id, posted)
         self._load_state = load_state
         self._phases: dict[str, Phase] = {}
+        self._floors: dict[str, float] = {}
         sessions = Sessions(self._state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
         delays = tuning.look_delays
         self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)
         clock, speakers = self._clock, Speakers(sessions)
-        self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
+        self._pieces = Pieces(
+            ledger,
+            calls,
+            self._poster,
+            clock=clock,
+            speakers=speakers,
+            floors=self._floors,
+            hosts=link_hosts,
+        )
         self.streams = Streams(
             ledger, self._pieces, sessions, told=self.notify, clock=clock, seconds=tuning.live_seconds
         )
@@ -136,7 +145,14 @@ class Outbound:
 
     def said(self, thread_key: str, ts: str) -> None:
         """Somebody said something in a thread: what agents say from now on stands below it."""
-        self._pieces.below(thread_key, ts)
+        self._stands(thread_key, ts)
+
+    def _stands(self, lane: str, ts: str) -> None:
+        """Something that no agent says stands in this thread, at `ts`."""
+        if len(self._floors) > 10_000:
+            self._floors.clear()
+            self._pieces.close()
+        self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
 
     def notify(self) -> None:
         """There may be something to send."""
@@ -324,7 +340,7 @@ class Outbound:
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
         if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
-            self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
+            self._stands(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items]
         # Whoever read the session to send this knows whether it was out of reach; else the store is asked.
         if row.session_id is not None and self._phases.pop(row.session_id, _OUT) == _OUT:
