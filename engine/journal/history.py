@@ -9,7 +9,9 @@ begun stand in it as well, in the order of the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from engine.flow import Flow
 from engine.journal import events as ev
@@ -21,8 +23,7 @@ from engine.journal.state import FINALLY, State, scope_of
 from engine.language.codec import Json
 
 
-@dataclass
-class Entry:
+class Entry(Struct, rename="camel"):
     """A node (`kind` is `node`) or a pass through a list of nodes (`pass`: an item, a round, a branch, a case).
 
     `status` is `pending`, `started`, `waiting`, `retrying`, `interrupted`, `completed`, `failed`, `skipped`, or
@@ -42,12 +43,12 @@ class Entry:
     error: dict[str, Json] | None = None
     reason: str | None = None
     item: Json = None
-    prompts: list[str] = field(default_factory=list)
+    prompts: list[str] = []
     until: str | None = None
     list_id: str | None = None
     broken: dict[str, Json] | None = None
     """Of a pass: the error of a node in it that nothing stopped, so that the pass ends with it."""
-    children: list[Entry] = field(default_factory=list)
+    children: list[Entry] = []
 
     @property
     def open(self) -> bool:
@@ -62,24 +63,15 @@ class Entry:
 
     def to_json(self) -> dict[str, Json]:
         """The entry with its children, in the journal's manner of naming; what is not set is left out."""
-        fields: dict[str, Json] = {
-            "kind": self.kind,
-            "path": self.path,
-            "name": self.name,
-            "type": self.type,
-            "status": self.status,
-            "startedAt": self.started_at,
-            "endedAt": self.ended_at,
-            "attempts": self.attempts or None,
-            "output": self.output,
-            "error": self.error,
-            "reason": self.reason,
-            "item": self.item,
-            "prompts": self.prompts or None,
-            "until": self.until,
-            "children": [child.to_json() for child in self.children] or None,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        told = zip(self.__struct_encode_fields__, astuple(self), strict=True)
+        fields = {name: value for name, value in told if value is not None and name not in _UNTOLD}
+        fields["children"] = [child.to_json() for child in self.children]
+        return {name: value for name, value in fields.items() if value or name not in _LISTS}
+
+
+_UNTOLD = ("listId", "broken")
+_LISTS = ("attempts", "prompts", "children")
+"""Fields of an entry that are told where there is any."""
 
 
 def tree(events: Iterable[Event], flow: Flow | None = None) -> Entry:
