@@ -73,10 +73,14 @@ def _set(turn: Turn, prompt: Asked, word: str, due_at: str, purpose: str) -> Non
     turn.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
 
 
+def _hours(prompt: Asked) -> working_hours.Hours | None:
+    return None if prompt.hours is None else working_hours.of(prompt.hours)
+
+
 def start(turn: Turn, prompt: Asked) -> None:
     """People can see the prompt for the first time: its clocks start."""
     now = turn.facts.now
-    working = working_hours.of(prompt.hours) if prompt.hours is not None else None
+    working = _hours(prompt)
     timeout = prompt.timeout_seconds
     # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
     deadline = (
@@ -95,7 +99,7 @@ def start_again(turn: Turn, prompt: Asked, at_least: float) -> None:
 
 def _set_all(turn: Turn, prompt: Asked, deadline: str) -> None:
     """Set the clocks of a prompt, but those of the steps that were taken."""
-    now, working = turn.facts.now, working_hours.of(prompt.hours)
+    now, working = turn.facts.now, _hours(prompt)
     _set(turn, prompt, "deadline", deadline, "deadline")
     if prompt.remind_seconds is not None:
         _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
@@ -143,8 +147,7 @@ def _remind(turn: Turn, prompt_id: str) -> None:
     prompt = turn.state.prompts[prompt_id]
     if turn.state.phase not in QUIET:
         turn.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
-    working = working_hours.of(prompt.hours)
-    again = working_hours.after(turn.facts.now, prompt.remind_seconds or 0, working)
+    again = working_hours.after(turn.facts.now, prompt.remind_seconds or 0, _hours(prompt))
     if prompt.deadline is None or again < prompt.deadline:
         _set(turn, prompt, "remind", again, "remind")
 
