@@ -38,22 +38,6 @@ VALUE_FIELDS = {
     "timepicker": "selected_time",
     "datetimepicker": "selected_date_time",
 }
-# Elements that start with something chosen: the field of the block, and the field of the value it becomes.
-_INITIAL = {
-    "value": "initial_value",
-    "rich_text_value": "initial_value",
-    "selected_option": "initial_option",
-    "selected_options": "initial_options",
-    "selected_user": "initial_user",
-    "selected_users": "initial_users",
-    "selected_conversation": "initial_conversation",
-    "selected_conversations": "initial_conversations",
-    "selected_channel": "initial_channel",
-    "selected_channels": "initial_channels",
-    "selected_date": "initial_date",
-    "selected_time": "initial_time",
-    "selected_date_time": "initial_date_time",
-}
 STATELESS = ("button", "overflow")
 
 
@@ -112,7 +96,9 @@ def initial_values(blocks: list[Json]) -> Json:
             continue
         field = VALUE_FIELDS[kind]
         empty: Any = [] if field.endswith("s") else None
-        value = copied(element.get(_INITIAL[field], empty))
+        # `selected_user` begins as `initial_user`, a typed value of either kind as `initial_value`.
+        chosen = field.removeprefix("selected_").removeprefix("rich_text_")
+        value = copied(element.get(f"initial_{chosen}", empty))
         entry = {"type": kind, field: value}
         values.setdefault(block["block_id"], {})[element["action_id"]] = entry
     return values

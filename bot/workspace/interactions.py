@@ -19,6 +19,13 @@ from bot.workspace.state import Channel, Json, NotAcknowledged, SlackError, User
 MAX_TYPED = 12_000  # characters that Slack's composer takes before it makes a file of them
 
 
+def _there(message: Json | None, channel: Channel, ts: str) -> Json:
+    """A message that is not deleted; WorkspaceError `message_not_found`."""
+    if message is None or message.get("subtype") == "tombstone":
+        raise WorkspaceError("message_not_found", f"no message {ts} in {channel.name or channel.id}")
+    return message
+
+
 class People:
     """Acts of people. Errors are WorkspaceErrors that say what was wrong."""
 
@@ -62,9 +69,7 @@ class People:
         return uploads.shown(state.files[file_id])
 
     def _own(self, user: User, channel: Channel, ts: str) -> Json:
-        message = self.core.state.message(channel.id, ts)
-        if message is None or message.get("subtype") == "tombstone":
-            raise WorkspaceError("message_not_found", f"no message {ts} in {channel.name or channel.id}")
+        message = _there(self.core.state.message(channel.id, ts), channel, ts)
         if message.get("user") != user.id:
             raise WorkspaceError("not_yours", "people change and delete only their own messages")
         return message
@@ -149,10 +154,9 @@ class Interactions:
 
     def visible(self, user: User, channel: Channel, ts: str) -> Json:
         """The message with this `ts` as this person sees it; WorkspaceError `message_not_found`."""
-        found = self.core.ephemeral(user.id, ts) or self.core.state.message(channel.id, ts)
-        if found is None or found.get("subtype") == "tombstone":
-            raise WorkspaceError("message_not_found", f"no message {ts} in {channel.name or channel.id}")
-        return found
+        return _there(
+            self.core.ephemeral(user.id, ts) or self.core.state.message(channel.id, ts), channel, ts
+        )
 
     async def press(
         self,
