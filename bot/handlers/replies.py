@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.inbound import decisions, payloads
@@ -200,14 +200,14 @@ async def edited(notices: Notices, row: InboxRow) -> bool:
 # --- what people say ---------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Controls:
     """Obeys control words."""
 
-    def __init__(self, standing: SessionStatus, telling: Notices) -> None:
-        self._engine = telling.engine
-        self._gate = telling.gate
-        self._status = standing
-        self._notices = telling
+    status: SessionStatus
+    notices: Notices
+
+    def __post_init__(self) -> None:
         self._acts = {
             "pause": self._pause,
             "stop": self._pause,
@@ -218,27 +218,29 @@ class Controls:
     async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Do what was said."""
         if said.word == "help":
-            return await self._notices.look(row, data, actor, phrases.thread_help())
+            return await self.notices.look(row, data, actor, phrases.thread_help())
         act = self._acts.get(said.word)
         if said.sessions and act is not None:
             return await act(row, data, actor, said)
-        status = await self._status.of(await self._notices.heads(row.thread_key))
-        return await self._notices.look(row, data, actor, status)
+        status = await self.status.of(await self.notices.heads(row.thread_key))
+        return await self.notices.look(row, data, actor, status)
 
     async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
-        pause = partial(self._engine.pause, actor=actor, reason=phrases.by(actor))
+        pause = partial(self.notices.engine.pause, actor=actor, reason=phrases.by(actor))
         told = partial(phrases.paused_text, word=said.word)
         return await self._each(row, data, said.sessions, pause, told)
 
     async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
         """Let what is held here go on."""
-        heads = await self._notices.heads(row.thread_key)
+        heads = await self.notices.heads(row.thread_key)
         held = [head.session_id for head in heads if head.phase == "held"]
         if not held:
-            status = await self._status.of(heads)
-            return await self._notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
-        resume = partial(self._engine.apply, command=Resume(said.text or phrases.GO_ON, actor, row.key))
+            status = await self.status.of(heads)
+            return await self.notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
+        resume = partial(
+            self.notices.engine.apply, command=Resume(said.text or phrases.GO_ON, actor, row.key)
+        )
         return await self._each(row, data, held, resume, phrases.resumed_text)
 
     async def _confirm_cancel(
@@ -247,15 +249,15 @@ class Controls:
         """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
         mine, refusal = [], "You may not cancel this."
         for session_id in said.sessions:
-            state = await self._engine.verified_state(session_id)
-            verdict = authorize(actor, "cancel", self._gate.target(state.actor, True))
+            state = await self.notices.engine.verified_state(session_id)
+            verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))
             if verdict.allowed:
                 mine.append((state.flow_name, session_id))
             refusal = verdict.reason or refusal
         if not mine:
-            return await self._notices.whisper(row, data, refusal, "refused")
+            return await self.notices.whisper(row, data, refusal, "refused")
         text, blocks = phrases.confirm_cancel(mine)
-        return await self._notices.tell(row, data, text, "told", blocks=blocks)
+        return await self.notices.tell(row, data, text, "told", blocks=blocks)
 
     async def _each(
         self,
@@ -271,63 +273,55 @@ class Controls:
             try:
                 states.append(await act(session_id))
             except InvalidAnswer as error:
-                return await self._notices.tell(row, data, escape(str(error)), "refused")
+                return await self.notices.tell(row, data, escape(str(error)), "refused")
             except (Refused, SessionError) as error:
                 refusal = str(error)
         if not states:
-            return await self._notices.whisper(row, data, refusal, "refused")
-        return await self._notices.tell(row, data, told(states), "applied")
+            return await self.notices.whisper(row, data, refusal, "refused")
+        return await self.notices.tell(row, data, told(states), "applied")
 
 
+@dataclass(eq=False, repr=False)
 class Conversation:
     """Handles the inbox rows of messages."""
 
-    def __init__(
-        self,
-        people: People,
-        home: decisions.Home,
-        starts: MessageStarts,
-        replies: Replies,
-        status: SessionStatus,
-        notices: Notices,
-    ) -> None:
-        self._engine = notices.engine
-        self._people = people
-        self._gate = notices.gate
-        self._home = home
-        self._starts = starts
-        self._replies = replies
-        self._status = status
-        self._notices = notices
-        self._controls = Controls(status, notices)
+    people: People
+    home: decisions.Home
+    starts: MessageStarts
+    replies: Replies
+    status: SessionStatus
+    notices: Notices
+
+    def __post_init__(self) -> None:
+        self._controls = Controls(self.status, self.notices)
 
     # --- messages ------------------------------------------------------------------------------------------
 
     async def message(self, row: InboxRow) -> bool:
         """A message: starts a flow, or means something in its thread, or is people talking."""
         data = decode(row.payload)
-        heads = await self._notices.heads(row.thread_key)
+        heads = await self.notices.heads(row.thread_key)
         try:
-            said = payloads.said(data, self._home)
+            said = payloads.said(data, self.home)
         except TooLong as error:
-            return await self._notices.tell(row, data, str(error), "too_long")
+            return await self.notices.tell(row, data, str(error), "too_long")
         if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
-            keys = await self._status.threads(data["channel"])
+            keys = await self.status.threads(data["channel"])
             if len(keys) > 1:
-                return await self._notices.tell(row, data, phrases.SEVERAL_HERE, "told")
+                return await self.notices.tell(row, data, phrases.SEVERAL_HERE, "told")
             if keys:
                 row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
-                said, heads = replace(said, thread_ts=data["threadTs"]), await self._notices.heads(keys[0])
+                said, heads = replace(said, thread_ts=data["threadTs"]), await self.notices.heads(keys[0])
         addressed = said.mentions_bot or "<@" in data["text"]
-        if addressed and self._starts.concerned(said, data, heads):
-            return await self._starts.by_message(row, data, said)
-        actor = await self._people.actor(data, entries=await self._entries(row), in_channel=True)
+        if addressed and self.starts.concerned(said, data, heads):
+            return await self.starts.by_message(row, data, said)
+        actor = await self.people.actor(data, entries=await self._entries(row), in_channel=True)
         return await self._routed(row, data, said, actor, heads)
 
     def _meant_for_a_thread(self, said: Message) -> bool:
         """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
         and on a phone a thread is far away."""
-        about_flows = asks_about_flows(said) or self._starts.names_flow(said)
+        about_flows = asks_about_flows(said) or self.starts.names_flow(said)
         return bool(said.text or said.has_files) and not about_flows
 
     # --- replies in a thread -------------------------------------------------------------------------------
@@ -346,7 +340,7 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
-            steerable=await _steerable(self._engine, self._gate, actor, heads),
+            steerable=await _steerable(self.notices.engine, self.notices.gate, actor, heads),
             hinted=await self._hinted(asked),
             author=actor.id,
         )
@@ -355,16 +349,16 @@ class Conversation:
             case Hold():
                 return False
             case TextAnswer(prompt_id, text):
-                return await self._replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
+                return await self.replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
                 return await self._controls.obey(row, data, actor, found)
             case TakeBack(prompt_id):
                 session_id = _by_id(asked, prompt_id).session_id
-                return await self._replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
+                return await self.replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
             case SteerBy(session_id, text):
-                return await self._replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
+                return await self.replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
             case Chatter() | Ignore() | Note():
-                return await self._notices.consume(row, "ignored")
+                return await self.notices.consume(row, "ignored")
             case Menu() | Hint() | Say():
                 return await self._explain(row, data, actor, found, asked)
 
@@ -376,7 +370,7 @@ class Conversation:
             if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
         ]
         rows = [
-            await self._engine.writer.call(self._engine.store.outbox_row, f"hint:{prompt_id}")
+            await self.notices.engine.writer.call(self.notices.engine.store.outbox_row, f"hint:{prompt_id}")
             for prompt_id in found
         ]
         return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
@@ -385,7 +379,7 @@ class Conversation:
         if not asked:
             return frozenset()
         requester = {"id": asked[0].requester_id, "name": asked[0].requester_name}
-        return may_act_on(actor, asked, self._gate.target(requester, True))
+        return may_act_on(actor, asked, self.notices.gate.target(requester, True))
 
     async def _explain(
         self,
@@ -398,25 +392,29 @@ class Conversation:
         match found:
             case Menu(prompt_ids, _):
                 meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
-                text = phrases.menu_text(meant, await self._status.places(meant))
+                text = phrases.menu_text(meant, await self.status.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
-                return await self._notices.tell(row, data, text, "told", blocks=blocks)
+                return await self.notices.tell(row, data, text, "told", blocks=blocks)
             case Hint(kind, prompt_ids, once):
                 text = phrases.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
                 key = f"hint:{prompt_ids[0]}" if once else None
                 outcome = "hinted" if once else "told"
                 if kind not in ("buttons", "files"):
-                    return await self._notices.whisper(row, data, plain(text), outcome, key=key)
-                return await self._notices.tell(row, data, text, outcome, key=key)
+                    return await self.notices.whisper(row, data, plain(text), outcome, key=key)
+                return await self.notices.tell(row, data, text, outcome, key=key)
             case _:
-                status = await self._status.of(await self._notices.heads(row.thread_key))
-                return await self._notices.look(row, data, actor, status)
+                status = await self.status.of(await self.notices.heads(row.thread_key))
+                return await self.notices.look(row, data, actor, status)
 
     # --- reading -------------------------------------------------------------------------------------------
 
     async def _prompts(self, key: str | None) -> list[PromptState]:
-        return await self._engine.writer.call(prompts.of_thread, self._engine.store, key) if key else []
+        return (
+            await self.notices.engine.writer.call(prompts.of_thread, self.notices.engine.store, key)
+            if key
+            else []
+        )
 
     async def _entries(self, row: InboxRow) -> list[str]:
         asked = await self._prompts(row.thread_key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -56,31 +56,27 @@ class Upload:
     alt: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Uploads:
     """Shares files. Raises `Hold` while it has to wait, and `Permanent` and `AuthLost` where Slack refuses."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        client: AsyncWebClient,
-        pace: Pace,
-        *,
-        files: SessionFiles | None,
-        delays: Sequence[float],
-        backoff: Callable[[OutboxRow], float],
-    ) -> None:
-        self._ledger = ledger
-        self._client = quiet_client(client)
-        self._pace = pace
-        self._files = files
-        self._delays = sorted(delays)
-        self._backoff = backoff
+    ledger: Ledger
+    client: AsyncWebClient
+    pace: Pace
+    _: KW_ONLY
+    files: SessionFiles | None
+    delays: Sequence[float]
+    backoff: Callable[[OutboxRow], float]
+
+    def __post_init__(self) -> None:
+        self.client = quiet_client(self.client)
+        self.delays = sorted(self.delays)
 
     async def read(self, session_id: str, path: str) -> bytes:
         """A file in a session's folder. Raises `FileRefused`."""
-        if self._files is None:
+        if self.files is None:
             raise FileRefused(f"{path} cannot be read: this process has no folders of sessions")
-        return await asyncio.to_thread(self._files.read, session_id, path)
+        return await asyncio.to_thread(self.files.read, session_id, path)
 
     async def share(
         self,
@@ -96,8 +92,8 @@ class Uploads:
         kept = dict(known)
         if "files" not in kept:
             made = [await self._upload(row, one) for one in await uploads()]
-            kept |= {"files": made, "sharedAt": self._ledger.now()}
-            await self._ledger.keep(row, kept)
+            kept |= {"files": made, "sharedAt": self.ledger.now()}
+            await self.ledger.keep(row, kept)
         else:
             found = await self._standing(row, kept["files"], place)
             if found is not None:
@@ -113,7 +109,7 @@ class Uploads:
         name = clip(shown(upload.name).replace("/", "_"), _NAME)
         # Slack takes no empty file.
         content = upload.content or b"\n"
-        call = self._client.files_getUploadURLExternal(
+        call = self.client.files_getUploadURLExternal(
             filename=name, length=len(content), alt_txt=upload.alt and clip(shown(upload.alt), 1_000)
         )
         answer = await self._unseen(row, call)
@@ -123,13 +119,13 @@ class Uploads:
     async def _put(self, url: str, content: bytes) -> None:
         """Send the content to the address that Slack gave for it. The address is the key: no token goes there."""
         async with (
-            plain_session(self._client, UPLOAD_SECONDS) as session,
+            plain_session(self.client, UPLOAD_SECONDS) as session,
             session.request(
                 "POST",
                 url,
                 data=content,
-                proxy=self._client.proxy,
-                ssl=self._client.ssl or True,
+                proxy=self.client.proxy,
+                ssl=self.client.ssl or True,
                 allow_redirects=False,
             ) as answer,
         ):
@@ -138,8 +134,8 @@ class Uploads:
                 raise of_status(answer.status, answer.headers, code, (await answer.text())[:200])
 
     async def _complete(self, row: OutboxRow, kept: Mapping[str, Json], place: Place, text: str) -> None:
-        self._pace.take(POST, place.channel)
-        call = self._client.files_completeUploadExternal(
+        self.pace.take(POST, place.channel)
+        call = self.client.files_completeUploadExternal(
             files=[dict(one) for one in kept["files"]],
             channel_id=place.channel,
             thread_ts=place.thread_ts,
@@ -154,7 +150,7 @@ class Uploads:
             ):
                 return
             # Whatever happened to it: the ids are recorded, and the next try begins with a look.
-            first = self._delays[0] if self._delays else 0.0
+            first = self.delays[0] if self.delays else 0.0
             raise later(fault, lambda: first, f"sharing the files of {row.key}") from error
 
     # --- looking -------------------------------------------------------------------------------------------
@@ -165,20 +161,20 @@ class Uploads:
         """The ts under which the first of these files is shared in a channel, as Slack says; None when it says none.
         With `patient`, raises `Hold` where Slack cannot be asked."""
         try:
-            answer = await self._client.files_info(file=str(files[0]["id"]))
+            answer = await self.client.files_info(file=str(files[0]["id"]))
         except Exception as error:
             fault = classify(error)
             if isinstance(fault, AuthLost):
                 raise fault from error
             if patient and not isinstance(fault, Permanent):
-                raise Hold(self._backoff(row), f"looking for the files of {row.key}: {fault}") from error
+                raise Hold(self.backoff(row), f"looking for the files of {row.key}: {fault}") from error
             return None
         return _shared_in(answer["file"], place.channel)
 
     def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
         """Raises `Hold` while files that were shared may still appear."""
-        since = timestamps.seconds_between(kept["sharedAt"], self._ledger.now())
-        wait = next((delay - since for delay in self._delays if delay > since), 0.0)
+        since = timestamps.seconds_between(kept["sharedAt"], self.ledger.now())
+        wait = next((delay - since for delay in self.delays if delay > since), 0.0)
         if wait > 0:
             raise Hold(wait, f"the files of {row.key} may still appear")
 
@@ -187,7 +183,7 @@ class Uploads:
         try:
             return await call
         except Exception as error:
-            raise later(error, partial(self._backoff, row), f"uploading for {row.key}") from error
+            raise later(error, partial(self.backoff, row), f"uploading for {row.key}") from error
 
 
 def _shared_in(file: Mapping[str, Any], channel: str) -> str | None:

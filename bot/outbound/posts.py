@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -139,30 +139,26 @@ def refused_result(row: OutboxRow, why: str) -> dict[str, Json]:
     return {"refused": why, "attempt": row.attempts + 1}
 
 
+@dataclass(eq=False, repr=False)
 class Poster:
     """Posts messages so that each is there once."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        calls: Calls,
-        pace: Pace,
-        *,
-        delays: Sequence[float] = LOOK_DELAYS,
-        backoff: Callable[[OutboxRow], float],
-    ) -> None:
-        self._ledger = ledger
-        self._calls = calls
-        self._pace = pace
-        self._delays = sorted(delays)
-        self._backoff = backoff
+    ledger: Ledger
+    calls: Calls
+    pace: Pace
+    _: KW_ONLY
+    delays: Sequence[float] = LOOK_DELAYS
+    backoff: Callable[[OutboxRow], float]
+
+    def __post_init__(self) -> None:
+        self.delays = sorted(self.delays)
         self._told = False
         self._waited_since: dict[tuple[int, int], float] = {}
 
     @property
     def first_look(self) -> float:
         """Seconds after a lost answer until the first look."""
-        return self._delays[0] if self._delays else 0.0
+        return self.delays[0] if self.delays else 0.0
 
     async def once(
         self, row: OutboxRow, place: Place, message: Rendered, *, broadcast: bool = False
@@ -177,9 +173,9 @@ class Poster:
             there = await self.adopt(row, place)
             if there is not None:
                 return there
-        self._pace.take(POST, place.channel)
-        await self._ledger.attempt(row)
-        posted = await self._calls.post(place, message, broadcast=broadcast)
+        self.pace.take(POST, place.channel)
+        await self.ledger.attempt(row)
+        posted = await self.calls.post(place, message, broadcast=broadcast)
         if uncertain:
             # What was missing at every look may still have appeared by now.
             found = await self._look(row, place)
@@ -203,12 +199,12 @@ class Poster:
     async def _look(self, row: OutboxRow, place: Place) -> list[Posted]:
         oldest = timestamps.from_text(row.created_at).timestamp() - _BEFORE
         try:
-            return await self._calls.find(row.key, place, oldest)
+            return await self.calls.find(row.key, place, oldest)
         except Permanent as fault:
             self._cannot_look(fault)
             return []
         except SlackFault as fault:
-            raise later(fault, partial(self._backoff, row), f"looking for {row.key}") from fault
+            raise later(fault, partial(self.backoff, row), f"looking for {row.key}") from fault
 
     def _cannot_look(self, fault: Permanent) -> None:
         if not self._told:
@@ -220,11 +216,11 @@ class Poster:
 
     def _still_to_wait(self, row: OutboxRow) -> float:
         """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
-        since = timestamps.seconds_between(row.attempted_at or row.created_at, self._ledger.now())
+        since = timestamps.seconds_between(row.attempted_at or row.created_at, self.ledger.now())
         # The machine's clock may have been set back since: what was waited here counts in any case.
         steady = asyncio.get_running_loop().time()
         since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))
-        wait = next((delay - since for delay in self._delays if delay > since), 0.0)
+        wait = next((delay - since for delay in self.delays if delay > since), 0.0)
         if wait == 0:
             del self._waited_since[row.id, row.attempts]
         return wait
@@ -239,8 +235,8 @@ class Poster:
 
     async def _disarm(self, row: OutboxRow, copy: Posted) -> None:
         try:
-            await self._calls.edit(copy, duplicate(row.key), metadata=True)
+            await self.calls.edit(copy, duplicate(row.key), metadata=True)
         except Permanent as fault:
             log.error("%s: the copy at %s could not be disarmed: %s", row.key, copy.ts, fault)
         except SlackFault as fault:
-            raise later(fault, partial(self._backoff, row), f"disarming a copy of {row.key}") from fault
+            raise later(fault, partial(self.backoff, row), f"disarming a copy of {row.key}") from fault

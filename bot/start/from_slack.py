@@ -202,7 +202,7 @@ class TriggerStarts:
             if await self.channels.among(data["channel"], found.trigger.channels)
         ]
         if not heard:
-            return await self.starter.consume(row, "ignored")
+            return await self.notices.consume(row, "ignored")
         chosen = max(heard, key=lambda found: len(found.trigger.pattern))
         inputs = {**chosen.inputs, **await self._filled(chosen.trigger, data, data["text"])}
         if chosen.trigger.dedupe is None:
@@ -249,7 +249,7 @@ class TriggerStarts:
             payload=encode({"channel": data["channel"], "threadTs": before, "latest": data["ts"]}),
             replace=True,
         )
-        return await self.starter.consume(row, "alike", said)
+        return await self.notices.consume(row, "alike", said)
 
     async def _start_heard(
         self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json]
@@ -271,11 +271,11 @@ class TriggerStarts:
         ]
         message = await self._message(data["channel"], data["ts"]) if fitting else None
         if message is None:
-            return await self.starter.consume(row, "ignored")
+            return await self.notices.consume(row, "ignored")
         flow, trigger = fitting[0]
         root = str(message.get("thread_ts") or data["ts"])
         if await self._runs(thread_key(data["team"], data["channel"], root), flow.name):
-            return await self.starter.consume(row, "runs already")
+            return await self.notices.consume(row, "runs already")
         inputs = {**trigger.values, **await self._filled(trigger, data, said_in(message))}
         wish = Wish(flow.name, inputs, data)
         return await self.starter.start(row, wish, root, to_author(row, data, root))

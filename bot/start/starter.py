@@ -196,27 +196,16 @@ class Wish:
     """What the payload itself shows of that person."""
 
 
+@dataclass(eq=False, repr=False)
 class Starter:
     """Starts sessions in threads."""
 
-    def __init__(
-        self,
-        notices: Notices,
-        library: Library,
-        people: People,
-        channels: Channels,
-        limits: RateLimits,
-        settings: Settings,
-    ) -> None:
-        self._notices = notices
-        self._engine = notices.engine
-        self._library = library
-        self._people = people
-        self._channels = channels
-        self._limits = limits
-        self._places = settings.channels
-        self._gate = notices.gate
-        self.consume = notices.consume
+    notices: Notices
+    library: Library
+    people: People
+    channels: Channels
+    limits: RateLimits
+    settings: Settings
 
     # --- what ways in ask for ------------------------------------------------------------------------------
 
@@ -236,22 +225,22 @@ class Starter:
         if refusal is not None:
             return await self.refuse(row, refusal, told)
         then: dict[str, Json] = {"kind": kind, "key": f"rooted:{row.key}", "payload": dict(payload)}
-        return await self.consume(
+        return await self.notices.consume(
             row, "rooting", root_row(f"root:{row.key}", wish.data["channel"], text, then)
         )
 
     async def refuse(self, row: InboxRow, refusal: Refusal, told: Told) -> bool:
         """Consume the row with the reason why nothing was started, and tell it."""
         result = encode({"error": "refused", "message": plain(refusal.text)})
-        return await self.consume(row, "refused", *told(refusal), result=result)
+        return await self.notices.consume(row, "refused", *told(refusal), result=result)
 
     async def person(self, wish: Wish) -> Actor:
         """Who wishes it, with the groups that matter for who may. Raises `LookupFailed`."""
         if wish.actor is not None:
             return wish.actor
-        flow = self._library.refresh().get(wish.flow)
+        flow = self.library.refresh().get(wish.flow)
         entries = (flow.allowed_to_start or ()) if flow is not None else ()
-        return await self._people.actor(dict(wish.data), entries=entries, in_channel=wish.in_channel)
+        return await self.people.actor(dict(wish.data), entries=entries, in_channel=wish.in_channel)
 
     # --- whether, and then starting ------------------------------------------------------------------------
 
@@ -259,11 +248,11 @@ class Starter:
         """Why this would not be started, asked before a message for it is posted; whether it is, `_started` decides."""
         actor = await self.person(wish)
         try:
-            flow = self._library.get(wish.flow)
+            flow = self.library.get(wish.flow)
         except UnknownFlow as error:
             return Refusal(escape(str(error)))
         asked = Question(kind="start", who=flow.allowed_to_start)
-        reason = authorize(actor, "start", self._gate.target({}, True, asked)).reason
+        reason = authorize(actor, "start", self.notices.gate.target({}, True, asked)).reason
         if reason is not None:
             return Refusal(escape(reason))
         return await self._limited(flow, wish, actor)
@@ -274,17 +263,17 @@ class Starter:
         key = thread_key(team, channel, thread_ts)
         thread: dict[str, Json] = {"team": team, "channel": channel, "threadTs": thread_ts, "key": key}
         try:
-            flow = self._library.get(wish.flow)
+            flow = self.library.get(wish.flow)
             refusal = await self._limited(flow, wish, actor)
             if refusal is not None:
                 return refusal
             consumed = [Consumed(row.id, "started")]
-            await self._engine.start(flow, wish.inputs, actor=actor, thread=thread, consumed=consumed)
+            await self.notices.engine.start(flow, wish.inputs, actor=actor, thread=thread, consumed=consumed)
         except (LookupFailed, StorageError):
             raise
         except SaysoError as error:
             return Refusal(escape(str(error)))
-        self._limits.count(_counted(actor), channel)
+        self.limits.count(_counted(actor), channel)
         await self._tell_stale(row, thread, wish.flow)
         return None
 
@@ -292,21 +281,25 @@ class Starter:
         """Why this flow is not started in this channel, or not so often."""
         channel = wish.data["channel"]
         direct = channel.startswith("D")
-        if self._places and channel not in self._places and not (direct and "dm" in self._places):
+        if (
+            self.settings.channels
+            and channel not in self.settings.channels
+            and not (direct and "dm" in self.settings.channels)
+        ):
             return Refusal("Flows are not started here: SAYSO_CHANNELS does not list this channel.")
-        if not await self._channels.among(channel, flow.channels):
+        if not await self.channels.among(channel, flow.channels):
             entries = flow.channels or ()
             places = ", ".join(escape(one) if one.startswith("#") else f"<#{one}>" for one in entries)
             return Refusal(f"`{flow.name}` is not started here, but in {places}.")
-        over = self._limits.over(_counted(actor), channel)
+        over = self.limits.over(_counted(actor), channel)
         return None if over is None else Refusal(escape(over.text), quiet=not over.first)
 
     async def _tell_stale(self, row: InboxRow, thread: Mapping[str, Json], name: str) -> None:
         """A run of a flow whose file was broken since says that it is of the version before."""
-        fault = self._library.faults().get(name)
+        fault = self.library.faults().get(name)
         if fault is not None:
             said = note_to(thread["key"], f"stale:{row.key}", phrases.stale_flow_text(name, fault))
-            await self._notices.put(said)
+            await self.notices.put(said)
 
 
 def _counted(actor: Actor) -> str | None:

@@ -16,7 +16,7 @@ import contextlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from bot.config.session_files import SessionFiles, keep, typed_paths
@@ -77,35 +77,26 @@ def new_session_id() -> str:
     return f"session-{os.urandom(5).hex()}"
 
 
+@dataclass(eq=False, repr=False)
 class Follower:
     """Follows one session. `ask` puts questions here, `wait` waits with `wait` nodes."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        screen: TerminalScreen,
-        session_id: str,
-        *,
-        actor: Actor,
-        policy: Policy,
-        ask: bool = True,
-        wait: bool = True,
-        told: int = 0,
-        files: SessionFiles | None = None,
-    ) -> None:
-        self._engine = engine
-        self._screen = screen
-        self._session_id = session_id
-        self._actor = actor
-        self._policy = policy
-        self._ask = ask
-        self._wait = wait
-        self._told = told
-        self._files = files
-        self._frontend = TerminalFrontend(screen, files)
+    engine: Engine
+    screen: TerminalScreen
+    session_id: str
+    _: KW_ONLY
+    actor: Actor
+    policy: Policy
+    ask: bool = True
+    wait: bool = True
+    told: int = 0
+    files: SessionFiles | None = None
+
+    def __post_init__(self) -> None:
+        self._frontend = TerminalFrontend(self.screen, self.files)
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._service = Dispatcher(engine, wants=self._mine)
+        self._service = Dispatcher(self.engine, wants=self._mine)
         self._serving: asyncio.Task[None] | None = None
         self._passed_over = -1
         self.left = False
@@ -115,7 +106,7 @@ class Follower:
 
     def leave_untold(self, events: int) -> None:
         """Say nothing of the first events of the session, which happened in another one."""
-        self._told = events
+        self.told = events
 
     def stop(self) -> None:
         """Leave: cut what runs, keep the session."""
@@ -127,7 +118,7 @@ class Follower:
 
         Raises what `begin` raises, but for a deadline that has passed (see `too_late`), and storage errors.
         """
-        unsubscribe = self._engine.subscribe(self._seen)
+        unsubscribe = self.engine.subscribe(self._seen)
         try:
             await self._begin(begin)
             while True:
@@ -136,11 +127,11 @@ class Follower:
                 await self._first(self._service.caught_up(OVERDUE_SECONDS))
                 state = await self._until_rest()
                 await self._end_service()
-                if self.left or not self._engine.sessions.at_work(self._session_id):
+                if self.left or not self.engine.sessions.at_work(self.session_id):
                     break
                 # A request that was in hand just then let the session go on: leaving now would cut what it began.
-                self._service = Dispatcher(self._engine, wants=self._mine)
-            state = await self._engine.state(self._session_id)
+                self._service = Dispatcher(self.engine, wants=self._mine)
+            state = await self.engine.state(self.session_id)
             await self._catch_up(state)
             return state
         finally:
@@ -158,10 +149,10 @@ class Follower:
 
     async def take_up(self) -> None:
         """Go on where it stands; one that another living process runs is only followed."""
-        head = await self._engine.head(self._session_id)
+        head = await self.engine.head(self.session_id)
         if head.status == "running":
             with contextlib.suppress(Owned):
-                await self._engine.apply(self._session_id, None)
+                await self.engine.apply(self.session_id, None)
 
     async def _end_service(self) -> None:
         self._service.stop()
@@ -169,7 +160,7 @@ class Follower:
             await asyncio.gather(self._serving, return_exceptions=True)
 
     def _mine(self, head: Head) -> bool:
-        return head.session_id == self._session_id
+        return head.session_id == self.session_id
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -185,20 +176,20 @@ class Follower:
                 await self._overdue_first(state)
             elif state.open_prompts:
                 if not await self._question(state):
-                    return await self._engine.state(self._session_id)
+                    return await self.engine.state(self.session_id)
             elif not await self._elsewhere(state):
                 return state
 
     async def _parked(self) -> State:
         """The state once nothing here works for the session; leaving makes that happen soon."""
-        await self._first(self._engine.parked(self._session_id))
+        await self._first(self.engine.parked(self.session_id))
         if self.left:
-            await self._engine.drain(0)
-        return await self._engine.state(self._session_id)
+            await self.engine.drain(0)
+        return await self.engine.state(self.session_id)
 
     def _is_overdue(self, state: State) -> bool:
         """Whether something was due while nobody ran the session: it comes before any rest, and any question."""
-        now = self._engine.now()
+        now = self.engine.now()
         return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
 
     async def _overdue_first(self, state: State) -> None:
@@ -214,29 +205,29 @@ class Follower:
     async def _elsewhere(self, state: State) -> bool:
         """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
         due = due_moments(state)
-        if due and not self._wait:
+        if due and not self.wait:
             return False
         if limits.pending(state):
-            if not self._wait:
+            if not self.wait:
                 return False
             await self._say_queue(state)
         elif due:
             if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
                 # When a node is tried again was told with its failure.
-                self._screen.waiting(min(due))
+                self.screen.waiting(min(due))
         else:
             await self._say_owner()
         await self._moved_or_left(state.seq)
         return True
 
     async def _say_queue(self, state: State) -> None:
-        fact = lock_fact(state, await behind(self._engine.writer, state))
-        self._screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
+        fact = lock_fact(state, await behind(self.engine.writer, state))
+        self.screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
 
     async def _say_owner(self) -> None:
-        head = await self._engine.head(self._session_id)
+        head = await self.engine.head(self.session_id)
         if head.owner is not None:
-            self._screen.note(f"Another process ({head.owner}) runs this session; following it.")
+            self.screen.note(f"Another process ({head.owner}) runs this session; following it.")
 
     async def _first(self, *work: Coroutine[Any, Any, Any]) -> Any:
         """The result of what is first; None when the person left first. Raises what broke."""
@@ -260,7 +251,7 @@ class Follower:
 
     async def _moved(self, seq: int) -> None:
         """Return when the session has gone beyond this event, by whatever process."""
-        while (await self._engine.head(self._session_id)).seq <= seq:
+        while (await self.engine.head(self.session_id)).seq <= seq:
             # Not `wait_for`: in Python 3.11 that swallows a cancellation that comes together with the news.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
@@ -270,21 +261,21 @@ class Follower:
     # --- what happened -------------------------------------------------------------------------------------
 
     def _seen(self, state: State, events: Sequence[Event]) -> None:
-        if state.session_id != self._session_id:
+        if state.session_id != self.session_id:
             return
         self._news.set()
-        if events and events[0].seq == self._told + 1:
+        if events and events[0].seq == self.told + 1:
             self._narrate(state, events)
 
     async def _catch_up(self, state: State) -> None:
         """Tell what another process did."""
-        if state.seq > self._told:
-            events = await self._engine.journal(self._session_id)
-            self._narrate(state, [event for event in events if self._told < event.seq <= state.seq])
+        if state.seq > self.told:
+            events = await self.engine.journal(self.session_id)
+            self._narrate(state, [event for event in events if self.told < event.seq <= state.seq])
 
     def _narrate(self, state: State, events: Sequence[Event]) -> None:
         self._frontend.observe(state, events)
-        self._told = max([self._told, *(event.seq for event in events)])
+        self.told = max([self.told, *(event.seq for event in events)])
 
     # --- message nodes -------------------------------------------------------------------------------------
 
@@ -298,27 +289,27 @@ class Follower:
             run = state.nodes[path]
             if run.status == "started" and mode_of(run.type) == "delivery":
                 found = True
-                key = f"message:{self._session_id}:{path}:{run.attempt}"
-                row = await self._engine.writer.call(self._engine.store.outbox_row, key)
+                key = f"message:{self.session_id}:{path}:{run.attempt}"
+                row = await self.engine.writer.call(self.engine.store.outbox_row, key)
                 if row is not None and row.state == "pending":
                     await self._deliver_row(row)
         return found
 
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
-        await self._engine.writer.call(self._engine.store.outbox_attempt, row.id, self._engine.now())
+        await self.engine.writer.call(self.engine.store.outbox_attempt, row.id, self.engine.now())
         do = "delivered"
         outcome: dict[str, Json] = {}
-        message = Message.of(self._session_id, data["path"], data["config"])
+        message = Message.of(self.session_id, data["path"], data["config"])
         try:
             outcome["output"] = await self._frontend.deliver(message, row.key)
         except NotDelivered as error:
             do, outcome["error"] = "undelivered", {"type": "slack", "message": str(error)}
         place = {"path": data["path"], "attempt": data["attempt"]}
-        item = remote_commands.item(f"{do}:{row.key}", self._session_id, do, **place, **outcome)
-        now = self._engine.now()
-        await self._engine.writer.call(
-            self._engine.store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[item]
+        item = remote_commands.item(f"{do}:{row.key}", self.session_id, do, **place, **outcome)
+        now = self.engine.now()
+        await self.engine.writer.call(
+            self.engine.store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[item]
         )
         self._service.notify()
 
@@ -330,29 +321,29 @@ class Follower:
             if prompt.shown != SHOWN:
                 shown = await self._frontend.ask(state, prompt, prompt.prompt_id)
                 with contextlib.suppress(Owned):
-                    await self._engine.apply(self._session_id, Shown(prompt.prompt_id, shown))
-        state = await self._engine.state(self._session_id)
+                    await self.engine.apply(self.session_id, Shown(prompt.prompt_id, shown))
+        state = await self.engine.state(self.session_id)
         mine = [prompt for prompt in open_prompts(state) if self._is_asked(state, prompt)]
-        if not (mine and self._ask):
+        if not (mine and self.ask):
             return not state.open_prompts
-        self._screen.question(state, mine[0])
+        self.screen.question(state, mine[0])
         typing = Typing(filling_of(mine[0]))
         while True:
             if typing.filling is not None:
-                self._screen.field(typing.filling.field)
+                self.screen.field(typing.filling.field)
             line = await self._line(state.seq)
             if line is None or await self._answered(mine[0], line, typing):
                 return True
 
     def _is_asked(self, state: State, prompt: Asked) -> bool:
         """Whether this person may answer, and has not voted on it already."""
-        voted = any(vote["actor"].get("id") == self._actor.id for vote in prompt.votes)
-        return not voted and self._policy(self._actor, engine_action(prompt.kind), state, prompt) is None
+        voted = any(vote["actor"].get("id") == self.actor.id for vote in prompt.votes)
+        return not voted and self.policy(self.actor, engine_action(prompt.kind), state, prompt) is None
 
     async def _line(self, seq: int) -> str | None:
         """What was typed; None when the person left, or the session moved on without them."""
         try:
-            line = await self._first(self._screen.read(), self._moved(seq))
+            line = await self._first(self.screen.read(), self._moved(seq))
         except EOFError:
             self.stop()
             return None
@@ -367,15 +358,15 @@ class Follower:
             command = await self._read(prompt, line, typing)
             if command is None:
                 return False
-            await self._engine.apply(self._session_id, command)
+            await self.engine.apply(self.session_id, command)
         except (InvalidAnswer, FileRefused) as error:
             why = typing.filling is None and asks_why(prompt, line)
             hint = " Write it behind the decision, as in `reject: why`." if why else ""
-            self._screen.problem(f"{error}{hint}")
+            self.screen.problem(f"{error}{hint}")
             typing.once_more()
             return False
         except (Refused, Owned, ClockJumped) as error:
-            self._screen.problem(str(error))
+            self.screen.problem(str(error))
         return True
 
     async def _read(self, prompt: Asked, line: str, typing: Typing) -> Answer | Edit | None:
@@ -389,14 +380,12 @@ class Follower:
                 return None
             values = dict(typing.filling.values)
             if typing.edits:
-                return Edit(prompt.prompt_id, self._actor, key, _changed(prompt, values), nonce=nonce)
-            return Answer(prompt.prompt_id, self._actor, key, values=values, nonce=nonce)
-        paths = typed_paths(line) if prompt.accepts_files and self._files is not None else None
-        if paths is not None and self._files is not None:
-            kept = await asyncio.to_thread(
-                keep, self._files, self._session_id, prompt.prompt_id, prompt, paths
-            )
-            return Answer(prompt.prompt_id, self._actor, key, files=kept, nonce=nonce)
+                return Edit(prompt.prompt_id, self.actor, key, _changed(prompt, values), nonce=nonce)
+            return Answer(prompt.prompt_id, self.actor, key, values=values, nonce=nonce)
+        paths = typed_paths(line) if prompt.accepts_files and self.files is not None else None
+        if paths is not None and self.files is not None:
+            kept = await asyncio.to_thread(keep, self.files, self.session_id, prompt.prompt_id, prompt, paths)
+            return Answer(prompt.prompt_id, self.actor, key, files=kept, nonce=nonce)
         if prompt.accepts_files and not prompt.accepts_text:
             raise InvalidAnswer(
                 "This question takes files: write the path of each, with spaces between them."
@@ -404,7 +393,7 @@ class Follower:
         line, reason = split_reason(prompt, line)
         value, text = read_answer(prompt, line, by_number=True)
         given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
-        return Answer(prompt.prompt_id, self._actor, key, **given)
+        return Answer(prompt.prompt_id, self.actor, key, **given)
 
 
 def wants_edit(prompt: Question, line: str) -> bool:

@@ -146,7 +146,7 @@ class Leaving(Follower):
     async def _end_service(self) -> None:
         if self.late is not None:
             late, self.late = self.late, None
-            await self._engine.apply(self._session_id, late)
+            await self.engine.apply(self.session_id, late)
         await super()._end_service()
 
 
