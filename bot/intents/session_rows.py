@@ -253,14 +253,13 @@ def file_row(
     name: str,
     content: str,
     *,
-    title: str | None = None,
     text: str = "",
     session_id: str | None = None,
 ) -> PutOutbox:
     """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
     safe already; `lane` is the thread's key."""
     about: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text}
-    return _row("file", key, lane, session_id, **about, name=name, title=title, content=content)
+    return _row("file", key, lane, session_id, **about, name=name, title=None, content=content)
 
 
 def note_row(

@@ -108,12 +108,11 @@ class Notices:
         text: str,
         outcome: str,
         *,
-        thread_ts: str | None = None,
         blocks: list[Json] | None = None,
         key: str | None = None,
     ) -> bool:
         """Say something in the thread, where everybody sees it; under the same `key` only once."""
-        thread_ts = thread_ts or str(data.get("threadTs") or data.get("ts"))
+        thread_ts = str(data.get("threadTs") or data.get("ts"))
         lane = thread_key(data["team"], data["channel"], thread_ts)
         said = note_row(key or f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
         return await self.consume(row, outcome, said)

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -63,44 +64,30 @@ GRACE_SECONDS = 90.0
 """How late a time may be noticed without being one that was missed."""
 
 
+@dataclass(eq=False, repr=False)
 class Schedules:
     """The schedules of the served flows."""
 
-    def __init__(
-        self,
-        library: Library,
-        writer: Writer,
-        *,
-        now: Callable[[], str],
-        taken: Callable[[], None],
-        jumped: Callable[[], bool] = lambda: False,
-        clock_changed: asyncio.Event | None = None,
-    ) -> None:
-        self._library = library
-        self._writer = writer
-        self._now = now
-        self._taken = taken
-        self._jumped = jumped
-        self._changed = clock_changed or asyncio.Event()
+    library: Library
+    writer: Writer
+    _: KW_ONLY
+    now: Callable[[], str]
+    taken: Callable[[], None]
+    jumped: Callable[[], bool] = lambda: False
 
     async def run(self) -> None:
         """Look whenever a time may have come, for ever."""
         while True:
             wait = await self.look()
-            try:
-                async with asyncio.timeout(min(wait, LOOK_SECONDS)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
-            self._changed.clear()
+            await asyncio.sleep(min(wait, LOOK_SECONDS))
 
     async def look(self) -> float:
         """Ingest what is due now; seconds until the next time of all schedules. A clock that jumped is confirmed first."""
-        if self._jumped():
+        if self.jumped():
             return LOOK_SECONDS
-        now = timestamps.from_text(self._now())
+        now = timestamps.from_text(self.now())
         wait = float("inf")
-        for flow, trigger in Listening(self._library.refresh).triggers("schedule"):
+        for flow, trigger in Listening(self.library.refresh).triggers("schedule"):
             try:
                 await self._look_at(flow, trigger, now)
             except StorageError as error:
@@ -113,10 +100,10 @@ class Schedules:
 
     async def _look_at(self, flow: Flow, trigger: Trigger, now: datetime) -> None:
         scope = f"schedule:{flow.name}:{_digest(trigger)}"
-        mark = await self._writer.call(self._writer.store.mark, scope)
+        mark = await self.writer.call(self.writer.store.mark, scope)
         if mark is None:
             # Seen for the first time: what was before is not for it.
-            await self._writer.call(self._writer.store.set_mark, scope, f"{now.timestamp():.6f}")
+            await self.writer.call(self.writer.store.set_mark, scope, f"{now.timestamp():.6f}")
             return
         latest = latest_before(trigger, now)
         if latest.timestamp() <= float(mark):
@@ -127,7 +114,7 @@ class Schedules:
             log.warning("%s was due at %s, which is too long ago to be made up for", flow.name, when)
         else:
             await self._ingest(flow, trigger, scope, when, late)
-        await self._writer.call(self._writer.store.set_mark, scope, f"{latest.timestamp():.6f}")
+        await self.writer.call(self.writer.store.set_mark, scope, f"{latest.timestamp():.6f}")
 
     async def _ingest(self, flow: Flow, trigger: Trigger, scope: str, when: str, late: float) -> None:
         why = f"scheduled: {trigger.pattern} ({trigger.timezone})"
@@ -135,8 +122,8 @@ class Schedules:
             why += f", due at {when}, made up for now"
         place = trigger.channel or ""
         item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
-        if (await self._writer.ingest([item], self._now()))[0] is not None:
-            self._taken()
+        if (await self.writer.ingest([item], self.now()))[0] is not None:
+            self.taken()
 
 
 def latest_before(trigger: Trigger, now: datetime) -> datetime:
