@@ -7,6 +7,7 @@ about them, and ids that are made from numbers of events.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -327,11 +328,8 @@ _OF_A_CLAIM = ("seq", "timestamp", "epoch", "attempt", "key", "promptId", "timer
 _SHORT = 120
 
 
-@dataclass(frozen=True)
-class Story:
-    """All of a run that a kill must not change, as names and values."""
-
-    parts: Mapping[str, Json]
+Story: TypeAlias = Mapping[str, Json]
+"""All of a run that a kill must not change, as names and values."""
 
 
 def story(state: State, events: Sequence[Event], world: World) -> Story:
@@ -350,7 +348,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
         parts[f"what {done.path} did{_nth(done.number)}"] = done.config
     for path, text in world.posts.items():
         parts[f"what {path} posted"] = text
-    return Story({name: _steady(part, world) for name, part in parts.items()})
+    return {name: _steady(part, world) for name, part in parts.items()}
 
 
 def _answers(state: State) -> dict[str, Json]:
@@ -359,12 +357,9 @@ def _answers(state: State) -> dict[str, Json]:
     for prompt in sorted(state.prompts.values(), key=lambda prompt: prompt.number or 0):
         if prompt.kind == "interrupted":
             continue
-        base, count = f"the answer to {prompt.path}", 1
-        while (name := f"{base}{_nth(count - 1)}") in found:
-            count += 1
         votes = [{key: value for key, value in vote.items() if key != "key"} for vote in prompt.votes]
         given = None if prompt.answer is None else {**prompt.answer, "votes": votes}
-        found[name] = {
+        found[_fresh(f"the answer to {prompt.path}", found)] = {
             "status": prompt.status,
             "answer": given,
             "by": prompt.actor,
@@ -381,11 +376,14 @@ def _conversations(events: Sequence[Event]) -> dict[str, Json]:
     for event in events:
         if event.type.startswith("agent:"):
             wire = {name: value for name, value in event.to_wire().items() if name not in _OF_A_CLAIM}
-            base, count = f"the conversation at {event.path}", 0
-            while (name := f"{base}{_nth(count)}") in found:
-                count += 1
-            found[name] = wire
+            found[_fresh(f"the conversation at {event.path}", found)] = wire
     return found
+
+
+def _fresh(base: str, found: Story) -> str:
+    """The name, with a number where it is taken."""
+    names = (f"{base}{_nth(number)}" for number in itertools.count())
+    return next(name for name in names if name not in found)
 
 
 def _nth(number: int) -> str:
@@ -422,11 +420,11 @@ def _without(value: Json, patterns: Mapping[re.Pattern[str], str]) -> Json:
 
 def changes(plain: Story, killed: Story) -> Iterator[str]:
     """In what a killed run differs, a line for each part."""
-    for name in {**plain.parts, **killed.parts}:
-        before, after = plain.parts.get(name), killed.parts.get(name)
-        if name not in killed.parts:
+    for name in {**plain, **killed}:
+        before, after = plain.get(name), killed.get(name)
+        if name not in killed:
             yield f"{name}: {_shown(before)}, and nothing after the kill"
-        elif name not in plain.parts:
+        elif name not in plain:
             yield f"{name}: {_shown(after)}, and nothing without the kill"
         elif canonical(before) != canonical(after):
             yield f"{name}: {_shown(after)}, and not {_shown(before)}"
