@@ -156,7 +156,7 @@ def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
         if request is not None:
             await carry_out(engine, request)
         if goes_on:
-            await follower.take_up()
+            await follower.claim()
 
     return begin
 

@@ -117,7 +117,7 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode
         if said is not None:
             await carry_out(engine, request_of(session_id, said, actor))
         if follower is not None:
-            await follower.take_up()
+            await follower.claim()
 
     if thread:
         return asyncio.run(_bring(place, session_id, begin, mode))

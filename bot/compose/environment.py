@@ -26,7 +26,7 @@ from engine.flow.load import flow_from_body
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.errors import FlowError, SaysoError, StorageBroken, StorageError
-from engine.messages.limits import DEFAULT_MODEL, AgentFacts
+from engine.messages.model_limits import DEFAULT_MODEL, AgentFacts
 from engine.models.keys import KEY_VARIABLES
 from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import NodeContext, Runner

@@ -20,7 +20,7 @@ from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
-from engine.messages.limits import DEFAULT_MODEL
+from engine.messages.model_limits import DEFAULT_MODEL
 from engine.messages.prices import UnknownPrice, price_of, prices_from
 from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, resolved, servers

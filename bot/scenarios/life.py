@@ -183,7 +183,7 @@ class Life:
 
     # --- until nothing happens by itself -----------------------------------------------------------------
 
-    async def settle(self, during: str | None = None) -> State:
+    async def run_until_idle(self, during: str | None = None) -> State:
         """Return once only people or time can bring the session on, or as soon as the node `during` is at work. Raises
         `Died`, `GaveUp`."""
         for _ in range(MOST_ROUNDS):
@@ -296,7 +296,7 @@ class Life:
         """Time goes by up to a moment, and every timer on the way fires at its time; no further than to where the node
         `during` is at work."""
         while True:
-            state = await self.settle(during)
+            state = await self.run_until_idle(during)
             if self.at_work(state, during):
                 return state
             due = [timer for timer in state.timers.values() if timer.due_at <= moment]

@@ -201,7 +201,7 @@ class _Player:
             script is None
             or self._scenario.borrowed
             or not self._world.said
-            or not (await self._life.settle()).ended
+            or not (await self._life.run_until_idle()).ended
         ):
             return
         for agent, said in self._world.said.items():
@@ -230,7 +230,7 @@ class _Player:
             await self._life.apply(None)
         elif not await self._start():
             return
-        await self._life.settle(await self._goal())
+        await self._life.run_until_idle(await self._goal())
 
     async def _start(self) -> bool:
         """Whether there is a session now."""
@@ -261,13 +261,13 @@ class _Player:
     # --- steps -------------------------------------------------------------------------------------------
 
     async def _take(self, step: Step) -> None:
-        state = await self._life.settle(await self._goal())
+        state = await self._life.run_until_idle(await self._goal())
         after = self._during(self._cursor.at + 1)
         match step.does:
             case Act() as act:
                 self._open_window(state)
                 await self._act(act, step)
-                await self._life.settle(after)
+                await self._life.run_until_idle(after)
             case Wait(seconds):
                 if self._cursor.begun != self._cursor.at:
                     self._cursor.until = self._world.later(seconds)

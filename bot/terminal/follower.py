@@ -145,9 +145,9 @@ class Follower:
             if error.code != PromptTimedOut.code:
                 raise
             self.too_late = error
-            await self.take_up()
+            await self.claim()
 
-    async def take_up(self) -> None:
+    async def claim(self) -> None:
         """Go on where it stands; one that another living process runs is only followed."""
         head = await self.engine.head(self.session_id)
         if head.status == "running":

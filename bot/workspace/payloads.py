@@ -417,7 +417,7 @@ class Saver:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SAVE_DELAY, self.save_now)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write what was changed, if that is quick."""
         if self._timer is not None and self._took <= QUICK:
             self.save_now()

@@ -57,7 +57,7 @@ class Workspace:
         self._page = PageApi(self.core, self._views, self._interactions, self._people)
         self._site = Site(self.core, self._web_api, self._page, self._interactions, port)
         if self._saver is not None:
-            self._site.settle = self._saver.settle
+            self._site.flush = self._saver.flush
 
     # -- life
 
@@ -137,7 +137,7 @@ class Site:
         self, core: Core, web_api: WebApi, page: PageApi, interactions: Interactions, port: int
     ) -> None:
         self.core, self.web_api, self.interactions = core, web_api, interactions
-        self.settle: Callable[[], None] = lambda: None
+        self.flush: Callable[[], None] = lambda: None
         """Called before an answer goes out."""
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -147,7 +147,7 @@ class Site:
     async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """What was changed is kept before whoever changed it hears of it."""
         answer = await handler(request)
-        self.settle()
+        self.flush()
         return answer
 
     async def start(self) -> None:

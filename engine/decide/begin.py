@@ -10,7 +10,7 @@ from engine.decide import containers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import Work, branches, due, next_node
-from engine.decide.fixpoint import end_flow, settle
+from engine.decide.fixpoint import end_flow, run_to_fixpoint
 from engine.decide.step import Turn, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
@@ -33,7 +33,7 @@ def begin(turn: Turn, command: Begin) -> None:
         work, before = due(turn.flow, turn.state), turn.state
         if not work:
             # What runs at the end begins in the turn in which the flow is over.
-            settle(turn)
+            run_to_fixpoint(turn)
             work = due(turn.flow, turn.state) if turn.state is not before else []
         if not work:
             return

@@ -12,7 +12,7 @@ from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 
 Action: TypeAlias = Literal[
     "start",

@@ -1,7 +1,7 @@
 """`decide`: what a command makes true. Pure.
 
 A command that was taken before yields no events; a command that is refused raises and yields none either.
-`settle` (`engine.decide.fixpoint`) ends every turn: it writes what follows without any further command.
+`run_to_fixpoint` (`engine.decide.fixpoint`) ends every turn: it writes what follows without any further command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.decide import approvals, commands, limits, prompt_timers, replies
 from engine.decide.begin import begin
 from engine.decide.commands import Command, Facts
 from engine.decide.due import must_ask
-from engine.decide.fixpoint import settle
+from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.reinstalled import installed
 from engine.decide.step import Turn
 from engine.flow import Flow, coerce_inputs
@@ -38,7 +38,7 @@ def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
     """The same, with the state after the events, for whoever would fold them again otherwise."""
     turn = Turn(flow, state, facts)
     _HANDLERS[type(command)](turn, command)
-    settle(turn)
+    run_to_fixpoint(turn)
     return turn
 
 

@@ -16,7 +16,7 @@ from engine.language.codec import Json
 from engine.nodes.types.registry import MISSING
 
 
-def settle(turn: Turn) -> None:
+def run_to_fixpoint(turn: Turn) -> None:
     """Write what follows: passes and containers, questions about interruptions, the pause, the end."""
     if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
         replies.go_on_with_inputs(turn)

@@ -13,7 +13,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 Files:
 
 * `errors`: what can go wrong with a turn
-* `limits`: what the core may know about models beside the state: prices and limits are configuration
+* `model_limits`: what the core may know about models beside the state: prices and limits are configuration
 * `messages`: messages of a conversation: which one is legal; the last answer that has to be JSON
 * `money`: dollars as people read them
 * `prices`: what a turn costs, exactly, and what it can cost at most

@@ -48,7 +48,7 @@ from engine.language.errors import (
     SessionRunning,
     SnapshotRefused,
 )
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.nodes.runtime.folder import copied_folder
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands

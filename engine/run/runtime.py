@@ -28,7 +28,7 @@ from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
 from engine.nodes.runtime.secrets import SecretSource

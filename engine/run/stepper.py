@@ -38,7 +38,7 @@ from engine.language.errors import (
     SessionQuarantined,
     StorageError,
 )
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.nodes.runtime.digests import CodeDigests
 from engine.run.clock_watch import ClockWatch
 from engine.run.executor import ActiveSession, Executor, Extension, Subscriber

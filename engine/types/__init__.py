@@ -12,7 +12,7 @@ does not take, a value that can be null where null fails, a comparison that is n
 Files:
 
 * `annotations`: types of Python functions, read from their text and never imported
-* `calls`: filters and tests in expressions: what they are applied to, what they give, their arguments
+* `call_types`: filters and tests in expressions: what they are applied to, what they give, their arguments
 * `facts`: what a condition makes true: `nodes.gate is not none` excludes null from that path
 * `inference`: the type of an expression, and all that is wrong on the way to it
 * `lattice`: the types, their union, their words; types of inputs, forms and JSON Schemas

@@ -13,7 +13,7 @@ from jinja2 import nodes
 from engine.language.diagnostics import suggest
 from engine.language.jinja import static_path
 from engine.language.template import Names
-from engine.types.calls import Calls
+from engine.types.call_types import Calls
 from engine.types.facts import NOTHING, Facts, when_false, when_true
 from engine.types.lattice import (
     ANY,

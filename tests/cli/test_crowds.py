@@ -159,7 +159,7 @@ async def test_what_an_answer_begins_is_not_cut_by_who_was_about_to_leave(tmp_pa
         screen = TerminalScreen(sys.stderr)
         follower = Leaving(rig.engine, screen, session_id, actor=ANA, policy=everybody, ask=False)
         follower.late = Answer(prompt_id, ANA, "late", text="yes")
-        state = await follower.follow(follower.take_up)
+        state = await follower.follow(follower.claim)
         screen.close()
         assert (state.status, state.nodes["a"].status) == ("complete", "completed")
     assert counted(tmp_path / "log") == ["ran"]

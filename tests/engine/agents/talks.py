@@ -9,8 +9,8 @@ from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
 from engine.journal.queries import TURN, launched
 from engine.journal.state import AgentRun, Asked
 from engine.language.codec import Json
-from engine.messages.limits import AgentFacts
 from engine.messages.messages import Message, legal, text_document_block
+from engine.messages.model_limits import AgentFacts
 from tests.support.engine import ANA, Scenario, flow_of
 
 HEAD = """

@@ -12,7 +12,7 @@ from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.flow.load import load_flow
 from engine.journal.queries import launched
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import ANA, BEN, flow_of

@@ -29,7 +29,7 @@ from engine.decide.due import due
 from engine.journal.fold import derive_state
 from engine.journal.queries import launched
 from engine.journal.state import Asked, State
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import Talk
 from tests.engine.test_core_random import bring_to_an_end, finished

@@ -18,7 +18,7 @@ from engine.journal.events import ChildStarted
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.messages.limits import AgentFacts
+from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS, IMAGE_TOKENS
 from engine.messages.turns import TextDelta, TurnEvent
 from engine.models.claude import ClaudeProvider
