@@ -23,7 +23,6 @@ from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFaul
 from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
-from engine.journal.transitions import Phase
 from engine.language import timestamps as moments
 from engine.language.codec import Json, encode
 from engine.language.errors import (
@@ -50,9 +49,6 @@ _EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SessionQuarantined)
 _NEWER_SECONDS = 3600.0
 """How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
-
-
-_OUT: Phase = "unreachable"
 
 
 class Outbound:
@@ -98,10 +94,8 @@ class Outbound:
         self._stopping = False
         self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
         calls = Calls(client, self._pace, bot_user_id, posted)
-        self._load_state = load_state
-        self._phases: dict[str, Phase] = {}
         self._floors: dict[str, float] = {}
-        sessions = Sessions(self._state, load_flow, meters)
+        sessions = Sessions(load_state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
         delays = tuning.look_delays
         self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
@@ -137,11 +131,6 @@ class Outbound:
             await self._drain()
         if self.failure.done():
             self.failure.result()
-
-    async def _state(self, session_id: str) -> State:
-        state = await self._load_state(session_id)
-        self._phases[session_id] = state.phase
-        return state
 
     def said(self, thread_key: str, ts: str) -> None:
         """Somebody said something in a thread: what agents say from now on stands below it."""
@@ -341,10 +330,7 @@ class Outbound:
         result: dict[str, Json] = outcome.result
         if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
             self._stands(row.lane, result.get("ts") or result["fileTs"])
-        items = [*outcome.items]
-        # Whoever read the session to send this knows whether it was out of reach; else the store is asked.
-        if row.session_id is not None and self._phases.pop(row.session_id, _OUT) == _OUT:
-            items += await self._reach.regained(row, outcome)
+        items = [*outcome.items, *await self._reach.regained(row, outcome)]
         state: Literal["sent", "failed"] = "sent" if isinstance(outcome, Sent) else "failed"
         await self._ledger.finish(row, state, encode(result), items=items)
         if items:

@@ -218,7 +218,6 @@ SPEC = NodeSpec(
         "at": AT,
     },
     output=_output,
-    alone=frozenset({"message"}),
     markup={"message": "mrkdwn"},
     described={"A choice that is a mapping": Choice},
 )

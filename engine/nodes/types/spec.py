@@ -141,8 +141,6 @@ class NodeSpec:
     """Fields in which secrets may stand."""
     verbatim_fields: frozenset[str] = frozenset()
     """Fields that are not evaluated with the others."""
-    alone: frozenset[str] = frozenset()
-    """Fields that are at odds with nothing: a `with` of these only has no conflicts."""
     static_fields: frozenset[str] = frozenset()
     """Those of them that are read when the flow is loaded, and can have no expressions."""
     condition_fields: frozenset[str] = frozenset()
@@ -231,9 +229,7 @@ class NodeSpec:
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
         """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
         config, found = self._read(evaluated)
-        faults = [fault for fault, _ in found]
-        if not self.alone.issuperset(evaluated):
-            faults += self.config.conflicts(evaluated)
+        faults = [fault for fault, _ in found] + list(self.config.conflicts(evaluated))
         if config is None or faults:
             raise InvalidConfig("; ".join(sentence(fault) for fault in faults))
         return config
