@@ -111,11 +111,10 @@ class Pieces:
     _: KW_ONLY
     clock: Callable[[], float]
     speakers: Speakers
-    floors: Mapping[str, float]
-    """Where the last message of each thread stands that no agent wrote."""
     hosts: frozenset[str] = frozenset()
     lives: dict[tuple[str, str], LiveText] = field(default_factory=dict, init=False)
     _tails: dict[str, _Tail] = field(default_factory=dict, init=False)
+    _floors: dict[str, float] = field(default_factory=dict, init=False)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
     _drawn: dict[Posted, Rendered] = field(default_factory=dict, init=False)
     _native: bool = field(default=True, init=False)
@@ -124,14 +123,14 @@ class Pieces:
         """By kind of row."""
         return {ENTRY: self.entry, RESULT: self.result}
 
-    def _tail(self, lane: str) -> _Tail | None:
-        """The last message of a thread, if an agent wrote it: nothing is added to what something else stands below."""
+    def below(self, lane: str, ts: str) -> None:
+        """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
+        if len(self._floors) > 10_000:
+            self._floors.clear()
+        self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
         tail = self._tails.get(lane)
-        return tail if tail is not None and float(tail.where.ts) >= self.floors.get(lane, 0.0) else None
-
-    def close(self) -> None:
-        """Add nothing to any message that stands."""
-        self._tails.clear()
+        if tail is not None and float(tail.where.ts) < self._floors[lane]:
+            del self._tails[lane]
 
     def lock(self, lane: str) -> asyncio.Lock:
         """Held while a message of this thread is changed, so that what is older never comes last."""
@@ -244,7 +243,7 @@ class Pieces:
     ) -> tuple[Posted, tuple[str, ...], bool]:
         """Where an entry is shown that is shown nowhere yet, and whether it was just posted there."""
         native = self._wants_stream(data, live)
-        tail = self._tail(row.lane)
+        tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
         fits = tail is not None and tail.agent == agent and not native and not data.get("part")
         if tail is not None and fits and not is_uncertain(row) and tail.weight <= MOST_JOINED:
@@ -275,10 +274,10 @@ class Pieces:
         open_end: bool,
     ) -> None:
         """Remember the last message of the thread; nothing is added to one whose text is in no row."""
-        known = self._tail(row.lane)
+        known = self._tails.get(row.lane)
         if known is not None and float(known.where.ts) > float(where.ts):
             return
-        if open_end or data.get("ending") == "cut" or float(where.ts) < self.floors.get(row.lane, 0.0):
+        if open_end or data.get("ending") == "cut" or float(where.ts) < self._floors.get(row.lane, 0.0):
             self._tails.pop(row.lane, None)
             return
         weight = sum(map(entry_weight, await self._entries(piece)))

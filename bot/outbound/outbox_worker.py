@@ -94,22 +94,13 @@ class Outbound:
         self._stopping = False
         self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
         calls = Calls(client, self._pace, bot_user_id, posted)
-        self._floors: dict[str, float] = {}
         sessions = Sessions(load_state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
         delays = tuning.look_delays
         self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)
         clock, speakers = self._clock, Speakers(sessions)
-        self._pieces = Pieces(
-            ledger,
-            calls,
-            self._poster,
-            clock=clock,
-            speakers=speakers,
-            floors=self._floors,
-            hosts=link_hosts,
-        )
+        self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
         self.streams = Streams(
             ledger, self._pieces, sessions, told=self.notify, clock=clock, seconds=tuning.live_seconds
         )
@@ -134,14 +125,7 @@ class Outbound:
 
     def said(self, thread_key: str, ts: str) -> None:
         """Somebody said something in a thread: what agents say from now on stands below it."""
-        self._stands(thread_key, ts)
-
-    def _stands(self, lane: str, ts: str) -> None:
-        """Something that no agent says stands in this thread, at `ts`."""
-        if len(self._floors) > 10_000:
-            self._floors.clear()
-            self._pieces.close()
-        self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
+        self._pieces.below(thread_key, ts)
 
     def notify(self) -> None:
         """There may be something to send."""
@@ -329,7 +313,7 @@ class Outbound:
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
         if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
-            self._stands(row.lane, result.get("ts") or result["fileTs"])
+            self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         state: Literal["sent", "failed"] = "sent" if isinstance(outcome, Sent) else "failed"
         await self._ledger.finish(row, state, encode(result), items=items)
