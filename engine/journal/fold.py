@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.journal.events import EVENTS, Event, PromptRequested
+from engine.journal.events import EVENTS, Event
 from engine.journal.folds import agents, containers, nodes, prompts, session
 from engine.journal.grammar import OWES, still_owed
 from engine.journal.state import State
@@ -31,15 +31,7 @@ def _of_events(*modules: ModuleType) -> dict[str, Callable[[State, Any], Any]]:
     return found
 
 
-def _asked(state: State, event: PromptRequested) -> State:
-    asked = prompts.prompt_requested(state, event)
-    return agents.call_asked(asked, event.path or "", event.prompt_id) if event.prompt.get("tool") else asked
-
-
-_FOLDS: dict[str, Callable[[State, Any], State]] = {
-    **_of_events(agents, containers, nodes, prompts, session),
-    "prompt:requested": _asked,
-}
+_FOLDS = _of_events(agents, containers, nodes, prompts, session)
 """Each gives the state after its event, or raises `MalformedJournal` with the reason why the event cannot follow. What an
 event means for an agent comes before what it means for any node."""
 

@@ -8,7 +8,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds import containers, nodes
+from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish
 from engine.journal.grammar import agent_around, path_of, run_at, same
 from engine.journal.queries import TURN, agent_at, agent_of, unmade
@@ -380,3 +380,8 @@ def _lost(state: State, before: State, event: ev.NodeFailed | ev.NodeRetried | e
     if unpaid or unmade(run, event):
         return _spend(state, path, **given_back)
     return _spend(state, path, unsure=amount, unsure_tokens=tokens, **given_back)
+
+
+def prompt_requested(state: State, event: ev.PromptRequested) -> State:
+    state = prompts.prompt_requested(state, event)
+    return call_asked(state, path_of(event), event.prompt_id) if event.prompt.get("tool") else state
