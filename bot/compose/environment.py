@@ -32,10 +32,9 @@ from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import NodeContext, Runner
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.runtime.table import runners, with_runner
-from engine.run.clock_watch import random_text
 from engine.run.dispatcher import POLL_SECONDS
 from engine.run.engine import Engine
-from engine.run.executor import Extension
+from engine.run.executor import Extension, random_text
 from engine.run.runtime import ToolServers
 from engine.run.sessions import stored_state
 from engine.storage.group_commit import Writer

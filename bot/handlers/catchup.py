@@ -70,8 +70,7 @@ class CatchUp:
         self._hears = hears
         self._first = first
         self._budget = budget or ReadBudget(None, time.monotonic)
-        self.unread: dict[str, None] = {}
-        """The threads that are to be read before anything in them is handled."""
+        self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._failed: dict[str, None] = {}
 
@@ -83,13 +82,15 @@ class CatchUp:
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
         heads = await self._open_heads()
-        self.unread = dict.fromkeys(head.thread_key for head in sorted(heads, key=_newest) if head.thread_key)
+        self._unread = dict.fromkeys(
+            head.thread_key for head in sorted(heads, key=_newest) if head.thread_key
+        )
 
     async def again(self, channel: str) -> None:
         """The bot can read a channel again: what was said there meanwhile was not delivered."""
         heads: list[Head] = await self._open_heads()
         back = [head.thread_key for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
-        self.unread |= dict.fromkeys(key for key in back if key)
+        self._unread |= dict.fromkeys(key for key in back if key)
 
     async def _open_heads(self) -> list[Head]:
         heads = await self._writer.call(
@@ -101,11 +102,11 @@ class CatchUp:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
         found = 0
         again, self._failed = self._failed, {}
-        self.unread = {**{key: None for key in again if ":" in key}, **self.unread}
-        while self.unread:
+        self._unread = {**{key: None for key in again if ":" in key}, **self._unread}
+        while self._unread:
             await self._budget.take(_REPLIES)
-            if self.unread:
-                found += await self._once(next(iter(self.unread)))
+            if self._unread:
+                found += await self._once(next(iter(self._unread)))
         for kind in _KINDS:
             for channel in await self._channels(kind):
                 found += await self._guarded(self._channel(channel), channel)
@@ -113,10 +114,10 @@ class CatchUp:
             log.info("catch-up found %d messages that were not delivered", found)
         return found
 
-    async def ensure(self, key: str) -> int:
+    async def ensure(self, key: str | None) -> int:
         """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
         it, since what was missed is older. Raises nothing: a thread that cannot be read now is read at the next `run()`."""
-        if key not in self.unread:
+        if key is None or key not in self._unread:
             return 0
         with self._budget.hurry():
             return await self._once(key)
@@ -124,14 +125,14 @@ class CatchUp:
     async def _once(self, key: str) -> int:
         """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
         async with self._locks.setdefault(key, asyncio.Lock()):
-            found = await self._guarded(self._thread(key), key) if key in self.unread else 0
-            self.unread.pop(key, None)
+            found = await self._guarded(self._thread(key), key) if key in self._unread else 0
+            self._unread.pop(key, None)
         self._locks.pop(key, None)
         return found
 
     def reread(self, key: str) -> None:
         """A thread may hold what was not delivered."""
-        self.unread[key] = None
+        self._unread[key] = None
 
     async def read(self, key: str) -> int:
         """Read a thread whose session began just now, for what was said there before it; how many messages were new."""

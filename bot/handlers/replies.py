@@ -312,8 +312,7 @@ class Conversation:
             if keys:
                 row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
                 said, heads = replace(said, thread_ts=data["threadTs"]), await self.notices.heads(keys[0])
-        addressed = said.mentions_bot or "<@" in data["text"]
-        if addressed and self.starts.concerned(said, data, heads):
+        if self.starts.concerned(said, data, heads):
             return await self.starts.by_message(row, data, said)
         actor = await self.people.actor(data, entries=await self._entries(row), in_channel=True)
         return await self._routed(row, data, said, actor, heads)

@@ -219,7 +219,7 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
         app=bool(event.get("app_id")),
         direct=direct,
         hasFiles=bool(event.get("files")),
-        files=described(event) if event.get("files") else [],
+        files=described(event),
     )
     return Take(item, only_known_threads=in_thread and not addressed)
 

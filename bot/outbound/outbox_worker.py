@@ -58,7 +58,8 @@ class Outbound:
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
     `posted` is called when Slack has taken a message, which then comes back as an event.
-    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent any more; `run()` raises it too.
+    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
+    any more; `run()` raises it too.
     """
 
     def __init__(

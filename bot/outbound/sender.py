@@ -58,8 +58,7 @@ class Sender:
     async def ids(self, *prompts: Asked) -> Mapping[str, str]:
         """The ids of those who are asked, as far as Slack knows them."""
         lists = [prompt.approvers or prompt.who or () for prompt in prompts]
-        named = [str(entry) for entries in lists for entry in entries if "@" in str(entry)]
-        return await self.names(named) if named else {}
+        return await self.names(str(entry) for entries in lists for entry in entries)
 
     async def link(self, where: Posted | None) -> str | None:
         """The address of a message; None where Slack does not give it in time."""

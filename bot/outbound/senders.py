@@ -159,7 +159,7 @@ class Rows(Sender):
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""
-        found = await behind(self.ledger.writer, state) if state.lock is not None else None
+        found = await behind(self.ledger.writer, state)
         if found is None:
             return None
         head = await self.ledger.head(found.holder)

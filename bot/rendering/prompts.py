@@ -141,7 +141,7 @@ def closed_prompt(
     outcome = _outcome(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
-    undo = approvals.undo_blocks(prompt, prompt.undo_until) if prompt.undo_until else []
+    undo = approvals.undo_blocks(prompt, prompt.undo_until)
     tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)

@@ -277,8 +277,7 @@ class Bot:
             if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
                 self.outbound.said(row.thread_key, row.key.rsplit(":", 1)[1])
             await self._notice_gap()
-            key = row.thread_key
-            if key is not None and key in self.catchup.unread and await self.catchup.ensure(key):
+            if await self.catchup.ensure(row.thread_key):
                 return False
             try:
                 return bool(await handler(row))

@@ -10,7 +10,6 @@ its first look counts.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 
 from engine.language import timestamps
@@ -52,15 +51,3 @@ class ClockWatch:
             return True
         self._offset, self._jump = offset, None
         return False
-
-
-_DRAWN: list[str] = []
-
-
-def random_text() -> str:
-    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
-    writer is busy it takes milliseconds until it is our turn again."""
-    while not _DRAWN:
-        drawn = os.urandom(16 * 256).hex()
-        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
-    return _DRAWN.pop()

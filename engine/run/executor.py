@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -207,6 +208,19 @@ def checked_id(session_id: str) -> str:
             f"{session_id!r} is no session id: it is `session-` and 1 to 100 letters, digits, `-` or `_`."
         )
     return session_id
+
+
+_DRAWN: list[str] = []
+os.register_at_fork(after_in_child=_DRAWN.clear)  # two processes never give the same id
+
+
+def random_text() -> str:
+    """Randomness for ids. It is drawn for many at once: asking the system for it lets other threads run, and while the
+    writer is busy it takes milliseconds until it is our turn again."""
+    while not _DRAWN:
+        drawn = os.urandom(16 * 256).hex()
+        _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
+    return _DRAWN.pop()
 
 
 def utc_now() -> str:

@@ -34,10 +34,9 @@ from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.runtime.table import runners as all_runners
 from engine.nodes.runtime.table import with_runner
-from engine.run.clock_watch import random_text
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.executor import utc_now
+from engine.run.executor import random_text, utc_now
 from engine.run.frontend import Frontend, FrontendLock, FrontendWorker, NoFrontend, question_rows
 from engine.run.hub import Hub
 from engine.run.session import Session, check_actor

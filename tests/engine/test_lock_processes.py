@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -86,3 +88,21 @@ async def test_a_killed_holder_keeps_its_lock(tmp_path: Path, point: str) -> Non
     assert sorted(turns(log)) == ["session-a", "session-b"]
     assert queue(tmp_path) == []
     assert held == ([] if point in ("before:1", "after:3") else ["session-a"])
+
+
+FORKS = """
+import os, sys
+from engine.run.executor import random_text
+random_text()
+reads, writes = os.pipe()
+if os.fork():
+    os.wait()
+    sys.exit(os.read(reads, 100).decode() == random_text())
+os.write(writes, random_text().encode())
+os._exit(0)
+"""
+
+
+def test_a_forked_process_draws_ids_of_its_own() -> None:
+    """Ids are drawn many at once; what a process drew before it forked is used by one of the two only."""
+    assert subprocess.run([sys.executable, "-c", FORKS], check=False, timeout=60).returncode == 0

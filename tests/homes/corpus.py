@@ -23,8 +23,8 @@ from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.run.clock_watch import random_text
 from engine.run.engine import Engine
+from engine.run.executor import random_text
 from engine.run.sessions import stored_state
 from engine.storage.open import open_store
 
