@@ -1,4 +1,4 @@
-"""`python -m bench`: measure and print one table. `make bench ARGS=--quick` for a first look."""
+"""`python -m bench`: sayso beside other engines and the floor. `make bench ARGS=--quick` for a first look, `--all` for all."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from bench import (
     acks,
     agents,
+    beside,
     cold,
     crowd,
     fold,
-    help,
     items,
     memory,
     nodes,
-    others,
     pauses,
     retention,
+    starts,
     turns,
 )
-from bench.report import Row, machine, table
+from bench.report import Row, aligned, machine, table
+
+T = TypeVar("T")
+BESIDE = "beside"
+"""The part that has a table of its own: sayso beside others."""
 
 PARTS: dict[str, Callable[..., list[Row]]] = {
+    "starts": starts.measure,
     "nodes": nodes.measure,
     "pauses": pauses.measure,
     "items": items.measure,
-    "others": others.measure,
     "fold": fold.measure,
     "crowd": crowd.measure,
     "cold": cold.measure,
@@ -40,7 +45,6 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "acks": acks.measure,
     "retention": retention.measure,
     "memory": memory.measure,
-    "help": help.measure,
 }
 
 
@@ -48,37 +52,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what was asked for; 0, whatever the numbers are."""
     given = _parser().parse_args(arguments)
     given.dir.mkdir(parents=True, exist_ok=True)
-    before, rows = machine(), []
+    parts = given.only or ([BESIDE, *PARTS] if given.all else [BESIDE, "starts"])
+    before, rows, compared = machine(), [], None
     with TemporaryDirectory(dir=given.dir.resolve(), prefix="bench-") as folder:
-        for name in given.only or PARTS:
-            rows += _part(name, Path(folder), quick=given.quick)
+        for name in parts:
+            if name == BESIDE:
+                compared = _timed(name, lambda: beside.measure(Path(folder), quick=given.quick))
+            else:
+                rows += _timed(name, lambda name=name: PARTS[name](Path(folder), quick=given.quick))
     if given.json:
-        print(
-            json.dumps(
-                {
-                    "machine": [before, machine()],
-                    "quick": given.quick,
-                    "rows": [row.to_json() for row in rows],
-                }
-            )
-        )
+        print(json.dumps(_document(before, rows, compared, quick=given.quick)))
     else:
-        print(f"\nbefore: {before}\nafter:  {machine()}\n\n{table(rows)}")
+        print(f"\nbefore: {before}\nafter:  {machine()}")
+        if compared is not None:
+            print(
+                f"\n{aligned(beside.rows(compared))}\n\n" + "\n".join(f"  {note}" for note in compared.notes)
+            )
+        if rows:
+            print(f"\n{table(rows)}")
     return 0
 
 
-def _part(name: str, folder: Path, *, quick: bool) -> list[Row]:
+def _document(
+    before: str, rows: list[Row], compared: beside.Compared | None, *, quick: bool
+) -> dict[str, object]:
+    told: dict[str, object] = {"machine": [before, machine()], "quick": quick}
+    if compared is not None:
+        told["beside"] = {"rounds": compared.figures, "notes": compared.notes}
+    return {**told, "rows": [row.to_json() for row in rows]}
+
+
+def _timed(name: str, measure: Callable[[], T]) -> T:
     begin = time.perf_counter()
     print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
-    rows = PARTS[name](folder, quick=quick)
+    found = measure()
     print(f"{time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return rows
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="How fast sayso is on this machine.")
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=list(PARTS), help=", ".join(PARTS))
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", choices=[BESIDE, *PARTS], help=", ".join([BESIDE, *PARTS])
+    )
+    parser.add_argument("--all", action="store_true", help="measure every part")
     parser.add_argument(
         "--quick", action="store_true", help="fewer rounds: for a first look, not for comparing"
     )

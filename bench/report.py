@@ -74,16 +74,24 @@ HEADINGS = ("what", "measured", "floor", "ratio", "aim", "met?")
 
 def table(rows: Sequence[Row]) -> str:
     """All lines, aligned, with their notes below."""
-    lines = [HEADINGS, *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    text = ["  ".join(_aligned(cell, index, widths) for index, cell in enumerate(line)) for line in lines]
-    text.insert(1, "  ".join("-" * width for width in widths))
+    text = aligned([HEADINGS, *(row.cells() for row in rows)])
     notes = [f"  {row.name}: {row.note}" for row in rows if row.note]
-    return "\n".join([line.rstrip() for line in text] + (["", *notes] if notes else []))
+    return "\n".join([text] + (["", *notes] if notes else []))
 
 
-def _aligned(cell: str, column: int, widths: Sequence[int]) -> str:
-    return cell.ljust(widths[column]) if column in (0, 5) else cell.rjust(widths[column])
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells under each other, the first one as headings: the first and last column to the left, others to the right."""
+    last = len(lines[0]) - 1
+    widths = [max(len(line[column]) for line in lines) for column in range(last + 1)]
+    text = [
+        "  ".join(
+            cell.ljust(width) if column in (0, last) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(line.rstrip() for line in text)
 
 
 def machine() -> str:
