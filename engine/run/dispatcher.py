@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from engine.decide.commands import Due, Hold
-from engine.journal.events import Event
+from engine.journal.events import Event, NodeRetried, TimerSet
 from engine.journal.records import DEAD, Consumed, Head, InboxRow, Row, Timer
 from engine.journal.state import State
 from engine.language import timestamps
@@ -50,7 +50,9 @@ BACKOFF_SECONDS = 0.5
 """Backoff of a row whose handler cannot say yet what becomes of it, doubling up to `SWEEP_SECONDS`."""
 
 _AT_ONCE = 100
-"""How many sessions are claimed, or timers fired, in one go."""
+"""How many sessions are claimed, timers fired, or rows read, in one go."""
+
+_NEVER = "9999-12-31T23:59:59.999Z"
 
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to try it again later."""
@@ -81,6 +83,8 @@ class Dispatcher:
         self._swept = float("-inf")
         self._stopping = asyncio.Event()
         self._released, self._told = True, False
+        self._next_timer = ""
+        """When the next timer is due as far as we know: not before this."""
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
         self._woken = asyncio.Event()
@@ -90,15 +94,26 @@ class Dispatcher:
         engine.stepper.on_poisoned = self._fail
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
-        self._released = self._released or (state.ended and state.lock is not None)
-        self.notify()
+        """A commit of this process. Only some are a reason to look at the store; a row may wait for any of them."""
+        if state.ended and state.lock is not None:
+            self._released = True
+            self.notify()
+        if self._lanes:
+            self._wake_lanes()
+        for event in events:
+            if isinstance(event, TimerSet | NodeRetried) and event.due_at < self._next_timer:
+                self._next_timer = event.due_at
+                self.notify()
 
     def notify(self) -> None:
         """Something may be ready: rows that wait for their backoff are tried again too."""
         self._told = True
+        self._wake_lanes()
+        self._wakeups.notify()
+
+    def _wake_lanes(self) -> None:
         self._woken.set()
         self._woken = asyncio.Event()
-        self._wakeups.notify()
 
     def _fail(self, error: BaseException) -> None:
         """Going on is impossible: `run()` raises this."""
@@ -117,9 +132,8 @@ class Dispatcher:
             try:
                 await self._sweep()
                 await self._grant()
-                await self._fire()
+                pause = await self._fire()
                 await self._read_inbox()
-                pause = await self._until_next()
             except StorageBroken:
                 raise
             except StorageError as error:
@@ -136,8 +150,10 @@ class Dispatcher:
     async def _wait(self, pause: float) -> None:
         try:
             await self._wakeups.wait(pause)
-            # Not told by this process: another one has committed, and may have given a lock back.
-            self._released, self._told = self._released or not self._told, False
+            if not self._told:
+                # Another process has committed: it may have given a lock back, or set a timer.
+                self._released, self._next_timer = True, ""
+            self._told = False
         except StorageBroken:
             raise
         except StorageError as error:
@@ -187,14 +203,30 @@ class Dispatcher:
         if await self._mine(session_id) is not None:
             await self.engine.apply(session_id, None)
 
-    async def _fire(self) -> None:
-        if self.engine.clock_jumped():
-            return
-        now = self.engine.now()
-        for timer in await self.engine.writer.call(
-            self.engine.store.timers, due=now, limit=_AT_ONCE + len(self._unwanted)
-        ):
-            await self._guarded(self._fire_one(timer), timer.session_id)
+    async def _fire(self) -> float:
+        """Fire the timers that are due; seconds until the next one of ours, at most until the next sweep."""
+        jumped = self.engine.clock_jumped()
+        if self._next_timer <= self.engine.now():
+            await self._look_for_timers()
+            if self._next_timer <= self.engine.now() and not jumped:
+                due = await self.engine.writer.call(
+                    self.engine.store.timers, due=self.engine.now(), limit=_AT_ONCE + len(self._unwanted)
+                )
+                for timer in due:
+                    await self._guarded(self._fire_one(timer), timer.session_id)
+                await self._look_for_timers()
+        left = timestamps.seconds_between(self.engine.now(), self._next_timer)
+        # One that is due still could not be fired just now: again, but not at once.
+        return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
+
+    async def _look_for_timers(self) -> None:
+        """Find out when the next timer of ours is due. What is set meanwhile is heard of (`_heard`)."""
+        self._next_timer = _NEVER
+        # Nearly always the first one is ours.
+        limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
+        timers = await self.engine.writer.call(self.engine.store.timers, limit=limit)
+        ours = (timer.due_at for timer in timers if timer.session_id not in self._unwanted)
+        self._next_timer = min(self._next_timer, next(ours, _NEVER))
 
     async def _fire_one(self, timer: Timer) -> None:
         if await self._mine(timer.session_id) is not None:
@@ -232,17 +264,6 @@ class Dispatcher:
         except Exception:
             log.exception("%s cannot go on", session_id)
 
-    async def _until_next(self) -> float:
-        """Seconds until the next timer of ours, at most until the next sweep."""
-        # Asked after every step: the first timer is the one, unless there are some that are not ours.
-        limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
-        for timer in await self.engine.writer.call(self.engine.store.timers, limit=limit):
-            if timer.session_id not in self._unwanted:
-                left = timestamps.seconds_between(self.engine.now(), timer.due_at)
-                # One that is due already could not be fired just now: again, but not at once.
-                return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
-        return SWEEP_SECONDS
-
     # --- inbox ---------------------------------------------------------------------------------------------
 
     async def caught_up(self, seconds: float) -> None:
@@ -255,7 +276,12 @@ class Dispatcher:
     async def _read_inbox(self) -> None:
         """Hand new rows to their lanes, in the order in which they came."""
         async with self._reading:
-            while rows := await self.engine.writer.call(self.engine.store.inbox, after=self._after):
+            found = _AT_ONCE
+            while found == _AT_ONCE:
+                rows = await self.engine.writer.call(
+                    self.engine.store.inbox, after=self._after, limit=_AT_ONCE
+                )
+                found = len(rows)
                 for row in rows:
                     self._after = max(self._after, row.id)
                     if row.kind in self._handlers:
