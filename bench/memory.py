@@ -27,7 +27,7 @@ from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.port import Store
 from tests.support.acting import Workspace
 

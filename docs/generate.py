@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args
 
-import click
 from msgspec.structs import FieldInfo, fields
-from typer.main import get_command
 
-from bot.cli.app import app
+from bot.cli.app import ROOT as COMMANDS
+from bot.cli.declare import Command, Group
+from bot.cli.usage import help_text
 from bot.terminal.console import MEANINGS
 from bot.wire.manifest import manifest_text
 from engine.flow.docs.reference import flow_reference_markdown
@@ -217,7 +217,7 @@ def command_reference() -> str:
     ]
     parts = [
         _CLI_HEAD.format(note=NOTE),
-        *_commands(get_command(app), "sayso", None),
+        *_commands(COMMANDS, "sayso"),
         "## Exit codes",
         "\n".join(codes),
     ]
@@ -234,14 +234,11 @@ _CLI_HEAD = """
 """
 
 
-def _commands(command: Any, name: str, parent: click.Context | None) -> Iterator[str]:
-    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
-    context.terminal_width = context.max_content_width = HELP_WIDTH
-    full = context.command_path
-    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    yield f"## {full}\n\n```text\n{text.split('Exit codes:')[0].rstrip()}\n```"
-    for child in getattr(command, "commands", {}).values():
-        yield from _commands(child, child.name, context)
+def _commands(command: Command | Group, path: str) -> Iterator[str]:
+    text = help_text(path, command, HELP_WIDTH).split("Exit codes:")[0].rstrip()
+    yield f"## {path}\n\n```text\n{text}\n```"
+    for name, child in command.commands.items() if isinstance(command, Group) else ():
+        yield from _commands(child, f"{path} {name}")
 
 
 def main(arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SHELL_CLOCKS = {"engine.run.engine", "engine.run.executor", "engine.run.snapshot_files"}
+SHELL_CLOCKS = {"engine.run.engine", "engine.run.stored", "engine.run.snapshot_files"}
 """The only modules of engine and prompt_state that may look at a clock."""
 
 

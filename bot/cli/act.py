@@ -22,6 +22,7 @@ from bot.terminal.console import (
     Paint,
     Place,
     UsageError,
+    ago,
     database_exists,
     exit_of,
     one_line,
@@ -33,17 +34,16 @@ from bot.terminal.console import (
 )
 from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
-from bot.terminal.narration import ago, asked_of, question_lines
+from bot.terminal.narration import asked_of, question_lines
 from engine.journal.records import Head, InboxItem, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import StorageError
 from engine.run.engine import Engine
-from engine.run.executor import utc_now
 from engine.run.remote_commands import item
 from engine.run.session import Receipt, carry_out, receipt_of, withdraw
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state, utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 

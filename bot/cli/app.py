@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
-from typing import Annotated
+from typing import Any
 
-import typer
-
+from bot.cli.arguments import HelpWanted, Misused, chosen, leading, values
 from bot.cli.commands import GROUPS, TOP
-from bot.cli.declare import add
+from bot.cli.declare import Command, Group, flag, option
+from bot.cli.usage import help_text, usage, width
 from bot.terminal.console import INTERRUPTED, Exit, Place, epilog, exit_for
 from engine.language.errors import FlowError, SaysoError
 
-app = typer.Typer(
-    name="sayso",
-    help="Runbooks and approvals in Slack threads that stop for a person and resume where they stopped.",
-    no_args_is_help=True,
-    epilog=epilog(),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+ROOT = Group(
+    "sayso",
+    "Runbooks and approvals in Slack threads that stop for a person and resume where they stopped.",
+    {one.name: one for one in (*TOP, *GROUPS)},
+    None,
+    (
+        option("--home DIR", "Where state is kept. [SAYSO_HOME, else .sayso]"),
+        option("--flows DIR", "The folder of flows. [SAYSO_FLOWS, else flows]"),
+        option("--db FILE|URL", "The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]", name="database"),
+        option("-v --verbose", "Tell more; -vv tells all.", int, counted=True),
+        flag("--version", "Print the version."),
+        flag("--install-completion", "Install completion for the current shell."),
+        flag(
+            "--show-completion",
+            "Show completion for the current shell, to copy it or customize the installation.",
+        ),
+    ),
+    epilog(),
 )
-add(app, TOP)
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
 
 
 def run(arguments: list[str]) -> int:
     """Carry out a command line; its exit code. Errors of ours become one message on standard error."""
     try:
-        app(args=arguments, prog_name="sayso")
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else Exit.OK if left.code is None else Exit.FAILED
+        return _run(arguments)
     except SaysoError as error:
         return _explain(error)
     except KeyboardInterrupt:
@@ -41,7 +46,59 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough (`sayso sessions list | head`).
         sys.stderr.close()
         return Exit.OK
-    return Exit.OK
+
+
+def _run(arguments: list[str]) -> int:
+    if "_SAYSO_COMPLETE" in os.environ:
+        from bot.cli.completion import complete
+
+        return complete(ROOT, os.environ)
+    of: Command | Group = ROOT
+    path, words = "sayso", arguments
+    place = Place()
+    try:
+        while isinstance(of, Group):
+            if not words and of.itself is None:
+                print(help_text(path, of, width()), end="", file=sys.stderr)
+                return Exit.USAGE
+            given, words = leading(of, words)
+            if of is ROOT:
+                shared = _shared(**given)
+                if isinstance(shared, int):
+                    return shared
+                place = shared
+            if words:
+                of = chosen(of, words.pop(0))
+                path = f"{path} {of.name}"
+            elif of.itself is None:
+                raise Misused("Missing command.")
+            else:
+                return of.itself.carry_out(place, given)
+        given = values(of.options, words)
+    except HelpWanted:
+        print(help_text(path, of, width()), end="")
+        return Exit.OK
+    except Misused as error:
+        print(f"{usage(path, of, width())}\nTry '{path} -h' for help.\n\nError: {error}", file=sys.stderr)
+        return Exit.USAGE
+    return of.carry_out(place, given)
+
+
+def _shared(
+    verbose: int, version: bool, install_completion: bool, show_completion: bool, **place: Any
+) -> Place | int:
+    """What the options that all commands share ask for: the place, or the exit code where that was all."""
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"sayso {installed('sayso')}")
+        return Exit.OK
+    if install_completion or show_completion:
+        from bot.cli.completion import install
+
+        return install(only_show=show_completion)
+    _set_up_logging(verbose)
+    return Place(**place)
 
 
 def _explain(error: SaysoError) -> int:
@@ -53,39 +110,10 @@ def _explain(error: SaysoError) -> int:
     return exit_for(error.code)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        print(f"sayso {version('sayso')}")
-        raise typer.Exit
-
-
-Text = str | None
-HOME = typer.Option("--home", metavar="DIR", help="Where state is kept. [SAYSO_HOME, else .sayso]")
-FLOWS = typer.Option("--flows", metavar="DIR", help="The folder of flows. [SAYSO_FLOWS, else flows]")
-STORE = "The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]"
-DB = typer.Option("--db", metavar="FILE|URL", help=STORE)
-VERBOSE = typer.Option("-v", "--verbose", count=True, help="Tell more; -vv tells all.")
-VERSION = typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
-
-
-@app.callback()
-def main(
-    context: typer.Context,
-    home: Annotated[Text, HOME] = None,
-    flows: Annotated[Text, FLOWS] = None,
-    db: Annotated[Text, DB] = None,
-    verbose: Annotated[int, VERBOSE] = 0,
-    version: Annotated[bool, VERSION] = False,
-) -> None:
-    """Set what all commands share."""
-    _set_up_logging(verbose)
-    context.obj = Place(home, flows, db)
-
-
 def _set_up_logging(verbose: int) -> None:
     """0: warnings; 1: what sayso does; 2 and more: everything, also of the libraries."""
+    import logging
+
     level = logging.WARNING if verbose == 0 else logging.INFO if verbose == 1 else logging.DEBUG
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level

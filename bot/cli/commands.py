@@ -43,13 +43,13 @@ LETTERS = (
 
 TOP = (
     command(
-        "dev = run:dev_command",
+        "dev = serve:dev_command",
         "Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine.",
         FLOWS,
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
     ),
-    command("start = run:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
+    command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(
         "run = run:run_command",
         """Run a flow here, with its prompts in this terminal.
@@ -66,7 +66,7 @@ TOP = (
         JSON,
     ),
     command(
-        "start-flow = run:start_flow_command",
+        "start-flow = serve:start_flow_command",
         """Start a flow in a Slack channel, from CI for example. The running bot does it.
 
         The flow must let you: `allowed_to_start` lists `local:<user>`. Without a running bot the request is kept for it, and
@@ -175,7 +175,7 @@ SESSIONS = (
         JSON,
     ),
     command(
-        "show = sessions:show_session",
+        "show = show:show_session",
         "Show one session: the tree of its nodes and passes, what it waits for, and on whom.",
         SESSION,
         option("--at SEQ", "As it was after this event of its journal.", int),
@@ -256,7 +256,7 @@ SESSIONS = (
         JSON,
     ),
     command(
-        "export = sessions:export_session",
+        "export = show:export_session",
         "Write a session as one portable, signed file: state, journal and flow.",
         SESSION,
         option("-o --output", "Where to. [standard output]", Path, **FILE),
@@ -348,19 +348,21 @@ STORE = (
     ),
 )
 
-GROUPS = {
-    "sessions": group("Look at sessions, go on with them, end them.", SESSIONS),
-    "prompts": group("What people are asked, and answers to it.", PROMPTS),
-    "inbox": group(
-        "What arrived and could not be handled: it failed several times, and was set aside.", INBOX
+GROUPS = (
+    group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
+    group("prompts", "What people are asked, and answers to it.", PROMPTS),
+    group(
+        "inbox", "What arrived and could not be handled: it failed several times, and was set aside.", INBOX
     ),
-    "locks": group(
+    group(
+        "locks",
         "List locks: who holds them since when, and who waits for them in which order.",
         [LOCKS_RELEASE],
         LOCKS,
     ),
-    "store": group(
+    group(
+        "store",
         "The store as a whole: make its file smaller, let one go on that is older than what it acknowledged.",
         STORE,
     ),
-}
+)

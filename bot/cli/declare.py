@@ -1,18 +1,46 @@
-"""How a command is declared: its name, what carries it out, its help and its options, as data; and Typer's form of it."""
+"""How a command is declared, as data: its name, what carries it out, its help and its options."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
-
-import typer
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from bot.terminal.console import Place
 
-Option = inspect.Parameter
+
+class Option(NamedTuple):
+    """An option; without flags it is an argument. `default` is `...` for one that must be given.
+
+    `off` are the flags that say no, `metavar` is what stands for its value in the help.
+    """
+
+    name: str
+    """What the function calls it."""
+    flags: tuple[str, ...]
+    off: tuple[str, ...]
+    metavar: str | None
+    help: str
+    kind: Any
+    many: bool
+    default: Any
+    min: float | None = None
+    max: float | None = None
+    exists: bool = False
+    dir_okay: bool = True
+    counted: bool = False
+    """Whether its value is how often it is given."""
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.counted or (self.kind is bool and bool(self.flags))
+
+    @property
+    def called(self) -> str:
+        """What errors call it."""
+        return " / ".join(f"'{flag}'" for flag in self.flags) or f"'{self.metavar}'"
 
 
 def option(
@@ -22,8 +50,9 @@ def option(
     the function calls it, if not as people do."""
     flags = [word for word in usage.split() if word.startswith("-")]
     metavar = " ".join(usage.split()[len(flags) :]) or None
-    name = name or flags[-1].partition("/")[0].lstrip("-").replace("-", "_")
-    return _parameter(name, kind, typer.Option(default, *flags, metavar=metavar, help=help, **told))
+    on, off = [flag.partition("/")[0] for flag in flags], [flag.partition("/")[2] for flag in flags]
+    name = name or on[-1].lstrip("-").replace("-", "_")
+    return _option(name, on, filter(None, off), metavar, help, kind, default, told)
 
 
 def flag(usage: str, help: str, name: str = "") -> Option:
@@ -33,15 +62,24 @@ def flag(usage: str, help: str, name: str = "") -> Option:
 
 def argument(usage: str, help: str, name: str, kind: Any = str, default: Any = ..., **told: Any) -> Option:
     """An argument, which must be given unless it has a default."""
-    return _parameter(name, kind, typer.Argument(default, metavar=usage, help=help, **told))
+    return _option(name, (), (), usage, help, kind, default, told)
 
 
-def _parameter(name: str, kind: Any, told: Any) -> Option:
-    return Option(name, Option.KEYWORD_ONLY, default=told, annotation=kind)
+def _option(
+    name: str,
+    on: Any,
+    off: Any,
+    metavar: str | None,
+    help: str,
+    kind: Any,
+    default: Any,
+    told: dict[str, Any],
+) -> Option:
+    item = kind.__args__[0] if kind in (list[str], list[Path]) else kind
+    return Option(name, tuple(on), tuple(off), metavar, help, item, item is not kind, default, **told)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command. `does` names the function of `bot.cli` that carries it out, as `module:function`: it is imported when the
     command runs, so that `--help` stays quick, and is given the place and each option by name."""
 
@@ -57,10 +95,20 @@ class Command:
         return found
 
     def carry_out(self, place: Place, given: dict[str, Any]) -> int:
-        """Do it; a repeatable option that was not given is an empty list."""
-        lists = {one.name for one in self.options if "list[" in str(one.annotation)}
-        filled = {name: [] if value is None and name in lists else value for name, value in given.items()}
-        return self.function()(place, **filled)
+        """Do it with the values of its options."""
+        return self.function()(place, **given)
+
+
+class Group(NamedTuple):
+    """A group of commands; with `itself` its name alone is a command too."""
+
+    name: str
+    help: str
+    commands: Mapping[str, Command | Group]
+    itself: Command | None = None
+    options: Sequence[Option] = ()
+    """Those that may stand before the name of a command."""
+    epilog: str = ""
 
 
 def command(entry: str, help: str, *options: Option) -> Command:
@@ -69,38 +117,7 @@ def command(entry: str, help: str, *options: Option) -> Command:
     return Command(name, does, help, options)
 
 
-def group(help: str, commands: Sequence[Command], itself: Command | None = None) -> typer.Typer:
-    """A group of commands; with `itself` its name alone is a command too."""
-    made = typer.Typer(
-        help=help,
-        invoke_without_command=itself is not None,
-        no_args_is_help=itself is None,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
-    if itself is not None:
-        made.callback()(_runner(itself))
-    add(made, commands)
-    return made
-
-
-def add(app: typer.Typer, commands: Sequence[Command]) -> None:
-    """Let an app have these commands."""
-    for one in commands:
-        app.command(one.name, help=one.help)(_runner(one))
-
-
-def _runner(declared: Command) -> Callable[..., None]:
-    """A function with the signature that Typer reads the options from."""
-
-    def run(context: typer.Context, **given: Any) -> None:
-        place = context.find_object(Place)
-        assert place is not None
-        if context.invoked_subcommand is None:
-            raise typer.Exit(declared.carry_out(place, given))
-
-    first = Option("context", Option.POSITIONAL_ONLY, annotation=typer.Context)
-    signature = inspect.Signature([first, *declared.options])
-    run.__dict__["__signature__"] = signature
-    run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
-    return run
+def group(name: str, help: str, commands: Sequence[Command], itself: Command | None = None) -> Group:
+    """Declare a group of commands."""
+    own = itself.options if itself is not None else ()
+    return Group(name, help, {one.name: one for one in commands}, itself, own)

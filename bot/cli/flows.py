@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +107,7 @@ def _check_folder(path: Path) -> dict[str, Checked]:
 
 
 def _as_json(file: str, found: Checked) -> dict[str, Json]:
-    told = {name: [asdict(item) for item in getattr(found, name)] for name in ("problems", "warnings")}
+    told = {name: [item._asdict() for item in getattr(found, name)] for name in ("problems", "warnings")}
     return {"file": file, "ok": not found.problems, "flow": found.flow, **told}
 
 
@@ -117,7 +116,7 @@ def _print(checked: dict[str, Checked], bad: int) -> None:
         for problem in one.problems:
             print(problem)
         for warning in one.warnings:
-            print(replace(warning, message=f"warning: {warning.message}"))
+            print(warning._replace(message=f"warning: {warning.message}"))
     total = sum(len(one.problems) for one in checked.values())
     if bad:
         print(

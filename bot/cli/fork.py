@@ -26,7 +26,7 @@ from engine.language.codec import Json, decode
 from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
 from engine.run.session import carry_out
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.port import Store
 
 

@@ -9,22 +9,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from bot.config.settings import Settings
 from bot.terminal.console import Place, UsageError, database_exists
-from engine.flow import Flow
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
 from engine.language.errors import FlowError, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
-from engine.language.yaml import decode_source, load_located
-from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
+
+if TYPE_CHECKING:
+    from engine.flow import Flow
 
 P = ParamSpec("P")
 
@@ -36,6 +36,8 @@ def actor_for(settings: Settings, as_name: str | None) -> Actor:
 
 def find_flow(settings: Settings, name: str) -> Flow:
     """A flow by its file, or by its name in the folder of flows. Raises `FlowError`, `UnknownFlow`, `UsageError`."""
+    from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows  # most commands read no flow
+
     if name.endswith(SUFFIXES) or os.sep in name:
         if not Path(name).is_file():
             raise UsageError(f"There is no flow file {name}.")
@@ -157,6 +159,8 @@ def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Json]:
 
 def _from_file(file: Path) -> dict[str, Json]:
     """JSON is YAML, so one reader takes both, with its limits and its places of errors."""
+    from engine.language.yaml import decode_source, load_located
+
     located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
     if located.problems:
         raise FlowError(located.problems)

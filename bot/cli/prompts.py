@@ -31,6 +31,7 @@ from bot.terminal.console import (
     Paint,
     Place,
     UsageError,
+    ago,
     clean,
     database_exists,
     one_line,
@@ -41,7 +42,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.follower import read_answer
 from bot.terminal.frontend import field_lines
-from bot.terminal.narration import ago, covered_lines, standing
+from bot.terminal.narration import covered_lines, standing
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -50,8 +51,7 @@ from engine.journal.transitions import ENDED
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
-from engine.run.executor import utc_now
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state, utc_now
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState

@@ -20,7 +20,7 @@ from engine.language.codec import Json
 from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
 from engine.run.session import carry_out
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.port import Store
 
 GO_ON = "resume"

@@ -1,52 +1,37 @@
-"""`sessions list`, `show` and `export`; `spend`: what agents have cost, by day, by flow and by session.
-Looking claims nothing and changes nothing.
+"""`sessions list`; `spend`: what agents have cost, by day, by flow and by session. Looking claims nothing and changes
+nothing. Neither loads what reads flows, nor an event loop: a list is mostly imports.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
-from bot.cli.lookup import also_in_workspace, find_session, need_database
-from bot.rendering.card import Behind
 from bot.rendering.text import plain
 from bot.terminal.console import (
     Exit,
     Paint,
     Place,
     UsageError,
+    ago,
     clean,
     database_exists,
+    moment,
     one_line,
     opened,
     plural,
     print_json,
     table,
 )
-from bot.terminal.narration import ago, moment
-from bot.terminal.show import View, show_lines
-from engine.decide.limits import standing
-from engine.flow import Flow
-from engine.flow.load import flow_from_body
-from engine.journal.events import Event, decode_event
-from engine.journal.fold import derive_state
-from engine.journal.history import inspection, tree
-from engine.journal.queries import REJECTED, differing
+from engine.journal.queries import REJECTED
 from engine.journal.records import NANO, Head, SpendRow
-from engine.journal.state import State
-from engine.language.codec import Json, encode
-from engine.language.errors import Corrupt, FlowError, MalformedJournal, SaysoError, StorageError
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
 from engine.messages.money import dollars
-from engine.nodes.runtime.digests import CodeDigests
-from engine.run.executor import utc_now
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state, utc_now
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
@@ -119,7 +104,7 @@ def _code(store: Store, head: Head) -> str | None:
 def _row_json(
     head: Head, asked: Mapping[str, Sequence[PromptState]], codes: Mapping[str, str | None]
 ) -> dict[str, Json]:
-    found = _head_json(head, asked.get(head.session_id, []))
+    found = head_json(head, asked.get(head.session_id, []))
     return {**found, "code": codes.get(head.session_id)}
 
 
@@ -137,7 +122,8 @@ def _waits(head: Head, questions: Sequence[PromptState], lock: str | None, due_a
     return "; ".join(found)
 
 
-def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
+def head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
+    """A session for a machine: where it stands, without its records."""
     return {
         "sessionId": head.session_id,
         "flow": head.flow_name,
@@ -151,139 +137,6 @@ def _head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
         "quarantined": head.quarantined,
         "prompts": [prompt.prompt_id for prompt in asked],
     }
-
-
-@dataclass(frozen=True)
-class Look:
-    """What of a session is shown: the journal too, as it was at event `at`, every pass, as JSON."""
-
-    events: bool
-    at: int | None
-    whole: bool
-    as_json: bool
-
-
-@also_in_workspace
-def show_session(place: Place, /, text: str, **options: Any) -> int:
-    """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
-    settings, look = place.settings(), Look(**options)
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
-        head = find_session(store, text)
-        try:
-            return _show(store, head, place, look)
-        except (Corrupt, MalformedJournal) as error:
-            if look.as_json:
-                print_json({**_head_json(head, []), "problem": str(error)})
-            else:
-                print(_damaged(head, str(error)))
-            return Exit.STORE
-
-
-def _show(store: Store, head: Head, place: Place, look: Look) -> int:
-    journal = [decode_event(row) for row in store.journal(head.session_id)]
-    if look.at is not None and not 1 <= look.at <= len(journal):
-        raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
-    events = journal[: look.at]
-    state = derive_state(events)
-    flow, unread = _flow_then(store, head, state)
-    if look.as_json:
-        document = inspection(state, head)
-        document["tree"] = tree(events, flow).to_json()
-        if look.events:
-            document["events"] = [event.to_wire() for event in events]
-        print_json(document)
-        return Exit.OK
-    earlier = len(events) < len(journal)
-    queue = store.locks(state.lock.name) if state.lock is not None else []
-    found = standing(queue, head.session_id)
-    view = View(
-        state.updated_at if earlier else utc_now(),
-        Paint(sys.stdout),
-        len(journal) if earlier else None,
-        look.whole,
-        None if earlier or found is None else Behind(*found),
-        () if earlier or state.ended or flow is None else differing(state, CodeDigests().of(flow)),
-        unread,
-        () if earlier or state.ended or flow is None else tuple(flow.absent.values()),
-    )
-    for line in show_lines(state, head, flow, events, view, place.command):
-        print(line)
-    if look.events:
-        print()
-    for event in events if look.events else ():
-        print(_event_line(event))
-    return Exit.OK
-
-
-def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str | None]:
-    """The flow that a session had then, if it is still stored; or why it cannot be read."""
-    try:
-        flow = flow_from_body(store.flow(head.flow_digest))
-        with suppress(StorageError):
-            flow = flow_from_body(store.flow(state.flow_digest))
-    except FlowError as error:
-        return None, error.problems[0].message
-    return flow, None
-
-
-def _event_line(event: Event) -> str:
-    """An event on one line, what is particular to it as JSON."""
-    wire = event.to_wire()
-    facts = {name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")}
-    path = f" {event.path}" if event.path else ""
-    return (
-        f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(encode(facts).decode(), 200)}"
-    )
-
-
-def _damaged(head: Head, problem: str) -> str:
-    reason = head.quarantined or problem
-    return (
-        f"{head.session_id}  {clean(head.flow_name)}  set aside\n"
-        f"  Its records do not verify: {one_line(reason, 300)}\n"
-        "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
-    )
-
-
-@also_in_workspace
-def export_session(place: Place, text: str, output: Path | None) -> int:
-    """Write the portable file, readable by its owner only. Raises `UnknownSession`, `Corrupt`, `UsageError`."""
-    settings = place.settings()
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
-        data = asyncio.run(_export(store, find_session(store, text).session_id))
-    if output is None:
-        sys.stdout.buffer.write(data + b"\n")
-        sys.stdout.flush()
-        return Exit.OK
-    try:
-        _write_private(output, data)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
-    print(
-        f"Written to {output}. Go on with it: {place.command('sessions', 'resume', '--snapshot', str(output))}"
-    )
-    return Exit.OK
-
-
-async def _export(store: Store, session_id: str) -> bytes:
-    from engine.run.engine import Engine
-
-    engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=Path())
-    engine.writer.start()
-    try:
-        return await engine.export(session_id)
-    finally:
-        engine.writer.close()
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    import os
-
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
 
 
 # --- spend -------------------------------------------------------------------------------------------------

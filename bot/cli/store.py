@@ -51,8 +51,8 @@ from engine.language.errors import (
     StorageError,
 )
 from engine.language.timestamps import parse_duration
-from engine.run.executor import utc_now
 from engine.run.export import check_signature
+from engine.run.stored import utc_now
 from engine.storage.port import Store
 from engine.storage.private_files import read_key
 from engine.storage.sealing import Sealer

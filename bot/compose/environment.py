@@ -36,7 +36,7 @@ from engine.run.dispatcher import POLL_SECONDS
 from engine.run.engine import Engine
 from engine.run.executor import Extension, random_text
 from engine.run.runtime import ToolServers
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store

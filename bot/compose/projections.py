@@ -31,7 +31,7 @@ from engine.journal.state import State
 from engine.language.codec import decode
 from engine.language.errors import LockHeld, SaysoError
 from engine.nodes.types.registry import mode_of
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.backoff import passes
 from engine.storage.port import Store
 from prompt_state.question_row import prompt_row

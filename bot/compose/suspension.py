@@ -14,7 +14,7 @@ from engine.flow.load import flow_from_body
 from engine.journal.queries import launched
 from engine.journal.records import Head, PutOutbox
 from engine.language.errors import SaysoError, StoreSuspended
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store

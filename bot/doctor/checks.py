@@ -34,7 +34,7 @@ from engine.language.errors import FlowError, SaysoError, SchemaTooNew, StorageE
 from engine.language.yaml import decode_source, load_located
 from engine.nodes.runtime.secrets import SecretSource
 from engine.run.flow_files import load_flows
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.open import open_store
 from engine.storage.port import Store
 

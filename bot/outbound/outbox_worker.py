@@ -35,7 +35,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.nodes.types.spec import Meter
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")

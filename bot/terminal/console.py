@@ -1,7 +1,8 @@
 """What every command has: its place (global options, settings), exit codes, and output as text for people and
 JSON for machines.
 
-The table of exit codes is the one that `--help` and the documentation show.
+The table of exit codes is the one that `--help` and the documentation show. `--help` loads nothing else of ours: what
+only commands need is imported where it is used.
 
 Whatever comes from flows, people or programs passes through `clean` before a terminal sees it: control characters
 are spelled out, so that no reply can move the cursor or colour a decision.
@@ -10,24 +11,19 @@ are spelled out, so that no reply can move the cursor or colour a decision.
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from bot.config.settings import Settings, load_settings
-from engine.journal.queries import is_rejection
-from engine.journal.state import State
-from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.language.template import shown
 
 if TYPE_CHECKING:
+    from bot.config.settings import Settings
+    from engine.journal.state import State
+    from engine.language.codec import Json
     from engine.storage.port import Store
 
 
@@ -36,8 +32,7 @@ PATIENCE_SECONDS = 30.0
 """How long a command waits for another program that holds the database."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The global options as they were given; None for what was not."""
 
     home: str | None = None
@@ -46,6 +41,8 @@ class Place:
 
     def settings(self) -> Settings:
         """The settings of this process. Raises `SettingsError`."""
+        from bot.config.settings import load_settings
+
         url = self.database
         if url is not None and "://" not in url and url != "memory:":
             url = _SQLITE + str(Path(url).absolute())
@@ -58,10 +55,12 @@ class Place:
         home, usual = settings.home / "dev", f"{_SQLITE}{settings.home / 'sayso.db'}"
         there = self.database is None and (home / "sayso.db").exists()
         named = None if settings.database_url == usual else str(home / "sayso.db")
-        return replace(self, home=str(home), database=named) if there else None
+        return self._replace(home=str(home), database=named) if there else None
 
     def command(self, *words: str) -> str:
         """A `sayso` command line that works in this place, for people to copy."""
+        import shlex
+
         options = []
         for name, value in (("--home", self.home), ("--flows", self.flows), ("--db", self.database)):
             if value is not None:
@@ -99,7 +98,7 @@ def writing(settings: Settings) -> Iterator[Store]:
     """The store for a command that writes: at its end some of what is older than the retention is deleted.
     Raises `StorageError`."""
     from bot.compose.retention import clean_up
-    from engine.run.executor import utc_now
+    from engine.run.stored import utc_now
 
     with opened(settings) as store:
         yield store
@@ -193,6 +192,8 @@ def exit_for(code: str) -> Exit:
 
 def exit_of(state: State) -> Exit:
     """The exit code for a session that was left like this."""
+    from engine.journal.queries import is_rejection
+
     if state.status == "complete":
         return Exit.OK
     if state.status == "failed" and is_rejection(state.error):
@@ -201,9 +202,8 @@ def exit_of(state: State) -> Exit:
 
 
 def epilog() -> str:
-    """The table as `--help` shows it (`\\b` keeps its lines)."""
-    lines = [f"  {code.value}  {meaning}" for code, meaning in MEANINGS.items()]
-    return "\b\nExit codes:\n" + "\n".join(lines)
+    """The table as `--help` shows it."""
+    return "\n    ".join(["  Exit codes:", *(f"{code.value}  {told}" for code, told in MEANINGS.items())])
 
 
 # --- output ------------------------------------------------------------------------------------------------
@@ -227,6 +227,8 @@ class Paint:
 
 def clean(text: str) -> str:
     """Anybody's text as a terminal may show it; lines stay lines."""
+    from engine.language.template import shown
+
     return shown(text)
 
 
@@ -254,6 +256,8 @@ def width() -> int:
     """Columns of the terminal, or as COLUMNS says; as many as are needed where a file or another program reads."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return _UNLIMITED
+    import shutil
+
     return max(60, shutil.get_terminal_size((100, 24)).columns)
 
 
@@ -267,3 +271,22 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -
         line = "  ".join([*cells, row[-1] if len(row[-1]) <= room else row[-1][: room - 1] + "…"]).rstrip()
         lines.append(paint("dim", line) if number == 0 else line)
     return lines
+
+
+def moment(text: str) -> str:
+    """A stored time in the local timezone: the hour alone where it is today."""
+    from datetime import datetime
+
+    from engine.language.timestamps import from_text
+
+    when = from_text(text).astimezone()
+    today = when.date() == datetime.now(when.tzinfo).date()
+    return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d %H:%M}"
+
+
+def ago(text: str, now: str) -> str:
+    """How long ago a time is."""
+    from bot.rendering.text import elapsed
+    from engine.language.timestamps import seconds_between
+
+    return f"{elapsed(seconds_between(text, now))} ago"

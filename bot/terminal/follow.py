@@ -17,9 +17,9 @@ from typing import Any, TextIO, TypeAlias
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
 from bot.rendering.text import asked, elapsed, plain
-from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, one_line, print_json, writing
+from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, moment, one_line, print_json, writing
 from bot.terminal.follower import Follower, due_moments, engine_action, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, error_text, moment, question_lines, where
+from bot.terminal.narration import asked_of, error_text, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.limits import pending

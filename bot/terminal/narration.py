@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
 from bot.rendering.agents import brief_input
 from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
-from bot.terminal.console import Paint, clean, one_line
+from bot.terminal.console import Paint, clean, moment, one_line
 from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
@@ -284,18 +283,6 @@ def asked_of(state: State, prompt: Asked) -> str:
 def question_lines(message: str) -> list[str]:
     """A prompt's message as lines."""
     return clean(plain(message)).strip().splitlines() or [""]
-
-
-def moment(text: str) -> str:
-    """A stored time in the local timezone: the hour alone where it is today."""
-    when = timestamps.from_text(text).astimezone()
-    today = when.date() == datetime.now(when.tzinfo).date()
-    return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d %H:%M}"
-
-
-def ago(text: str, now: str) -> str:
-    """How long ago a time is."""
-    return f"{elapsed(timestamps.seconds_between(text, now))} ago"
 
 
 def standing(head: Head) -> str:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
-from bot.terminal.console import Paint, clean, one_line
+from bot.terminal.console import Paint, clean, moment, one_line
 from bot.terminal.frontend import EDIT, editing_of, field_lines, filling_of
-from bot.terminal.narration import asked_of, happened, moment, proposal_lines, question_lines, where
+from bot.terminal.narration import asked_of, happened, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
@@ -25,7 +25,7 @@ from engine.journal.queries import TURN
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 from bot.rendering.card import Behind, lock_fact
 from bot.rendering.text import elapsed
-from bot.terminal.console import Paint, clean, one_line
+from bot.terminal.console import Paint, ago, clean, moment, one_line
 from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
     MARKS,
     STATUS_COLORS,
-    ago,
     asked_of,
     covered_lines,
     error_text,
-    moment,
     question_lines,
     started_by,
 )

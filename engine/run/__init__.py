@@ -25,5 +25,6 @@ Files:
 * `session`: one session of a runtime: how it stands, what it asks, and what can be said to it
 * `sessions`: the sessions of a store as one process has them: read, claimed, cached, quarantined
 * `snapshot_files`: the snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session
+* `stored`: a session as it is stored, for whoever only looks
 * `stepper`: takes steps: decide, commit, launch
 """

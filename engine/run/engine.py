@@ -53,10 +53,11 @@ from engine.nodes.runtime.folder import copied_folder
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
 from engine.run.clock_watch import ClockWatch
-from engine.run.executor import ActiveSession, Executor, Extension, checked_id, random_text, utc_now
+from engine.run.executor import ActiveSession, Executor, Extension, checked_id, random_text
 from engine.run.sessions import Sessions
 from engine.run.snapshot_files import Copies, SnapshotFiles
 from engine.run.stepper import Stepper
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -27,7 +26,6 @@ from engine.journal.events import Event
 from engine.journal.queries import TURN, doomed, launched
 from engine.journal.records import Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
-from engine.language import timestamps
 from engine.language.errors import SaysoError, SessionError
 from engine.nodes.runtime.folder import SESSIONS
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner
@@ -221,11 +219,6 @@ def random_text() -> str:
         drawn = os.urandom(16 * 256).hex()
         _DRAWN.extend(drawn[at : at + 32] for at in range(0, len(drawn), 32))
     return _DRAWN.pop()
-
-
-def utc_now() -> str:
-    """Now, as it is stored."""
-    return timestamps.to_text(datetime.now(UTC))
 
 
 # --- one node ----------------------------------------------------------------------------------------------

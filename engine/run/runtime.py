@@ -36,10 +36,11 @@ from engine.nodes.runtime.table import runners as all_runners
 from engine.nodes.runtime.table import with_runner
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.executor import random_text, utc_now
+from engine.run.executor import random_text
 from engine.run.frontend import Frontend, FrontendLock, FrontendWorker, NoFrontend, question_rows
 from engine.run.hub import Hub
 from engine.run.session import Session, check_actor
+from engine.run.stored import utc_now
 from engine.storage.leases import holder_of
 from engine.storage.open import open_store
 from engine.storage.port import Store

@@ -41,15 +41,6 @@ CACHED_SESSIONS = 256
 """How many released sessions are cached, so that answers one after the other need no loading."""
 
 
-def stored_state(store: Store, session_id: str) -> State:
-    """The state of a session as an engine would load it, for whoever only looks.
-
-    Raises `UnknownSession`, `Corrupt`, `MalformedJournal`.
-    """
-    state = fold(store.load(session_id))
-    return state if state is not None else derive_state(map(decode_event, store.journal(session_id)))
-
-
 class Sessions:
     """The sessions of one store in this process. Whoever writes to one holds its claim and its lock."""
 

@@ -6,7 +6,6 @@ device, a suspended store and another owner are not waited out: those errors are
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -73,6 +72,8 @@ async def waited_out(
 ) -> T:
     """The outcome of `work`, tried until the store takes it. Raises an error that is not `passing`, and any once `going_on` is
     over."""
+    import asyncio  # not for those who only read
+
     for delay in delays():
         try:
             return await work()

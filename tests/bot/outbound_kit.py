@@ -27,7 +27,7 @@ from engine.language.codec import decode
 from engine.nodes.runtime.runner import Completed, NodeContext
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from prompt_state.question_row import project, thread_key

@@ -18,7 +18,7 @@ from bot.wire.client import app_client, bot_client
 from bot.workspace import payloads
 from engine.journal.records import InboxItem
 from engine.language.errors import StorageError
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores

@@ -11,7 +11,7 @@ from bot.handlers.catchup import CatchUp
 from bot.inbound import decisions
 from bot.wire.client import bot_client
 from bot.wire.users import LookupFailed, People
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from tests.support.acting import Workspace

@@ -13,7 +13,7 @@ from bot.intents.session_rows import slack_intents
 from engine.decide.commands import Shown
 from engine.journal.records import DropLock, PutLock, TakeLock
 from engine.language.errors import StorageError
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from prompt_state.question_row import projection

@@ -18,7 +18,7 @@ from engine.journal.records import PutOutbox
 from engine.language import timestamps
 from engine.language.codec import decode
 from engine.language.errors import StorageBroken, StorageError, StorageFull
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
 from tests.support.workspace import Json
 

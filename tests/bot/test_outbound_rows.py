@@ -25,7 +25,7 @@ from bot.wire.client import (
     describe,
     quiet_client,
 )
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from tests.bot.outbound_kit import Rig, running_rig
 from tests.bot.rendering_cases import HOSTILE
 from tests.support.workspace import running_app

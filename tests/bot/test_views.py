@@ -16,7 +16,7 @@ from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
 from bot.wire.client import app_client, bot_client
 from engine.journal.records import InboxRow
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from tests.support.acting import Workspace

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from bot.cli import commands
-from bot.cli.declare import Command
+from bot.cli.app import ROOT
+from bot.cli.declare import Command, Group
 
-DECLARED = [
-    one
-    for value in vars(commands).values()
-    for one in (value if isinstance(value, tuple) else (value,))
-    if isinstance(one, Command)
-]
+
+def _all(of: Command | Group | None) -> Iterator[Command]:
+    if isinstance(of, Group):
+        for one in (*of.commands.values(), of.itself):
+            yield from _all(one)
+    elif of is not None:
+        yield of
+
+
+DECLARED = list(_all(ROOT))
 
 
 def test_there_are_declarations() -> None:
     """They are found above, those of groups too."""
-    assert {"run:start_command", "resume:pause_session", "prompts:list_locks"} <= {
+    assert {"serve:start_command", "resume:pause_session", "prompts:list_locks"} <= {
         one.does for one in DECLARED
     }
 

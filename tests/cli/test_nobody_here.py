@@ -10,7 +10,7 @@ import pytest
 from bot.cli.app import run
 from bot.terminal.follow import Mode
 from bot.terminal.follower import Follower
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from tests.cli.clikit import Cli, until
 
 GATED = """

@@ -23,7 +23,7 @@ from tests.support.proving import PROVE
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
 ROUNDS = 200 if PROVE else 1
 STARTS = multiprocessing.get_context("forkserver")
-STARTS.set_forkserver_preload(["bot.cli.run", "tests.cli.test_one_server"])
+STARTS.set_forkserver_preload(["bot.cli.serve", "tests.cli.test_one_server"])
 
 
 async def test_a_second_dev_offers_the_page_that_is_there(cli: Cli) -> None:

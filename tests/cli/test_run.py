@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from bot.cli.app import run
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from tests.cli.clikit import Cli, Done, Terminal, command, environment, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 

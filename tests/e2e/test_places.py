@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.start.schedules import wanted_item
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from tests.e2e.test_conversation import TWO, reactions, whispers
 from tests.support import prefork
 from tests.support.acting import Acts, Workspace

@@ -25,7 +25,7 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
 from engine.run.executor import random_text
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.open import open_store
 
 FOLDER = Path(__file__).parent

@@ -14,7 +14,7 @@ import pytest
 from bot.cli.prompts import Change as PromptChange
 from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
 from bot.cli.resume import Resume, abort_session, pause_session, resume_session
-from bot.cli.run import start_flow
+from bot.cli.serve import start_flow
 from bot.rendering.forms import ACTION
 from bot.wire.manifest import SHORTCUT
 from bot.workspace import payloads

@@ -32,8 +32,8 @@ from engine.nodes.runtime.table import runners
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
-from engine.run.executor import utc_now
 from engine.run.flow_files import load_flow_file
+from engine.run.stored import utc_now
 from engine.storage.sqlite import open_sqlite
 from tests.support.engine import ANA, everybody
 

@@ -16,7 +16,7 @@ from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import decode
 from engine.language.errors import MalformedJournal
-from engine.run.executor import utc_now
+from engine.run.stored import utc_now
 from engine.storage.sqlite import open_sqlite
 from tests.simulation import errand_checks, file_flows, form_checks
 from tests.simulation.file_flows import ALL

@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import orjson
-import typer.main
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("bot", "engine", "prompt_state")
@@ -244,9 +243,6 @@ def _read_the_rooms() -> None:
                 importlib.import_module(found.name)
     for name in HEAVY:
         importlib.import_module(name)
-    # What takes half the time of a short command: Typer makes all commands out of their functions.
-    typer.main.get_command = cache(typer.main.get_command)
-    typer.main.get_command(importlib.import_module("bot.cli.app").app)
 
 
 def serve(asked: socket.socket) -> None:

@@ -1,0 +1,236 @@
+"""`start` and `dev`: the bot as a process, against Slack or against the local workspace. `start-flow`: a flow in a channel,
+which the running bot starts and this only asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bot.cli.lookup import find_flow, read_inputs
+from bot.compose.environment import needs_model, scripted
+from bot.config.library import Library
+from bot.config.settings import slack_tokens
+from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
+from bot.serve.identity import Identity
+from bot.serve.main import Bot
+from bot.start.schedules import wanted_item
+from bot.terminal.console import (
+    INTERRUPTED,
+    Exit,
+    Paint,
+    Place,
+    clean,
+    database_file,
+    plural,
+    print_json,
+    writing,
+)
+from engine.flow import coerce_inputs
+from engine.journal.records import InboxRow
+from engine.language.codec import Json, decode
+from engine.run.session import RequestRefused
+from engine.run.stored import utc_now
+from engine.storage.leases import Lease, Served, lease
+from engine.storage.port import Store
+from prompt_state.question_row import thread_key
+
+_LOOK_SECONDS = 0.05
+_LABEL = "bot"
+
+
+@dataclass(frozen=True)
+class Started:
+    """What became of it: the session and its thread, or nothing yet."""
+
+    session_id: str | None = None
+    channel: str | None = None
+    thread_ts: str | None = None
+
+
+def start_flow_command(
+    place: Place, name: str, channel: str, inputs: list[str], inputs_file: Path | None, **asked: Any
+) -> int:
+    """Ask the bot to start a flow with these inputs. Raises `SaysoError`."""
+    return start_flow(place, name, channel, read_inputs(inputs, inputs_file), **asked)
+
+
+def start_flow(
+    place: Place,
+    name: str,
+    channel: str,
+    given: dict[str, Json],
+    *,
+    wait: float,
+    as_json: bool,
+    key: str | None,
+) -> int:
+    """Ask the bot to start a flow, and wait until it has. Raises `SaysoError` before anything is asked, and
+    `RequestRefused` when the bot refused."""
+    settings = place.settings()
+    flow = find_flow(settings, name)
+    coerce_inputs(flow, given)
+    with writing(settings) as store:
+        item_key = f"start-flow:{key}" if key else f"start-flow:{os.urandom(8).hex()}"
+        why = f"started by {settings.local_user} at the terminal"
+        item = wanted_item(item_key, flow.name, channel, given, why=why, icon="▶️", local=settings.local_user)
+        store.ingest([item], utc_now())
+        started = _wait(store, item_key, flow.name, wait)
+    _tell(started, flow.name, channel, as_json)
+    return Exit.OK if started.session_id else Exit.PAUSED
+
+
+def _wait(store: Store, key: str, flow: str, seconds: float) -> Started:
+    deadline = time.monotonic() + seconds
+    while True:
+        served = _LABEL in store.serving()
+        for row_key in (key, f"rooted:{key}"):
+            _raise_if_refused(store.inbox_row(row_key))
+        rooted = store.inbox_row(f"rooted:{key}")
+        if rooted is not None and rooted.outcome == "started":
+            return _found(store, rooted, flow)
+        if not served or time.monotonic() >= deadline:
+            return Started()
+        time.sleep(_LOOK_SECONDS)
+
+
+def _raise_if_refused(row: InboxRow | None) -> None:
+    if row is not None and row.outcome == "refused":
+        raise RequestRefused.of(row, "The bot refused to start it.")
+
+
+def _found(store: Store, rooted: InboxRow, flow: str) -> Started:
+    data = decode(rooted.payload)
+    posted = data["posted"]
+    key = thread_key(data["team"], posted["channel"], posted["ts"])
+    heads = [head for head in store.heads(thread_key=key) if head.flow_name == flow]
+    return Started(heads[0].session_id if heads else None, posted["channel"], posted["ts"])
+
+
+def _tell(started: Started, flow: str, channel: str, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "flow": flow,
+                "session": started.session_id,
+                "channel": started.channel,
+                "threadTs": started.thread_ts,
+                "status": "started" if started.session_id else "queued",
+            }
+        )
+    elif started.session_id:
+        print(f"{flow} runs in {channel}: {started.session_id}")
+    else:
+        print(
+            f"{flow} is asked for in {channel}. The bot has not started it yet: it does when it runs (sayso start).",
+            file=sys.stderr,
+        )
+
+
+# --- the bot -----------------------------------------------------------------------------------------------
+
+
+def start_command(place: Place, flows: list[Path]) -> int:
+    """Serve flows in Slack until a signal. Raises `SettingsError`, `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
+    settings = place.settings()
+    slack_tokens(settings)
+    # A script that is left over from a test must never speak for Claude to people.
+    settings = replace(settings, agents=replace(settings.agents, scripted="never"))
+    database = database_file(settings)
+    if database is None:
+        return _until_stopped(_start(Bot(settings, flows=flows), None))
+    with lease(database, "sayso start", utc_now()) as held:
+        return _until_stopped(_start(Bot(settings, flows=flows), held))
+
+
+def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
+    try:
+        asyncio.run(work)
+    except asyncio.CancelledError:
+        print("Stopped at once. What was running is asked about at the next start.", flush=True)
+        return INTERRUPTED
+    print("Stopped. What waits for people is kept.", flush=True)
+    return Exit.OK
+
+
+async def _start(bot: Bot, held: Lease | None) -> None:
+    stop_on_signals(bot, held.stopping if held is not None else lambda: None)
+
+    def ready(identity: Identity) -> None:
+        if held is not None:
+            held.reached_at(f"@{identity.bot_user} in {identity.team}")
+        print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
+        _list_broken(bot.library)
+
+    await bot.run(ready)
+
+
+def _served(library: Library) -> str:
+    names = sorted(library.refresh())
+    if not names:
+        return "no flows yet"
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"{plural(len(names), 'flow')} ({listed})"
+
+
+def _list_broken(library: Library) -> None:
+    for file, error in library.errors.items():
+        print(f"Not served: {file}\n{error}", file=sys.stderr, flush=True)
+
+
+def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool | None) -> int:
+    """Serve flows in a local workspace until a signal. Raises `SettingsError`, `Served`, `DevFailed`, `StorageError`."""
+    settings, wanted = place.settings(), display_there() if open_it is None else open_it
+
+    def ready(found: Ready) -> None:
+        _tell_dev(place, found, port)
+        if wanted:
+            open_page(found.url)
+
+    try:
+        with lease(dev_database(settings), "sayso dev", utc_now()) as held:
+            return _until_stopped(run_dev(settings, flows, port, ready, held))
+    except Served as error:
+        _offer(error, wanted)
+        raise
+
+
+def _offer(error: Served, wanted: bool) -> None:
+    """The page that is there already, in place of a second one."""
+    address = error.holder.address if error.holder is not None else None
+    if address is None:
+        return
+    print(f"The page of this home is there already:\n\n  {Paint(sys.stdout)('bold', address)}\n", flush=True)
+    if wanted:
+        webbrowser.open(address)
+
+
+def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
+    paint = Paint(sys.stdout)
+    flows = ready.bot.library.refresh()
+    agents = any(needs_model(flow) for flow in flows.values())
+    asks = agents and not scripted(ready.bot.settings)
+    but = " but what agents ask of Claude" if asks else ""
+    print(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
+    if agents and not asks:
+        print("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
+    if port is None and not ready.url.endswith(f":{PORT}"):
+        print(f"Port {PORT} is taken, so the page is elsewhere:")
+    print(f"\n  {paint('bold', ready.url + '/')}\n")
+    print(f"Serving {_served(ready.bot.library)}.")
+    example = clean(next(iter(sorted(flows)), "NAME"))
+    print("Three things to try:")
+    print(f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)")
+    print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
+    print(
+        "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."
+    )
+    sys.stdout.flush()
+    _list_broken(ready.bot.library)
