@@ -54,8 +54,8 @@ def _run(arguments: list[str]) -> int:
 
         return complete(ROOT, os.environ)
     of: Command | Group = ROOT
-    path, words = "sayso", arguments
-    place = Place()
+    path, words, given = "sayso", arguments, dict[str, Any]()
+    shared = given
     try:
         while isinstance(of, Group):
             if not words and of.itself is None:
@@ -63,42 +63,39 @@ def _run(arguments: list[str]) -> int:
                 return Exit.USAGE
             given, words = leading(of, words)
             if of is ROOT:
-                shared = _shared(**given)
-                if isinstance(shared, int):
-                    return shared
-                place = shared
-            if words:
-                of = chosen(of, words.pop(0))
-                path = f"{path} {of.name}"
-            elif of.itself is None:
-                raise Misused("Missing command.")
-            else:
-                return of.itself.carry_out(place, given)
-        given = values(of.options, words)
+                shared = given
+                if _said(**shared):
+                    return Exit.OK
+            if not words:
+                break
+            of = chosen(of, words.pop(0))
+            path = f"{path} {of.name}"
+        else:
+            given = values(of.options, words)
+        command = of.itself if isinstance(of, Group) else of
+        if command is None:
+            raise Misused("Missing command.")
     except HelpWanted:
-        print(help_text(path, of, width()), end="")
+        print(help_text(path, of, width()), end="", flush=True)
         return Exit.OK
     except Misused as error:
         print(f"{usage(path, of, width())}\nTry '{path} -h' for help.\n\nError: {error}", file=sys.stderr)
         return Exit.USAGE
-    return of.carry_out(place, given)
+    _set_up_logging(shared["verbose"])
+    return command.carry_out(Place(shared["home"], shared["flows"], shared["database"]), given)
 
 
-def _shared(
-    verbose: int, version: bool, install_completion: bool, show_completion: bool, **place: Any
-) -> Place | int:
-    """What the options that all commands share ask for: the place, or the exit code where that was all."""
+def _said(version: bool, install_completion: bool, show_completion: bool, **others: Any) -> bool:
+    """Carry out what the options of all commands ask for in place of a command, if they do. Raises `UsageError`."""
     if version:
         from importlib.metadata import version as installed
 
         print(f"sayso {installed('sayso')}")
-        return Exit.OK
-    if install_completion or show_completion:
+    elif install_completion or show_completion:
         from bot.cli.completion import install
 
-        return install(only_show=show_completion)
-    _set_up_logging(verbose)
-    return Place(**place)
+        install(only_show=show_completion)
+    return version or install_completion or show_completion
 
 
 def _explain(error: SaysoError) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bot.cli.declare import Command, Group
-from bot.terminal.console import Exit
+from bot.terminal.console import Exit, UsageError
 
 _SCRIPTS = {
     "bash": """_sayso_completion() {
@@ -37,15 +36,16 @@ _FILES = {
 """By shell where its script is kept, and the line that its own file needs for that."""
 
 
-def install(*, only_show: bool) -> int:
-    """Write the script of the shell that runs, or only print it; the exit code."""
+def install(*, only_show: bool) -> None:
+    """Write the script of the shell that runs, or only print it. Raises `UsageError`."""
     shell = Path(os.environ.get("SHELL", "")).name
     if shell not in _SCRIPTS:
-        print(f"Shell {shell} not supported.", file=sys.stderr)
-        return Exit.FAILED
+        raise UsageError(
+            f"There is no completion for {shell or 'this shell'}, only for {', '.join(_SCRIPTS)}."
+        )
     if only_show:
         print(_SCRIPTS[shell])
-        return Exit.OK
+        return
     name, own, line = _FILES[shell]
     script = Path.home() / name
     script.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,6 @@ def install(*, only_show: bool) -> int:
             file.write_text(f"{text}\n{line}\n")
     print(f"{shell} completion installed in {script}")
     print("Completion will take effect once you restart the terminal")
-    return Exit.OK
 
 
 def complete(root: Group, environ: Mapping[str, str]) -> int:
