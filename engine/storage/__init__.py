@@ -23,6 +23,7 @@ Files:
 * `group_commit`: the one thread that writes
 * `leases`: which processes live, and which one serves a database
 * `open`: from a URL to a store; SQLite without files
+* `packing`: how large values stand in rows: deflated with a dictionary of what events say
 * `port`: what every backend does
 * `private_files`: the database's files: private, and refused when somebody else could have made them
 * `sealing`: heads and journals as they are stored; MACs over rows

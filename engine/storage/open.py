@@ -20,7 +20,7 @@ from engine.storage.leases import MemoryOwners
 from engine.storage.port import Store
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
-from engine.storage.tables import STEPS
+from engine.storage.tables import STEPS, take_steps
 
 _SQLITE = "sqlite:///"
 
@@ -88,7 +88,5 @@ def _empty() -> bytes:
     """A database without rows: copying it costs a tenth of making the tables."""
     made = apsw.Connection(":memory:")
     made.pragma("auto_vacuum", "INCREMENTAL")
-    for step in STEPS:
-        made.execute(step)
-    made.pragma("user_version", len(STEPS))
+    take_steps(made, STEPS)
     return made.serialize("main")

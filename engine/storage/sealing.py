@@ -22,6 +22,7 @@ from engine.journal.events import SCHEMA_VERSION
 from engine.journal.records import Commit, Head, NewSession, Record
 from engine.journal.transitions import ENDED
 from engine.language.errors import Corrupt, KeyMissing, SchemaTooNew, StorageError
+from engine.storage.packing import unpacked_apart
 
 
 class StoredHead(Record, frozen=True):
@@ -52,9 +53,9 @@ class StoredHead(Record, frozen=True):
 
 
 class JournalRecord(Record, frozen=True):
-    """One event as stored. Its MAC covers the one before it (see `Sealer.link`)."""
+    """The events of one commit as stored, packed; `seq` is that of the first. Its MAC covers the one before it (see
+    `Sealer.link`)."""
 
-    session_id: str
     seq: int
     version: int
     body: bytes
@@ -124,13 +125,10 @@ def created(commit: Commit, new: NewSession, origin: bytes) -> StoredHead:
     )
 
 
-def linked(sealer: Sealer, commit: Commit, chain: bytes) -> list[JournalRecord]:
-    """The journal rows of a commit, chained on to `chain`."""
-    records = []
-    for seq, body in enumerate(commit.events, commit.seq + 1):
-        chain = sealer.link(commit.session_id, seq, chain, SCHEMA_VERSION, body)
-        records.append(JournalRecord(commit.session_id, seq, SCHEMA_VERSION, body, chain))
-    return records
+def linked(sealer: Sealer, commit: Commit, body: bytes, chain: bytes) -> JournalRecord:
+    """The journal row of a commit whose packed events are `body`, chained on to `chain`."""
+    mac = sealer.link(commit.session_id, commit.seq + 1, chain, SCHEMA_VERSION, body)
+    return JournalRecord(commit.seq + 1, SCHEMA_VERSION, body, mac)
 
 
 def advanced(sealer: Sealer, head: StoredHead, commit: Commit, chain: bytes) -> StoredHead:
@@ -154,22 +152,27 @@ def claimed(sealer: Sealer, head: StoredHead, owner: str, now: str) -> StoredHea
     return sealed(sealer, head.but(epoch=head.epoch + 1, owner=owner, updated_at=now))
 
 
-def verify_chain(
+def verified_events(
     sealer: Sealer, head: StoredHead, records: list[JournalRecord], *, seq: int, chain: bytes
-) -> None:
-    """Verify the journal rows after `seq`, where the chain stood at `chain`, up to the head. Raises `Corrupt`, and
-    `SchemaTooNew` where all of them verify and some are a newer release's."""
+) -> tuple[bytes, ...]:
+    """The events after `seq`, where the chain stood at `chain`, up to the head: of these rows, each verified before it
+    is unpacked. Raises `Corrupt`, and `SchemaTooNew` where all of them verify and some are a newer release's."""
+    found: list[bytes] = []
+    before = seq
     for record in records:
-        seq += 1
-        if record.seq != seq or record.session_id != head.session_id:
+        if record.seq != seq + 1:
             raise Corrupt(
-                f"The journal of {head.session_id} has no row {seq} where one should be (found {record.seq})."
+                f"The journal of {head.session_id} has no row {seq + 1} where one should be (found {record.seq})."
             )
         if type(record.version) is not int or type(record.body) is not bytes:
-            raise Corrupt(f"Row {seq} in the journal of {head.session_id} is unreadable.")
-        chain = sealer.link(head.session_id, seq, chain, record.version, record.body)
+            raise Corrupt(f"Row {record.seq} in the journal of {head.session_id} is unreadable.")
+        chain = sealer.link(head.session_id, record.seq, chain, record.version, record.body)
         if chain != record.mac:
-            raise Corrupt(f"Row {seq} in the journal of {head.session_id} was changed outside this program.")
+            raise Corrupt(
+                f"Row {record.seq} in the journal of {head.session_id} was changed outside this program."
+            )
+        found += unpacked_apart(record.body)
+        seq = before + len(found)
     if seq != head.seq or chain != head.chain:
         raise Corrupt(
             f"The journal of {head.session_id} ends at {seq} and its head says {head.seq}: "
@@ -180,6 +183,7 @@ def verify_chain(
         raise SchemaTooNew(
             f"Session {head.session_id} has events of schema {newest}, and this release reads up to {SCHEMA_VERSION}."
         )
+    return tuple(found)
 
 
 # --- MACs --------------------------------------------------------------------------------------------------

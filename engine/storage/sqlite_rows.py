@@ -42,7 +42,7 @@ _INBOX_BY_KEY = INBOX.where("key = ?")
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
-_INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = ? ORDER BY id LIMIT ?"
+_INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = 'dead' ORDER BY id LIMIT ?"
 _DROP_INBOX = "DELETE FROM inbox WHERE id = ?"
 # Names the columns that change only: SQLite rewrites the index entries of every column that an UPDATE names.
 _CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
@@ -57,9 +57,13 @@ _PUT_PROMPT = PROMPTS.upsert("prompt_id", " WHERE prompts.session_id = excluded.
 _PROMPT = PROMPTS.where("prompt_id = ?")
 _PROMPT_BY_N = PROMPTS.where("n = ?")
 _PROMPTS = "SELECT n FROM prompts ORDER BY n"
-_PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
-_PROMPTS_OF_SESSION = "SELECT n FROM prompts WHERE session_id = ? ORDER BY n"
 _PROMPTS_OF_STATUS = "SELECT n FROM prompts WHERE status IN (SELECT value FROM json_each(?)) ORDER BY n"
+_PROMPTS_OF_SESSION = "SELECT n FROM prompts WHERE session_id = ? ORDER BY n"
+_PROMPTS_OF_SESSION_AND_STATUS = """SELECT n FROM prompts WHERE session_id = ?
+ AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
+_PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
+_PROMPTS_OF_THREAD_AND_STATUS = """SELECT n FROM prompts WHERE thread_key = ?
+ AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
 
 _PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
@@ -171,7 +175,7 @@ class RowTables(LockTables, SpendTables):
     @reads
     def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
         """See `Store.dead_letters`."""
-        return list(self._each(INBOX, _INBOX, self._db.each(_INBOX_DEAD, (DEAD, limit))))
+        return list(self._each(INBOX, _INBOX, self._db.each(_INBOX_DEAD, (limit,))))
 
     @writes
     def decide_letter(self, key: str, *, again: bool) -> bool:
@@ -243,21 +247,16 @@ class RowTables(LockTables, SpendTables):
     ) -> list[PromptRow]:
         """See `Store.prompts`."""
         if session_id is not None:
-            ids = self._db.each(_PROMPTS_OF_SESSION, (session_id,))
+            asked, sql = [session_id], _PROMPTS_OF_SESSION_AND_STATUS if statuses else _PROMPTS_OF_SESSION
         elif thread_key is not None:
-            ids = self._db.each(_PROMPTS_OF_THREAD, (thread_key,))
-        elif statuses:
-            ids = self._db.each(_PROMPTS_OF_STATUS, (orjson.dumps(list(statuses)).decode(),))
+            asked, sql = [thread_key], _PROMPTS_OF_THREAD_AND_STATUS if statuses else _PROMPTS_OF_THREAD
         else:
-            ids = self._db.each(_PROMPTS)
-        wanted = (
-            row
-            for row in self._each(PROMPTS, _PROMPT_BY_N, ids)
-            if session_id in (None, row.session_id)
-            and thread_key in (None, row.thread_key)
-            and (not statuses or row.status in statuses)
-        )
-        return list(islice(wanted, limit))
+            asked, sql = [], _PROMPTS_OF_STATUS if statuses else _PROMPTS
+        if statuses:
+            asked.append(orjson.dumps(list(statuses)).decode())
+        ids = self._db.each(sql, asked)
+        found = self._each(PROMPTS, _PROMPT_BY_N, ids)
+        return list(islice((row for row in found if thread_key in (None, row.thread_key)), limit))
 
     @reads
     def timers(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:

@@ -28,6 +28,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.storage.connection import Connection, row_error
+from engine.storage.packing import packed, packed_together, unpacked
 from engine.storage.sealing import (
     JournalRecord,
     Sealer,
@@ -40,10 +41,10 @@ from engine.storage.sealing import (
     digest_of,
     genuine,
     linked,
-    verify_chain,
+    verified_events,
 )
 from engine.storage.sqlite_rows import RowTables
-from engine.storage.tables import HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, writes
+from engine.storage.tables import HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, session_number, writes
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
@@ -70,12 +71,11 @@ _ADVANCE_PIN = """UPDATE sessions SET flow_digest = ?, status = ?, ended_at = ?,
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
 _CLAIM = "UPDATE sessions SET epoch = ?, owner = ?, updated_at = ?, mac = ? WHERE session_id = ?"
-_INSERT_EVENT = "INSERT INTO journal (session_id, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)"
-_EVENTS = (
-    "SELECT session_id, seq, version, body, mac FROM journal WHERE session_id = ? AND seq > ? ORDER BY seq"
-)
-_EVENT_MAC = "SELECT mac FROM journal WHERE session_id = ? AND seq = ?"
-_ANY_EVENT = "SELECT 1 FROM journal WHERE session_id = ? LIMIT 1"
+_INSERT_EVENTS = "INSERT INTO journal (session, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)"
+_EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq > ? ORDER BY seq"
+_EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
+ AND ?2 <= (SELECT seq FROM sessions WHERE session_id = ?3) ORDER BY seq DESC LIMIT 1"""
+_ANY_EVENT = "SELECT 1 FROM journal WHERE session = ? LIMIT 1"
 _PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
 _SNAPSHOT = SNAPSHOTS.where("session_id = ?")
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
@@ -97,8 +97,8 @@ _LIST = {
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
 _DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 _EVENTS_AT_ONCE = 500
-_DELETE_EVENTS = """DELETE FROM journal WHERE session_id = ?1
- AND seq > (SELECT max(seq) FROM journal WHERE session_id = ?1) - ?2"""
+_DELETE_EVENTS = """DELETE FROM journal WHERE n IN
+ (SELECT n FROM journal WHERE session = ? ORDER BY seq DESC LIMIT ?)"""
 _DELETE = (
     _DROP_SNAPSHOT,
     _DROP_QUARANTINE,
@@ -146,7 +146,7 @@ class SessionTables(RowTables):
         record = self._find(session_id)
         if record is not None:
             return record
-        if self._db.one(_ANY_EVENT, (session_id,)):
+        if self._db.one(_ANY_EVENT, (session_number(session_id),)):
             raise Corrupt(f"Session {session_id} has a journal but no head: its head was removed.")
         raise UnknownSession(f"There is no session {session_id}.")
 
@@ -216,27 +216,26 @@ class SessionTables(RowTables):
         head = record.head(self._reason(session_id))
         snapshot = self._snapshot(record)
         if snapshot is not None:
-            tail = self._events(session_id, snapshot.seq)
             try:
-                verify_chain(self._sealer, record, tail, seq=snapshot.seq, chain=snapshot.chain)
-                return Loaded(head, snapshot.body, snapshot.seq, tuple(event.body for event in tail))
+                state = unpacked(snapshot.body)
+                return Loaded(head, state, snapshot.seq, self._events(record, snapshot.seq, snapshot.chain))
             except Corrupt:
                 _log.warning("the snapshot of %s does not fit its journal; reading all of it", session_id)
-        return Loaded(head, None, 0, tuple(event.body for event in self._whole(record)))
+        return Loaded(head, None, 0, self._whole(record))
 
     @reads
     def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
         """See `Store.journal`."""
-        events = self._whole(self._stored(session_id))
-        return iter([event.body for event in events if event.seq > after])
+        return iter(self._whole(self._stored(session_id))[after:])
 
-    def _whole(self, record: StoredHead) -> list[JournalRecord]:
-        events = self._events(record.session_id, 0)
-        verify_chain(self._sealer, record, events, seq=0, chain=record.origin)
-        return events
+    def _whole(self, record: StoredHead) -> tuple[bytes, ...]:
+        return self._events(record, 0, record.origin)
 
-    def _events(self, session_id: str, after: int) -> list[JournalRecord]:
-        return [JournalRecord(*row) for row in self._db.all(_EVENTS, (session_id, after))]
+    def _events(self, record: StoredHead, after: int, chain: bytes) -> tuple[bytes, ...]:
+        rows = self._db.all(_EVENTS, (session_number(record.session_id), after))
+        return verified_events(
+            self._sealer, record, [JournalRecord(*row) for row in rows], seq=after, chain=chain
+        )
 
     def _snapshot(self, head: StoredHead) -> Snapshot | None:
         """The snapshot, if there is one that verifies and is not ahead of the head."""
@@ -298,8 +297,9 @@ class SessionTables(RowTables):
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """See `Store.commit`."""
+        bodies = [packed_together(commit.events) if commit.events else b"" for commit in batch]
         with self._batch(commit.session_id for commit in batch):
-            outcomes = [self._part(commit) for commit in batch]
+            outcomes = [self._part(commit, body) for commit, body in zip(batch, bodies, strict=True)]
             if None not in outcomes:
                 raise _NothingStored
         return outcomes
@@ -318,11 +318,11 @@ class SessionTables(RowTables):
                 self._forget(session_id)
             raise
 
-    def _part(self, commit: Commit) -> Exception | None:
+    def _part(self, commit: Commit, body: bytes) -> Exception | None:
         """One commit of a batch: None, or why it alone was undone. What concerns the whole database raises."""
         try:
             with self._db.savepoint():
-                self._apply(commit)
+                self._apply(commit, body)
                 self._consume(commit.consumed)
                 self._put_all(commit.rows, commit.now)
             return None
@@ -335,12 +335,12 @@ class SessionTables(RowTables):
         self._forget(commit.session_id)
         return cause
 
-    def _apply(self, commit: Commit) -> None:
+    def _apply(self, commit: Commit, body: bytes) -> None:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
         head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
         check_pin(commit)
-        events = linked(self._sealer, commit, head.chain)
-        chain = events[-1].mac if events else head.chain
+        row = linked(self._sealer, commit, body, head.chain) if commit.events else None
+        chain = head.chain if row is None else row.mac
         after = advanced(self._sealer, head, commit, chain)
         if commit.new is not None:
             self._db.run(HEADS.insert, astuple(after))
@@ -348,20 +348,19 @@ class SessionTables(RowTables):
             raise self._why_not(commit)
         if commit.pin is not None:
             self._db.run(_PUT_FLOW, (commit.pin.flow_digest, commit.pin.flow_body))
-        if events:
-            self._append(events)
+        if row is not None:
+            self._append(commit.session_id, row)
         if commit.snapshot is not None:
-            snapshot = Snapshot(commit.session_id, after.seq, chain, commit.snapshot)
+            snapshot = Snapshot(commit.session_id, after.seq, chain, packed(commit.snapshot))
             self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         self._remember(after)
 
-    def _append(self, events: list[JournalRecord]) -> None:
+    def _append(self, session_id: str, row: JournalRecord) -> None:
         try:
-            self._db.many(_INSERT_EVENT, map(astuple, events))
+            self._db.run(_INSERT_EVENTS, (session_number(session_id), *astuple(row)))
         except apsw.ConstraintError:
             raise Corrupt(
-                f"The journal of {events[0].session_id} already has a row {events[0].seq}: "
-                "its head was rolled back."
+                f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
             ) from None
 
     def _expected(self, commit: Commit) -> StoredHead:
@@ -395,7 +394,8 @@ class SessionTables(RowTables):
             raise Fenced(f"Session {commit.session_id} exists already: somebody else created it.")
         parent = b""
         if new.parent_session_id is not None and new.parent_seq is not None:
-            row = self._db.one(_EVENT_MAC, (new.parent_session_id, new.parent_seq))
+            parent_number = session_number(new.parent_session_id)
+            row = self._db.one(_EVENT_MAC, (parent_number, new.parent_seq, new.parent_session_id))
             if row is None:
                 raise StorageError(
                     f"Session {new.parent_session_id} has no event {new.parent_seq} to fork at."
@@ -412,7 +412,9 @@ class SessionTables(RowTables):
         self._put_all(rows, now)
 
     def _quarantine(self, session_id: str, reason: str, now: str) -> None:
-        if not self._db.one(_EXISTS, (session_id,)) and not self._db.one(_ANY_EVENT, (session_id,)):
+        if not self._db.one(_EXISTS, (session_id,)) and not self._db.one(
+            _ANY_EVENT, (session_number(session_id),)
+        ):
             raise UnknownSession(f"There is no session {session_id}.")
         self._put(QUARANTINE, _QUARANTINE, Quarantine(session_id, reason, now))
         self._db.run(_LEAVE_QUEUES, (session_id,))
@@ -454,7 +456,8 @@ class SessionTables(RowTables):
                 )
             if head is not None and head.seq > _EVENTS_AT_ONCE:
                 self._quarantine(session_id, _BEING_DELETED, head.updated_at)
-        if self._db.run(_DELETE_EVENTS, (session_id, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
+        number = session_number(session_id)
+        if self._db.run(_DELETE_EVENTS, (number, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
             return False
         for statement in _DELETE:
             self._db.run(statement, (session_id,))

@@ -11,12 +11,15 @@ has taken more than this release knows is refused before anything is written to 
 changed it is copied beside itself (`<name>.v<version>.bak`), and it is not changed while a process of the
 older release still serves it.
 
-Sizes and keys: `n` and `id` give the order in which rows came to be. Journal rows are clustered by session, so a
-tail is read in one go. Ids of inbox and outbox rows are never used again (AUTOINCREMENT), since readers hold them.
+Sizes and keys: `n` and `id` give the order in which rows came to be. A journal row has the events of one commit, packed
+(`engine.storage.packing`); one from before schema 6 has one event as it is. Journal rows stand in the order of their commits
+and are found by a number made of the session's id. Ids of inbox and outbox rows are never used again (AUTOINCREMENT),
+since readers hold them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -388,8 +391,53 @@ CREATE INDEX sessions_flow ON sessions (flow_digest);
 """
 """Whether anybody pins a text is asked for each text, in slices, while others write."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5)
+V6 = """
+CREATE TABLE rows_of_commits (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL,
+    UNIQUE (session, seq)
+) STRICT;
+INSERT INTO rows_of_commits (session, seq, version, body, mac)
+ SELECT session_number(session_id), seq, version, body, mac FROM journal ORDER BY session_id, seq;
+DROP TABLE journal;
+ALTER TABLE rows_of_commits RENAME TO journal;
+
+DROP INDEX prompts_session;
+DROP INDEX prompts_thread;
+CREATE INDEX prompts_session ON prompts (session_id, status, n);
+CREATE INDEX prompts_thread ON prompts (thread_key, status, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX inbox_dead ON inbox (id) WHERE outcome = 'dead';
+"""
+"""One journal row a commit, whose `seq` is that of its first event. A row from before is the row of a commit with one event:
+its MAC, which covers the session's id, stays what it was, so nothing is sealed again, and what was damaged stays so.
+In a table of its own kind an event of more than a kilobyte no longer takes pages of its own. What waits is found without
+reading what is over."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
+
+
+def session_number(session_id: str) -> int:
+    """The number under which a session's journal stands: eight bytes in place of a text in each row and its index. Two
+    sessions with the same one could not both be stored."""
+    digest = hashlib.blake2b(session_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def take_steps(connection: apsw.Connection, steps: Sequence[str], taken: int = 0) -> None:
+    """Take the steps after the first `taken`, in the transaction that is open."""
+
+    def numbered(*values: apsw.SQLiteValue) -> int:
+        return session_number(str(values[0]))
+
+    connection.create_scalar_function("session_number", numbered, 1)
+    for step in steps[taken:]:
+        connection.execute(step)
+    connection.pragma("user_version", len(steps))
 
 
 def version_of(connection: apsw.Connection) -> int:
@@ -427,9 +475,7 @@ def migrate(
         _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[version:]:
-            connection.execute(step)
-        connection.pragma("user_version", len(steps))
+        take_steps(connection, steps, version)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

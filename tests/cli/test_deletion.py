@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from engine.storage import sqlite_sessions
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store
-from tests.storage.storagekit import at, done, event, new_session
+from tests.storage.storagekit import at, done, event, new_session, step
 
 NOW = "2027-06-01T00:00:00.000Z"
 MANY = 1_200
@@ -34,16 +35,19 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings({}, cwd=tmp_path, home="home")
 
 
-def ended(store: Store, session_id: str, *, events: int = 3) -> None:
+def ended(store: Store, session_id: str, *, commits: int = 3) -> None:
     """A session that has ended, with files."""
-    done(store, new_session(session_id, None, *[event("x")] * events, status="complete", phase="ended"))
+    text = os.urandom(300).hex()
+    begun = [new_session(session_id, None, event(text))]
+    begun += [step(session_id, 1, seq, event(text)) for seq in range(1, commits)]
+    done(store, *begun[:-1], begun[-1].but(status="complete", phase="ended"))
 
 
 def filled(settings: Settings) -> Store:
     """Two sessions that ended and one that waits, each with a file."""
     store = open_store(settings.database_url, None)
     ended(store, "session-one")
-    ended(store, "session-two", events=MANY)
+    ended(store, "session-two", commits=MANY)
     done(store, new_session("session-open", None, event("x"), status="paused", phase="waiting"))
     for head in store.heads():
         folder = settings.home / "sessions" / head.session_id
@@ -255,7 +259,7 @@ def test_the_file_shrinks(settings: Settings) -> None:
     """Free pages are given back with the round; an older file does so once it was compacted."""
     store = open_store(settings.database_url, None)
     for number in range(30):
-        ended(store, f"session-{number}", events=600)
+        ended(store, f"session-{number}", commits=300)
     store._db.checkpoint()  # type: ignore[attr-defined]
     file = settings.home / "sayso.db"
     before = file.stat().st_size

@@ -13,6 +13,7 @@ import pytest
 
 from bot.terminal.console import Paint, table
 from engine.storage.open import open_store
+from engine.storage.tables import session_number
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions
 
@@ -237,7 +238,7 @@ def test_a_snapshot_is_refused_where_the_session_is_further(cli: Cli, paused: di
 def test_damaged_records_are_said_and_never_resumed(cli: Cli, paused: dict[str, Any]) -> None:
     """A changed byte in the journal: `show` and `resume` end with 6 and say so, and nothing of it runs."""
     with closing(sqlite3.connect(cli.cwd / ".sayso/sayso.db")) as connection:
-        connection.execute("UPDATE journal SET body = CAST(replace(body, 'bob', 'eve') AS BLOB)")
+        connection.execute("UPDATE journal SET body = CAST(body || 'x' AS BLOB)")
         connection.execute("DELETE FROM snapshots")
         connection.commit()
     shown = cli.run("sessions", "show", paused["sessionId"])
@@ -263,16 +264,17 @@ def test_a_session_that_was_set_aside_is_released_once_it_verifies(cli: Cli, pau
     store = open_store(f"sqlite:///{file}")
     store.quarantine(session_id, "a test", "2026-11-21T09:00:00.000Z")
     store.close()
-    change = "UPDATE journal SET body = ? WHERE session_id = ? AND seq = 2"
+    change = "UPDATE journal SET body = ? WHERE session = ? AND seq = 1"
+    number = session_number(session_id)
     with closing(sqlite3.connect(file)) as db:
-        select = "SELECT body FROM journal WHERE session_id = ? AND seq = 2"
-        ((body,),) = db.execute(select, (session_id,)).fetchall()
-        db.execute(change, (body + b" ", session_id))
+        select = "SELECT body FROM journal WHERE session = ? AND seq = 1"
+        ((body,),) = db.execute(select, (number,)).fetchall()
+        db.execute(change, (body + b" ", number))
         db.commit()
     refused = cli.run("sessions", "release", session_id)
     assert (refused.code != 0, "stays set aside" in refused.err) == (True, True), refused
     with closing(sqlite3.connect(file)) as db:
-        db.execute(change, (body, session_id))
+        db.execute(change, (body, number))
         db.commit()
     released = cli.run("sessions", "release", session_id)
     assert (released.code, "is released" in released.out) == (0, True), released

@@ -17,7 +17,7 @@ from tests.support.simulated import inhabited_town, simulated
 
 CHANGE = {
     "snapshots": "UPDATE snapshots SET body = ?",
-    "journal": "UPDATE journal SET body = ? WHERE session_id = ? AND seq = ?",
+    "journal": "UPDATE journal SET body = ? WHERE n = ?",
 }
 
 
@@ -28,9 +28,9 @@ def flip_snapshots(connection: apsw.Connection) -> None:
 
 
 def flip_journal(connection: apsw.Connection) -> None:
-    """Change one byte in the second event of one session."""
-    session_id, body = connection.execute("SELECT session_id, body FROM journal WHERE seq = 2").fetchone()
-    connection.execute(CHANGE["journal"], (flipped(body), session_id, 2))
+    """Change one byte in the events of one session's first commit."""
+    n, body = connection.execute("SELECT n, body FROM journal WHERE seq = 1").fetchone()
+    connection.execute(CHANGE["journal"], (flipped(body), n))
 
 
 def flipped(body: bytes) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 
 from engine.journal.records import PutOutbox
 from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
+from engine.storage.tables import session_number
 from tests.support.engine import (
     ANA,
     Backing,
@@ -251,12 +252,12 @@ async def test_a_timer_does_not_fire_before_its_time(backing: Backing, tmp_path:
 
 
 SELECT = {
-    "journal": "SELECT body FROM journal WHERE session_id = ? AND seq = 3",
+    "journal": "SELECT body FROM journal WHERE session = ? ORDER BY seq LIMIT 1",
     "snapshots": "SELECT body FROM snapshots WHERE session_id = ?",
     "sessions": "SELECT chain FROM sessions WHERE session_id = ?",
 }
 UPDATE = {
-    "journal": "UPDATE journal SET body = ? WHERE session_id = ? AND seq = 3",
+    "journal": "UPDATE journal SET body = ? WHERE session = ? AND seq = 1",
     "snapshots": "UPDATE snapshots SET body = ? WHERE session_id = ?",
     "sessions": "UPDATE sessions SET chain = ? WHERE session_id = ?",
 }
@@ -265,8 +266,9 @@ UPDATE = {
 def damage(backing: Backing, table: str, session_id: str) -> None:
     """Change one bit of a row of a session, as a broken disk or a curious person would."""
     db = backing.connect()
-    (value,) = next(iter(db.execute(SELECT[table], (session_id,))))
-    db.execute(UPDATE[table], (flipped(value), session_id))
+    key = session_number(session_id) if table == "journal" else session_id
+    (value,) = next(iter(db.execute(SELECT[table], (key,))))
+    db.execute(UPDATE[table], (flipped(value), key))
     db.close()
 
 

@@ -17,6 +17,7 @@ from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row
 from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
 from engine.run.sessions import Sessions
 from engine.storage import sealing
+from engine.storage.packing import packed_together
 from engine.storage.port import Store
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
 
@@ -157,12 +158,11 @@ async def test_a_version_that_was_changed_is_damage(backing: Backing, tmp_path: 
     origin = sealer.origin(session, None, None, b"")
     record = sealing.created(Commit(session, 1, 0, START, "running", "running"), _new(), origin)
     commit = Commit(session, 1, 0, START, "running", "running", events=tuple(rows))
-    linked = sealing.linked(sealer, commit, origin)
-    record = sealing.advanced(sealer, record, commit, linked[-1].mac)
-    sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
-    linked[0] = linked[0].but(version=NEWER)
+    row = sealing.linked(sealer, commit, packed_together(rows), origin)
+    record = sealing.advanced(sealer, record, commit, row.mac)
+    assert sealing.verified_events(sealer, record, [row], seq=0, chain=origin) == tuple(rows)
     with pytest.raises(Corrupt):
-        sealing.verify_chain(sealer, record, linked, seq=0, chain=origin)
+        sealing.verified_events(sealer, record, [row.but(version=NEWER)], seq=0, chain=origin)
     store.close()
 
 

@@ -13,11 +13,12 @@ from engine.language.codec import decode
 from engine.storage.port import Store
 from tests.homes.corpus import FOLDER, Old, SetClock, ThroughCommands, ThroughEngine, Way, unpacked
 
-MADE = "2026-11-22T19:20:00+00:00"
+MADE = "2026-11-23T09:00:00+00:00"
 """Just after the homes were made: none of their deadlines has passed."""
-SCHEMA_1 = ("0541089", "093a34c")
-HOMES = (*SCHEMA_1, "4cdf2f0")
+SCRIPTED = ("0541089", "093a34c", "6520e98")
+HOMES = (*SCRIPTED, "4cdf2f0")
 """Homes of the terminal."""
+BEFORE_ON_REJECT = ("0541089", "093a34c", "4cdf2f0")
 WAYS = ("engine", "commands")
 
 
@@ -27,15 +28,21 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
     return opened(request.param, tmp_path)
 
 
+@pytest.fixture(params=BEFORE_ON_REJECT)
+def older(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
+    """A copy of a home whose texts know no `on_reject`."""
+    return opened(request.param, tmp_path)
+
+
 @pytest.fixture
 def newer(tmp_path: Path) -> Old:
     """A copy of the home of 4cdf2f0."""
     return opened("4cdf2f0", tmp_path)
 
 
-@pytest.fixture(params=SCHEMA_1)
+@pytest.fixture(params=SCRIPTED)
 def oldest(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
-    """A copy of a home of schema 1."""
+    """A copy of a home that `make/scripted.sh` made."""
     return opened(request.param, tmp_path)
 
 
@@ -88,18 +95,28 @@ def test_a_loading_path_of_its_own_is_noticed(
         ThroughCommands(old, monkeypatch, capsys).answer(session, "gate", "ben", "approve")
 
 
-def test_a_rejection_keeps_the_meaning_that_the_text_had(old: Old, through: type[Way]) -> None:
+def test_a_rejection_keeps_the_meaning_that_the_text_had(older: Old, through: type[Way]) -> None:
     """A text without `on_reject` was written when a rejected flow went on: `if` decides, and `after` has the decision."""
-    session = old.heads("gate")[-1].session_id
-    state = through(old).answer(session, "gate", "ben", "reject")
+    session = older.heads("gate")[-1].session_id
+    state = through(older).answer(session, "gate", "ben", "reject")
     assert (state.status, state.nodes["after"].output) == ("complete", {"decision": "reject"})
     assert state.nodes["ship"].status == "skipped"
 
 
-def test_a_rejection_without_an_if_goes_on_as_its_text_meant(old: Old, through: type[Way]) -> None:
+@pytest.mark.parametrize("flow", ["gate", "bare-gate"])
+def test_a_rejection_ends_what_was_started_since(tmp_path: Path, flow: str) -> None:
+    """The text of 6520e98 means what it means today: rejected, nothing that follows runs."""
+    old = opened("6520e98", tmp_path)
+    session = old.heads(flow)[-1].session_id
+    state = ThroughEngine(old).answer(session, "gate", "ben", "reject")
+    assert (state.status, "ship" in state.nodes) == ("failed", False)
+    assert (state.error or {})["type"] == "rejected"
+
+
+def test_a_rejection_without_an_if_goes_on_as_its_text_meant(older: Old, through: type[Way]) -> None:
     """The dangerous old meaning stays with the sessions that were approved under it, and only with those."""
-    session = old.heads("bare-gate")[0].session_id
-    state = through(old).answer(session, "gate", "ben", "reject")
+    session = older.heads("bare-gate")[0].session_id
+    state = through(older).answer(session, "gate", "ben", "reject")
     assert (state.status, state.nodes["ship"].output["stdout"].strip()[:4]) == ("complete", "ship")
 
 
@@ -113,7 +130,7 @@ def test_a_second_question_is_answered(old: Old, through: type[Way]) -> None:
     assert list(state.nodes["both" if "both" in state.nodes else "end"].output.values()) == ["one/zwei"]
 
 
-@pytest.mark.parametrize("name", ["093a34c", "4cdf2f0"])
+@pytest.mark.parametrize("name", ["093a34c", "4cdf2f0", "6520e98"])
 def test_a_held_session_keeps_an_answer_and_starts_nothing(
     name: str, tmp_path: Path, through: type[Way]
 ) -> None:

@@ -154,13 +154,14 @@ class MemoryBackend(SqliteBackend):
 
 
 def rich_session(store: Store, session_id: str = "session-1") -> str:
-    """A session with four events, a snapshot at the second, a prompt, a timer, an intent and a message."""
+    """A session with four events in three commits, a snapshot at the second, a prompt, a timer, an intent and a message."""
     owner = store.register("bot")
     rows: Sequence[Row] = sample_rows(session_id)
     first = new_session(session_id, owner, event("a"), event("b"), rows=tuple(rows), snapshot=b'{"at":2}')
     store.ingest([sample_item(session_id)], NOW)
     taken = (Consumed(1, "applied", b"{}"),) if session_id == "session-1" else ()
-    done(store, first, step(session_id, 1, 2, event("c"), event("d"), consumed=taken))
+    done(store, first, step(session_id, 1, 2, event("c"), consumed=taken))
+    done(store, step(session_id, 1, 3, event("d")))
     return owner
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Made `0541089.tar.gz` and `093a34c.tar.gz`, whose databases have schema 1. Run in a work tree of that commit, with a Python that
-# has its dependencies: `sh schema1.sh PYTHON WORKTREE TARGET.tar.gz`. The last process is killed, so that a WAL is left.
+# Made `0541089.tar.gz`, `093a34c.tar.gz` and `6520e98.tar.gz`. Run in a work tree of that commit, with a Python that
+# has its dependencies: `sh scripted.sh PYTHON WORKTREE TARGET.tar.gz`. The last process is killed, so that a WAL is left.
 set -eu
 python=$1 tree=$2 target=$3
 work=$(mktemp -d)
