@@ -70,12 +70,15 @@ class Dispatcher:
         wakeups: Wakeups | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
         tell: Tell | None = None,
+        handled: Callable[[InboxRow], None] = lambda row: None,
     ) -> None:
+        """`handled` is told of each row that is done with."""
         self.engine = engine
         self._wants = wants
         self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
         self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed))
         self._order = order
+        self._handled = handled
         self._failures = Failures(engine, tell)
         self._lanes: dict[str, list[InboxRow]] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -307,6 +310,7 @@ class Dispatcher:
             woken = self._woken
             if await self._handle(row):
                 rows.remove(row)
+                self._handled(row)
                 delay = BACKOFF_SECONDS
                 continue
             with contextlib.suppress(TimeoutError):

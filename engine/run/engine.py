@@ -100,9 +100,11 @@ class Engine:
         snapshot_dir: Path | None = None,
         writer: Writer | None = None,
         agents: AgentFacts | None = None,
+        shown: Callable[[], dict[str, Json] | None] | None = None,
     ) -> None:
         """`steady` are the seconds of a clock that only goes forward, by which jumps of `now` are seen; a `now` of one's
-        own decides as it is where it is left out."""
+        own decides as it is where it is left out. `shown` says where a question stands as soon as it is asked, or None
+        where somebody is yet to show it."""
         self.store = store
         self.writer = writer or Writer(store)
         self.now = now
@@ -118,6 +120,7 @@ class Engine:
             entropy=entropy,
             agents=agents,
             copies=self._copies,
+            shown=shown,
         )
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """What is to be let go of at the end: connections of runners."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.decide.projections import lane
-from engine.journal.events import Event
+from engine.journal.events import ChildStarted, Event, NodeStarted, PromptEvent
 from engine.journal.records import InboxItem, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -36,6 +36,7 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.nodes.types.registry import mode_of
 from engine.run import remote_commands
 from engine.run.engine import Engine
 from engine.storage.leases import Holder, Lease, Served, note_of, read_holder, try_lease
@@ -92,12 +93,16 @@ class Frontend(Protocol):
         """Told of committed events while the process lives; not told again after a crash."""
 
 
+UNSEEN: dict[str, Json] = {"runtime": True}
+"""Where a question stands that waits to be read from its session."""
+
+
 class NoFrontend:
     """Questions wait to be read from their session (`Session.questions`); messages fail, for nobody would see them."""
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
         """See `Frontend.ask`."""
-        return {"runtime": True}
+        return UNSEEN
 
     async def close(self, state: State, asked: Asked) -> None:
         """See `Frontend.close`."""
@@ -111,7 +116,7 @@ class NoFrontend:
 
 
 def question_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-    """An intent for each question that is to be shown, or shown again, and for each that is closed."""
+    """An intent for each question that is to be shown, or shown again, and for each that is closed where it was shown."""
     if before.prompts is after.prompts:
         return ()
     rows = []
@@ -119,9 +124,18 @@ def question_rows(before: State, after: State, events: Sequence[Event]) -> Seque
         was = before.prompts.get(prompt_id)
         if asked.open and asked.shown is None:
             rows.append(_row(after, asked, "ask"))
-        elif not asked.open and was is not None and was.open:
+        elif not asked.open and was is not None and was.open and asked.shown != UNSEEN:
             rows.append(_row(after, asked, "close"))
     return rows
+
+
+def may_have_rows(state: State, events: Sequence[Event]) -> bool:
+    """Whether a commit with these events may have made an intent for a frontend."""
+    return state.ended or any(
+        isinstance(event, PromptEvent)
+        or (isinstance(event, NodeStarted | ChildStarted) and mode_of(event.node_type) == "delivery")
+        for event in events
+    )
 
 
 def _row(state: State, asked: Asked, kind: str) -> PutOutbox:
@@ -298,7 +312,7 @@ class FrontendLock:
 
     def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
         """`keeps`: it is held until `close`, else until `pause`."""
-        self._database = database
+        self._file = database and note_of(database)
         self._holder = replace(holder, stopping=not keeps)
         self._keeps = keeps
         self._lease: Lease | None = None
@@ -306,14 +320,14 @@ class FrontendLock:
 
     def take(self) -> bool:
         """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
-        if self._database is None or self._lease is not None:
+        if self._file is None or self._lease is not None:
             return True
-        self._lease = try_lease(self._database, self._holder)
+        self._lease = try_lease(self._file, self._holder)
         if self._lease is None and self._keeps and not self._told:
             self._told = True
             log.warning(
                 "%s Until then this runtime shows nothing.",
-                Served(self._database, read_holder(note_of(self._database))),
+                Served(self._file.with_suffix(""), read_holder(self._file)),
             )
         return self._lease is not None
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+from weakref import WeakValueDictionary
 
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Policy
@@ -24,6 +25,7 @@ from engine.decide.policy import Gate
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.queries import TURN
+from engine.journal.records import InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -37,9 +39,17 @@ from engine.nodes.runtime.table import with_runner
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.executor import random_text
-from engine.run.frontend import Frontend, FrontendLock, FrontendWorker, NoFrontend, question_rows
+from engine.run.frontend import (
+    UNSEEN,
+    Frontend,
+    FrontendLock,
+    FrontendWorker,
+    NoFrontend,
+    may_have_rows,
+    question_rows,
+)
 from engine.run.hub import Hub
-from engine.run.session import Session, check_actor
+from engine.run.session import Look, Session, check_actor
 from engine.run.stored import utc_now
 from engine.storage.leases import holder_of
 from engine.storage.open import open_store
@@ -100,7 +110,7 @@ class Runtime:
         self._label = label
         self._now = now
         self._entropy = entropy
-        self._news = asyncio.Event()
+        self._news = News()
         self._failed: BaseException | None = None
         self._engine: Engine | None = None
         self._opened = contextlib.AsyncExitStack()
@@ -126,6 +136,7 @@ class Runtime:
                 stack.callback(store.close)
             database = store.file
             home = self._home or (database and database.parent) or Path(stack.enter_context(_folder()))
+            self._lock = FrontendLock(store.file, holder_of(self._label, self._now()), keeps=self._shows)
             self._engine = self._composed(store, home)
             await self._engine.open()
             stack.push_async_callback(self._engine.close)
@@ -146,6 +157,7 @@ class Runtime:
             extensions=[SpendRows(None), question_rows],
             agents=AgentFacts(),
             snapshot_dir=self._snapshot_dir,
+            shown=None if self._shows else self._unseen,
             label=self._label,
             now=self._now,
             entropy=self._entropy,
@@ -156,10 +168,8 @@ class Runtime:
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
-        self._dispatcher = Dispatcher(self.engine)
-        holder = holder_of(self._label, self._now())
-        lock = FrontendLock(self.engine.store.file, holder, keeps=self._shows)
-        self._worker = FrontendWorker(self.engine, self._frontend, lock, self._dispatcher.notify)
+        self._dispatcher = Dispatcher(self.engine, handled=self._handled)
+        self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
         serving = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
         showing = asyncio.create_task(self._worker.run(), name="frontend")
         for task in (serving, showing):
@@ -186,25 +196,38 @@ class Runtime:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self._failed = task.exception()
-            self._tell()
+            self._news.tell_all()
+
+    def _unseen(self) -> dict[str, Json] | None:
+        """Questions wait to be read from their session, unless another process shows those of this database."""
+        if not self._lock.take():
+            return None
+        self._lock.pause()
+        return UNSEEN
 
     def _committed(self, state: State, events: Sequence[Event]) -> None:
-        self._tell()
-        self._worker.notify()
+        self._news.tell(state.session_id)
+        if may_have_rows(state, events):
+            self._worker.notify()
         if events:
             self._frontend.observe(state, events)
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+    def _handled(self, row: InboxRow) -> None:
+        if row.session_id is not None:
+            self._news.tell(row.session_id)
 
-    async def _until_news(self, seconds: float) -> None:
-        """Wait for a commit, up to so many seconds. Raises what makes going on impossible."""
-        if self._failed is not None:
-            raise self._failed
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
+    def _news_of(self, session_id: str) -> Look:
+        """Waits from now on for news of a session, up to so many seconds. It raises what makes going on impossible."""
+        event = self._news.of(session_id)
+
+        async def look(seconds: float) -> None:
+            if self._failed is not None:
+                raise self._failed
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
+
+        return look
 
     # --- sessions ----------------------------------------------------------------------------------------------
 
@@ -227,7 +250,7 @@ class Runtime:
     async def session(self, session_id: str) -> Session:
         """A session that was started at any time. Raises `UnknownSession`."""
         state = await self.engine.verified_state(session_id)
-        return Session(self.engine, state, self._dispatcher.notify, self._until_news)
+        return Session(self.engine, state, self._dispatcher.notify, self._news_of)
 
     def wake(self) -> None:
         """Look at the store and the clock at once, in place of at the next poll."""
@@ -237,6 +260,28 @@ class Runtime:
     def hub(self, session_id: str, actor: Actor) -> Hub:
         """The events of a session as they come, and what this actor can ask of it."""
         return Hub(self.engine, session_id, actor)
+
+
+class News:
+    """Wakes whoever waits for something about a session."""
+
+    def __init__(self) -> None:
+        self._waited_for: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+
+    def of(self, session_id: str) -> asyncio.Event:
+        """Set by the next thing that happens to the session."""
+        return self._waited_for.setdefault(session_id, asyncio.Event())
+
+    def tell(self, session_id: str) -> None:
+        """Something happened to the session."""
+        event = self._waited_for.pop(session_id, None)
+        if event is not None:
+            event.set()
+
+    def tell_all(self) -> None:
+        """Something happened to every session."""
+        for session_id in list(self._waited_for):
+            self.tell(session_id)
 
 
 def _checked_frontend(frontend: Frontend) -> Frontend:

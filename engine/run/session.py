@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from engine.forms import match_option
 from engine.journal.queries import asked_in_order
@@ -41,6 +41,9 @@ REPLY_SECONDS = 30.0
 
 OWNED_SECONDS = 15.0
 """How long a process that has the session is waited for before a request is not carried out here."""
+
+Look: TypeAlias = Callable[[float], Awaitable[None]]
+"""Waits for news, up to so many seconds."""
 
 _LOOK_SECONDS = 0.05
 _UNSEEN_SECONDS = 5.0
@@ -77,17 +80,19 @@ async def receipt_of(
     *,
     seconds: float = REPLY_SECONDS,
     served: Callable[[], bool] = lambda: True,
-    look: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    news: Callable[[], Look] = lambda: asyncio.sleep,
     here: Callable[[InboxRow], Awaitable[None]] | None = None,
 ) -> Receipt:
     """Wait so many seconds until the request with this key was carried out, as long as its session is `served`; or carry it
-    out `here`, unless another process was quicker to claim the session: then wait for that one.
+    out `here`, unless another process was quicker to claim the session: then wait for that one. `news` gives what waits
+    until it is time to look again.
 
     Raises `RequestRefused`, what `here` raises, and storage errors.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:
+        look = news()
         # Asked before the row is read: a process that took the request and ended is seen to have taken it.
         there = await writer.call(served)
         row = await writer.call(writer.store.inbox_row, key)
@@ -135,9 +140,9 @@ class Session:
         engine: Engine,
         state: State,
         notify: Callable[[], None],
-        news: Callable[[float], Awaitable[None]],
+        news: Callable[[str], Look],
     ) -> None:
-        """`notify` wakes whoever looks at the inbox; `news` waits for a commit of this process, up to so many seconds."""
+        """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on."""
         self._engine = engine
         self._notify = notify
         self._news = news
@@ -178,17 +183,20 @@ class Session:
         loop = asyncio.get_running_loop()
         unseen_until = loop.time() + _UNSEEN_SECONDS
         while True:
+            look = self._news(self.id)
             self.state = await self._engine.parked(self.id)
             unseen = any(asked.shown is None for asked in self.questions)
             if self.status != "running" and not (unseen and loop.time() < unseen_until):
                 return self
-            await self._news(_LOOK_SECONDS)
+            await look(_LOOK_SECONDS)
 
     async def ended(self) -> Session:
         """Return once the session has ended, however long people take."""
-        while not (await self.rest()).state.ended:
-            await self._news(_LOOK_SECONDS)
-        return self
+        while True:
+            look = self._news(self.id)
+            if (await self.rest()).state.ended:
+                return self
+            await look(_LOOK_SECONDS)
 
     # --- what can be said to it --------------------------------------------------------------------------------
 
@@ -245,9 +253,12 @@ class Session:
         check_actor(actor)
         key = f"api:{self._engine.new_id()}"
         request = remote_commands.item(key, self.id, do, actor=actor, **fields)
+        look = self._news(self.id)
         await self._engine.writer.ingest([request], self._engine.now())
         self._notify()
-        receipt = await receipt_of(self._engine.writer, key, seconds=seconds, look=self._news)
+        await look(_LOOK_SECONDS)
+        news = partial(self._news, self.id)
+        receipt = await receipt_of(self._engine.writer, key, seconds=seconds, news=news)
         if receipt.outcome == "applied":
             await self.refresh()
         return receipt

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from engine.decide import limits
-from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy
+from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy, Shown
 from engine.decide.decide import take_turn
 from engine.decide.due import due
 from engine.decide.projections import deliveries, lock_rows, timer_rows
@@ -26,7 +26,7 @@ from engine.journal.queries import launched
 from engine.journal.records import Commit, Consumed, NewSession, Pin
 from engine.journal.snapshot import document
 from engine.journal.state import State
-from engine.language.codec import encode
+from engine.language.codec import Json, encode
 from engine.language.errors import (
     Corrupt,
     DayBudgetSpent,
@@ -66,6 +66,7 @@ class Stepper:
         entropy: Callable[[], str],
         agents: AgentFacts | None,
         copies: Copies | None,
+        shown: Callable[[], dict[str, Json] | None] | None,
     ) -> None:
         self.sessions = sessions
         self.writer = sessions.writer
@@ -88,6 +89,7 @@ class Stepper:
         self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
         self._subscribers: list[tuple[Kinds, Subscriber]] = []
         self._copies = copies
+        self._shown = shown
 
     def clock_jumped(self) -> bool:
         """Look at the clock: whether it was put forward and nothing is over by it yet."""
@@ -215,6 +217,12 @@ class Stepper:
             turn = take_turn(live.flow, state, Begin(), facts)
             events += turn.events
             state = turn.state
+        if self._shown is not None and state.prompts is not live.state.prompts:
+            for prompt_id in [name for name in state.open_prompts if state.prompts[name].shown is None]:
+                if (place := self._shown()) is not None:
+                    turn = take_turn(live.flow, state, Shown(prompt_id, place), facts)
+                    events += turn.events
+                    state = turn.state
         return events, state, refusal
 
     async def _with_lock(

@@ -274,9 +274,8 @@ def holder_of(command: str, now: str) -> Holder:
     return Holder(command, os.getpid(), socket.gethostname(), now)
 
 
-def try_lease(database: Path, holder: Holder) -> Lease | None:
-    """The lease to serve a database, or None while another process has it. Raises `StorageError` as `lease`."""
-    path = note_of(database)
+def try_lease(path: Path, holder: Holder) -> Lease | None:
+    """The lease in this file (`note_of` a database), or None while another process has it. Raises `StorageError` as `lease`."""
     make_private(path)
     check_private(path)
     descriptor = open_private(path)
@@ -287,11 +286,11 @@ def try_lease(database: Path, holder: Holder) -> Lease | None:
 
 
 def _awaited(database: Path, holder: Holder) -> Lease:
-    deadline = time.monotonic() + STOPPING_SECONDS
-    while (held := try_lease(database, holder)) is None:
+    path, deadline = note_of(database), time.monotonic() + STOPPING_SECONDS
+    while (held := try_lease(path, holder)) is None:
         time.sleep(_SETTLE_SECONDS)
-        other = read_holder(note_of(database))
-        if (held := try_lease(database, holder)) is not None:
+        other = read_holder(path)
+        if (held := try_lease(path, holder)) is not None:
             return held
         if other is None or not other.stopping or time.monotonic() > deadline:
             raise Served(database, other)

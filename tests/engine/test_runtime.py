@@ -137,6 +137,30 @@ async def test_a_deadline_begins_without_a_frontend(tmp_path: Path) -> None:
     assert session.status == "failed"
 
 
+async def test_a_question_without_a_frontend_waits_at_once(tmp_path: Path) -> None:
+    """Nobody is to be shown it, so it is asked and waits in one step, and no intent is left over for it."""
+    async with runtime(tmp_path) as place:
+        session = await begun(place, GATE)
+        (asked,) = session.questions
+        assert asked.shown == {"runtime": True}
+        await session.answer("approve", actor=BEN)
+        assert (await session.ended()).status == "complete"
+        for kind in ("ask", "close"):
+            key = f"{kind}:{asked.prompt_id}~{asked.generation}"
+            assert await place.engine.writer.call(place.engine.store.outbox_row, key) is None
+
+
+async def test_a_question_is_left_to_the_server_of_its_database(tmp_path: Path) -> None:
+    """While a bot serves the database a runtime without a frontend leaves its questions to be shown."""
+    async with runtime(tmp_path) as place:
+        with lease(tmp_path / "flows.db", "sayso start", START):
+            session = await place.start(load_flow(GATE), actor=ANA)
+            state = await place.engine.parked(session.id)
+            assert [asked.shown for asked in state.prompts.values()] == [None]
+        place.wake()
+        assert (await session.rest()).questions[0].shown == {"runtime": True}
+
+
 async def test_a_frontend_asks_closes_and_delivers(tmp_path: Path) -> None:
     """What is committed reaches it in order, and what it returns is recorded."""
     shown = Recorder()
