@@ -179,6 +179,8 @@ class ActiveSession:
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tells each task that it is to leave."""
+    parked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once nothing in this process works for it."""
 
     def stop_all(self) -> None:
         """Tell every task to leave."""

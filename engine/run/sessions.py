@@ -6,7 +6,6 @@ loaded as it is stored, loaded again where memory is stale, and quarantined wher
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
@@ -61,7 +60,6 @@ class Sessions:
         self._cached: OrderedDict[str, Cached] = OrderedDict()
         self._flows: dict[str, Flow] = {}
         self._stale: set[str] = set()
-        self._parked = asyncio.Event()
         self._poison: BaseException | None = None
         """Why memory can no longer be trusted, once it cannot."""
 
@@ -72,7 +70,21 @@ class Sessions:
         live = self.active.get(session_id)
         if live is not None and live.claimed and live.state.seq:
             return live.state
-        return await self._folded(await self.writer.call(self.store.load, session_id))
+        cached = self._cached.get(session_id)
+        loaded = await self.writer.call(self._load_unless, session_id, cached)
+        if loaded is None:
+            assert cached is not None, "only what is cached is not loaded"
+            return cached.state
+        return await self._folded(loaded)
+
+    def _load_unless(self, session_id: str, cached: Cached | None) -> Loaded | None:
+        """A session as it is stored; None where that is what is cached. On the thread of the store."""
+        if cached is not None:
+            head = self.store.head(session_id)
+            stored = head and (head.epoch, head.seq, head.quarantined)
+            if stored == (cached.epoch, cached.state.seq, None):
+                return None
+        return self.store.load(session_id)
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
@@ -102,8 +114,8 @@ class Sessions:
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
-        while session_id in self.active and self._poison is None:
-            await self._parked.wait()
+        while (live := self.active.get(session_id)) is not None and self._poison is None:
+            await live.parked.wait()
         if self._poison is not None:
             raise self._poison
         return await self.state(session_id)
@@ -179,17 +191,13 @@ class Sessions:
             return
         if self.active.get(live.session_id) is live:
             del self.active[live.session_id]
-            self._tell_parked()
+            live.parked.set()
 
     def poisoned(self, error: BaseException) -> None:
         """An outcome could not be recorded: memory counts for nothing, and whoever waits gets the error."""
         self._poison = error
-        self._tell_parked()
-
-    def _tell_parked(self) -> None:
-        """Let those look again who wait for a session to be parked."""
-        self._parked.set()
-        self._parked = asyncio.Event()
+        for live in self.active.values():
+            live.parked.set()
 
     # --- claiming -----------------------------------------------------------------------------------------------
 

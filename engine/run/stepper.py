@@ -283,7 +283,7 @@ class Stepper:
             return
         if commit.snapshot is not None:
             live.snapshot_seq, live.snapshot_bytes = after.seq, len(commit.snapshot)
-        if idle and not after.ended:
+        if idle:
             self.sessions.cache(live)
         self._after_commit(live, after, events)
         if self._copies is not None and (_paused(after, events) or after.ended):
