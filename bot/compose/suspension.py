@@ -11,7 +11,6 @@ from bot.intents.session_rows import note_to
 from bot.rendering.text import escape
 from engine.decide.due import due
 from engine.flow.load import flow_from_body
-from engine.journal.queries import launched
 from engine.journal.records import Head, PutOutbox
 from engine.language.errors import SaysoError, StoreSuspended
 from engine.run.stored import stored_state
@@ -39,7 +38,7 @@ def _stands(store: Store, head: Head) -> str:
         return f"cannot be read: {error}"
     asked = sorted({state.prompts[prompt_id].path for prompt_id in state.open_prompts})
     places = [
-        *(f"`{path}` runs" for path in launched(state)),
+        *(f"`{path}` runs" for path in state.launched),
         *(f"`{path}` is next" for path in next_ones),
         *(f"`{path}` waits for an answer" for path in asked),
     ]

@@ -42,7 +42,7 @@ from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
-from engine.journal.queries import agent_of, is_rejected, is_rejection, launched, verdict_and_reason
+from engine.journal.queries import agent_of, is_rejected, is_rejection, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
@@ -135,7 +135,7 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
 
 def _pausing(state: State, flow: Flow) -> str:
     """What was told to leave and runs still: it looks at nothing, so it is waited for."""
-    running = [place_of(state, flow, path) for path in sorted(launched(state))]
+    running = [place_of(state, flow, path) for path in sorted(state.launched)]
     more = f" and {len(running) - 3} more" if len(running) > 3 else ""
     return f" · as soon as {', '.join(running[:3])}{more} has ended" if running else ""
 

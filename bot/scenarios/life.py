@@ -20,7 +20,7 @@ from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_f
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.step import node_at
 from engine.journal.events import Event
-from engine.journal.queries import asked_in_order, launched
+from engine.journal.queries import asked_in_order
 from engine.journal.records import Commit
 from engine.journal.state import Asked, State, TimerRun
 from engine.language.codec import Json
@@ -209,7 +209,7 @@ class Life:
     def at_work(self, state: State, name: str | None) -> bool:
         """Whether a node is at work, named by its id, its place, or as the agent that it belongs to."""
         return name is not None and any(
-            name == self.node_id(path) or is_place(path, name) for path in launched(state)
+            name == self.node_id(path) or is_place(path, name) for path in state.launched
         )
 
     async def at_gate(self, ctx: NodeContext) -> bool:
@@ -225,7 +225,7 @@ class Life:
 
     async def _work(self, state: State) -> bool:
         """What runs at the same time does its work one by one, in the order in which it first began."""
-        working, live = launched(state), self.engine.sessions.active.get(SESSION)
+        working, live = state.launched, self.engine.sessions.active.get(SESSION)
         if not working or live is None:
             return False
         path = min(working, key=self._began)

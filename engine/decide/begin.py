@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from engine.decide import containers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
-from engine.decide.due import Work, branches, due, next_node
+from engine.decide.due import due_in, next_node
 from engine.decide.fixpoint import end_flow, run_to_fixpoint
-from engine.decide.step import Turn, evaluate_condition, evaluate_config
+from engine.decide.step import Turn, Work, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
@@ -30,11 +30,11 @@ def begin(turn: Turn, command: Begin) -> None:
     """Begin all that is due, and what is due by that, to the most that one turn begins."""
     begun = 0
     while begun < _MOST_STARTS_A_TURN:
-        work, before = due(turn.flow, turn.state), turn.state
+        work = due_in(turn)
         if not work:
             # What runs at the end begins in the turn in which the flow is over.
             run_to_fixpoint(turn)
-            work = due(turn.flow, turn.state) if turn.state is not before else []
+            work = due_in(turn)
         if not work:
             return
         for item in work:
@@ -45,8 +45,7 @@ def begin(turn: Turn, command: Begin) -> None:
                 _start_again(turn, item.path)
             else:
                 _start_next(turn, item)
-        if branches(turn.flow, turn.state):
-            containers.progress(turn)
+        containers.progress(turn)
 
 
 def _still_due(turn: Turn, item: Work) -> bool:

@@ -88,22 +88,21 @@ def _words(value: Json) -> str:
 
 
 def progress(turn: Turn) -> None:
-    """Write what follows for passes and containers, until nothing more follows."""
-    moved = True
-    while moved:
-        before = turn.state.seq
+    """Write what follows for passes and containers in which something happened, until nothing more follows."""
+    while moved := turn.moved():
+        in_order = sorted(moved)
         # The innermost first: what ends inside may end what is around it.
-        for scope in sorted(turn.state.frames, key=lambda scope: (-len(scope), scope)):
-            if alive(turn.state, scope):
+        inwards = sorted(in_order, key=len, reverse=True)
+        for scope in inwards:
+            if scope in turn.state.frames and alive(turn.state, scope):
                 edges.progress(turn, scope)
                 _end_pass(turn, scope)
-        for path in sorted(turn.state.containers, key=lambda path: (-len(path), path)):
+        for path in inwards:
             if path in turn.state.containers and alive(turn.state, path):
                 _move(turn, path, turn.state.containers[path])
-        for path in sorted(turn.state.active):
-            if turn.state.nodes[path].status == "failing":
+        for path in in_order:
+            if path in turn.state.active and turn.state.nodes[path].status == "failing":
                 _go_on_failing(turn, path)
-        moved = turn.state.seq != before
 
 
 def is_over(turn: Turn, frame: Frame) -> bool:

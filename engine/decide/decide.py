@@ -22,24 +22,29 @@ from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.queries import launched
 from engine.journal.state import LEFT, NodeRun, State
 from engine.language.codec import Json
-from engine.language.errors import NotAllowed
+from engine.language.errors import NotAllowed, SaysoError
 from engine.nodes.types.registry import mode_of
 
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
     """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
-    return take_turn(flow, state, command, facts).events
-
-
-def take_turn(flow: Flow, state: State, command: Command, facts: Facts) -> Turn:
-    """The same, with the state after the events, for whoever would fold them again otherwise."""
     turn = Turn(flow, state, facts)
-    _HANDLERS[type(command)](turn, command)
-    run_to_fixpoint(turn)
-    return turn
+    carry_out(turn, command)
+    return turn.events
+
+
+def carry_out(turn: Turn, command: Command) -> None:
+    """The same within a turn, after what it has written before, for whoever wants the state after the events. What is
+    refused has written nothing."""
+    state, events = turn.state, len(turn.events)
+    try:
+        _HANDLERS[type(command)](turn, command)
+        run_to_fixpoint(turn)
+    except SaysoError:
+        turn.undo(state, events)
+        raise
 
 
 def _start(turn: Turn, command: commands.Start) -> None:
@@ -71,7 +76,7 @@ def _start(turn: Turn, command: commands.Start) -> None:
 
 
 def _claimed(turn: Turn, command: commands.Claimed) -> None:
-    for path in sorted(launched(turn.state)):
+    for path in sorted(turn.state.launched):
         run = turn.state.nodes[path]
         if run.epoch < turn.facts.epoch:
             turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="crash")

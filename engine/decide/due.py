@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from engine.decide import limits
 from engine.decide.behaviours import conversations
-from engine.decide.step import node_at
+from engine.decide.step import Turn, Work, node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.journal.queries import (
@@ -17,7 +16,7 @@ from engine.journal.queries import (
     agent_of,
     alive,
     doomed,
-    launched,
+    interrupted,
     open_prompt_at,
     undo_pending,
 )
@@ -28,21 +27,11 @@ CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
 
 
-class Work(NamedTuple):
-    """One thing that may start: the next node of a pass (`path` is the pass; `node` names it where the pass is a
-    graph), or a node again (`path` is its own)."""
-
-    path: str
-    again: bool = False
-    node: str | None = None
-
-
 def due(flow: Flow, state: State) -> list[Work]:
     """What may start now, from the state alone. Costs what is open, not what is done."""
-    running = launched(state)
-    if not _goes_on(state, running):
+    if not _goes_on(state):
         return []
-    room = flow.limits.concurrency - len(running)
+    room = flow.limits.concurrency - len(state.launched)
     questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
     for item, mode in _startable(flow, state):
@@ -54,23 +43,33 @@ def due(flow: Flow, state: State) -> list[Work]:
     return work
 
 
-def _goes_on(state: State, running: list[str]) -> bool:
+def due_in(turn: Turn) -> list[Work]:
+    """`due` of where a turn stands."""
+    if turn.due is None or turn.due[0] is not turn.state:
+        turn.due = turn.state, due(turn.flow, turn.state)
+    return turn.due[1]
+
+
+def _goes_on(state: State) -> bool:
     """Whether the session is at a point where anything may start."""
-    if state.phase == "finalizing":
-        # What still runs of the flow ends first.
-        return FINALLY in state.frames and not state.finally_skipped and all(map(in_finally, running))
-    may = state.phase == "running" and state.inputs is not None and not limits.pending(state)
-    return may and state.frames[ROOT].error is None
+    if state.phase == "running":
+        return state.inputs is not None and not limits.pending(state) and state.frames[ROOT].error is None
+    # What still runs of the flow ends first.
+    ending = state.phase == "finalizing" and FINALLY in state.frames and not state.finally_skipped
+    return ending and all(map(in_finally, state.launched))
 
 
 def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
     """What may start as far as its own place is concerned, each with the mode of its type."""
-    for path in sorted(state.active):
+    for path in interrupted(state):
         if alive(state, path) and may_run_again(flow, state, path):
             yield Work(path, True), mode_of(state.nodes[path].type)
-    for scope in sorted(state.frames, key=lambda scope: _place(state, scope)):
+    passes = [scope for scope, frame in state.frames.items() if _has_room(state, frame)]
+    if len(passes) > 1:
+        passes.sort(key=lambda scope: _place(state, scope))
+    for scope in passes:
         frame = state.frames[scope]
-        if frame.error is not None or not alive(state, scope):
+        if not alive(state, scope):
             continue
         if frame.owner is not None and state.containers[frame.owner].agent is not None:
             for key, mode in conversations().startable(flow, state, scope):
@@ -88,6 +87,15 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
                 yield item, next_node(nodes, frame, item.node).spec.mode
 
 
+def _has_room(state: State, frame: Frame) -> bool:
+    """Whether a node of this pass may begin as far as the others are concerned: in a list one begins after the other."""
+    if frame.error is not None:
+        return False
+    if not frame.running or frame.graph is not None:
+        return True
+    return frame.owner is not None and state.containers[frame.owner].agent is not None
+
+
 def _place(state: State, scope: str) -> tuple[str | int, ...]:
     """Where a pass stands among the others: passes begin, and ask, in the order of their list, and branches in that of the
     flow's file. By their paths the tenth would come before the second."""
@@ -97,14 +105,6 @@ def _place(state: State, scope: str) -> tuple[str | int, ...]:
     outer = scope_of(frame.owner)
     around = _place(state, outer) if outer in state.frames else (outer,)
     return (*around, frame.owner, frame.order)
-
-
-def branches(flow: Flow, state: State) -> bool:
-    """Whether the session is anywhere but in a list whose nodes begin one after the other."""
-    if state.containers:
-        return True
-    inside = any(frame.jumps or flow.lists[frame.list_id].is_graph for frame in state.frames.values())
-    return inside or any(state.nodes[path].status == "failing" for path in state.active)
 
 
 def next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:
@@ -146,6 +146,8 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
 def only_waits(flow: Flow, state: State) -> bool:
     """Whether every unfinished node waits for a person or a timer, there is at least one such wait, and nothing else
     may start. What may start is asked last: it costs most, and usually something runs."""
+    if state.launched:
+        return False
     waits = bool(state.open_prompts)
     for path in state.active:
         run = state.nodes[path]

@@ -37,10 +37,12 @@ def is_through(nodes: NodeList, frame: Frame) -> bool:
 
 def progress(turn: Turn, scope: str) -> None:
     """Write what follows in a pass: edges, skips and jumps."""
-    frame = turn.state.frames.get(scope)
-    if frame is None or frame.error is not None or doomed(turn.state, f"{scope}/x" if scope else "x"):
-        return
+    frame = turn.state.frames[scope]
     nodes = turn.flow.lists[frame.list_id]
+    if frame.error is not None or not (nodes.is_graph or frame.jumps):
+        return
+    if doomed(turn.state, f"{scope}/x" if scope else "x"):
+        return
     if nodes.is_graph:
         if frame.graph is None:
             turn.emit(ev.EdgeResolved, scope=scope, ready=sorted(nodes.starts, key=nodes.rank.__getitem__))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.decide import containers, limits, prompt_timers, question, replies
-from engine.decide.due import branches, due, may_run_again, must_ask, only_waits
+from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
-from engine.journal.queries import CHANGED, asked_in_order, doomed, launched, open_prompt_at
+from engine.journal.queries import CHANGED, asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.journal.transitions import Status
@@ -18,18 +18,20 @@ from engine.nodes.types.registry import MISSING
 
 def run_to_fixpoint(turn: Turn) -> None:
     """Write what follows: passes and containers, questions about interruptions, the pause, the end."""
+    if turn.state is turn.at_fixpoint:
+        return
     if turn.state.phase == "running" and turn.state.inputs is None and not turn.state.open_prompts:
         replies.go_on_with_inputs(turn)
     if turn.state.phase in ("running", "pausing"):
-        if branches(turn.flow, turn.state):
-            containers.progress(turn)
-        for path in sorted(turn.state.active):
+        containers.progress(turn)
+        for path in interrupted(turn.state):
             _ask_if_interrupted(turn, path)
         _finish_or_pause(turn)
     if turn.state.phase == "unreachable":
         _give_up_unreached(turn)
     if turn.state.phase == "finalizing":
         _finalize(turn)
+    turn.at_fixpoint = turn.state
 
 
 def _give_up_unreached(turn: Turn) -> None:
@@ -53,7 +55,7 @@ def _finish_or_pause(turn: Turn) -> None:
     elif limits.pending(state):
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
-    elif state.active or state.open_prompts or due(turn.flow, state):
+    elif state.active or state.open_prompts or due_in(turn):
         if only_waits(turn.flow, state):
             _pause(turn)
     elif state.inputs is not None:
@@ -65,7 +67,7 @@ def _finish_or_pause(turn: Turn) -> None:
 def _hold_or_complete(turn: Turn) -> None:
     """What was told to leave has left: the session is held, or completes, where that was all there was to do."""
     state = turn.state
-    if launched(state):
+    if state.launched:
         return
     waits = state.active or state.open_prompts
     if state.inputs is not None and not waits and not due(turn.flow, replace(state, phase="running")):
@@ -103,7 +105,7 @@ def _pause(turn: Turn) -> None:
 
 def _finalize(turn: Turn) -> None:
     """End the session: what still runs of the flow ends, questions are withdrawn, `finally` runs, and that was it."""
-    if not all(map(in_finally, launched(turn.state))):
+    if not all(map(in_finally, turn.state.launched)):
         return
     _withdraw_prompts(turn)
     list_id = turn.flow.finally_list
@@ -114,7 +116,7 @@ def _finalize(turn: Turn) -> None:
             turn.emit(ev.FlowFinalizing, outcome="aborted", list_id=list_id)
         if not _finally_is_over(turn):
             return
-    if launched(turn.state):
+    if turn.state.launched:
         return
     if FINALLY in turn.state.frames:
         _say_outcome(turn, turn.state.frames[FINALLY])
@@ -125,13 +127,9 @@ def _finally_is_over(turn: Turn) -> bool:
     """Carry on with `finally`. A session that completed or failed without one, or whose limit is reached, has none."""
     if FINALLY not in turn.state.frames:
         return True
-    for path in sorted(turn.state.active):
+    for path in interrupted(turn.state):
         run = turn.state.nodes[path]
-        if (
-            in_finally(path)
-            and run.status == "interrupted"
-            and not may_run_again(turn.flow, turn.state, path)
-        ):
+        if in_finally(path) and not may_run_again(turn.flow, turn.state, path):
             node = turn.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
             message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
             if run.reason == CHANGED:
@@ -168,7 +166,7 @@ def _withdraw_prompts(turn: Turn) -> None:
 def _ask_if_interrupted(turn: Turn, path: str) -> None:
     """An interrupted node that must not simply run again becomes a question."""
     run = turn.state.nodes[path]
-    if run.status != "interrupted" or open_prompt_at(turn.state, path) or doomed(turn.state, path):
+    if open_prompt_at(turn.state, path) or doomed(turn.state, path):
         return
     if run.reason in (AGAIN, LEFT, RETRY) or not must_ask(turn.flow, turn.state, path):
         return

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,27 +31,69 @@ from engine.journal.queries import REJECTED, TURN, agent_of, doomed
 from engine.journal.state import FINALLY, ROOT, Asked, Frame, NodeRun, State, in_finally, scope_of
 from engine.language import timestamps
 from engine.language.actors import Actor, named
-from engine.language.codec import Json, clean_text, copy
+from engine.language.codec import Json, clean_text, copy, decode
 from engine.language.errors import ExpressionError, NotAllowed, NotJson, SaysoError
 from engine.language.expressions import Compiled
 from engine.language.expressions import evaluate_condition as _evaluate_condition
 from engine.nodes.types.registry import code_key
 
 
+class Work(NamedTuple):
+    """One thing that may start: the next node of a pass (`path` is the pass; `node` names it where the pass is a
+    graph), or a node again (`path` is its own)."""
+
+    path: str
+    again: bool = False
+    node: str | None = None
+
+
 class Turn:
-    """The events of one `decide`, and the state after them."""
+    """The events of one step, and the state after them."""
 
     def __init__(self, flow: Flow, state: State, facts: Facts) -> None:
         self.flow = flow
         self.state = state
         self.facts = facts
         self.events: list[Event] = []
+        self.at_fixpoint: State | None = None
+        """The state from which nothing follows without a further command, once that was looked at."""
+        self.due: tuple[State, list[Work]] | None = None
+        """What may start in a state, once that was looked at (`engine.decide.due.due_in`)."""
+        self._moved: set[str] | None = None
+        """Where something happened since `moved` was asked; None for everywhere."""
 
     def emit(self, kind: Callable[..., Event], /, **fields: Any) -> None:
         """Write an event and fold it."""
-        event = kind(seq=self.state.seq + 1, timestamp=self.facts.now, **fields)
+        before = self.state
+        event = kind(seq=before.seq + 1, timestamp=self.facts.now, **fields)
         self.events.append(event)
-        self.state = evolve(self.state, event)
+        self.state = evolve(before, event)
+        places = [place for place in (event.path, fields.get("scope")) if place is not None]
+        if not places or self.state.phase != before.phase:
+            self._moved = None
+        elif self._moved is not None:
+            self._moved.update(places)
+
+    def moved(self) -> set[str]:
+        """The addresses of nodes and passes in which something happened since this was asked last, and of all that is
+        around them. What else is open stands as it stood: nothing follows there. Asked first, all that is open."""
+        state, moved, self._moved = self.state, self._moved, set()
+        if moved is None:
+            return {*state.frames, *state.containers, *state.active}
+        found: set[str] = set()
+        for place in moved:
+            address: str | None = place
+            while address is not None and address not in found:
+                scope = scope_of(address)
+                found |= {address, scope}
+                frame = state.frames.get(scope)
+                address = None if frame is None else frame.owner
+        return found
+
+    def undo(self, state: State, events: int) -> None:
+        """Forget what was written after the first so many events, which left this state."""
+        self.state, self._moved = state, None
+        del self.events[events:]
 
     def new_id(self, prefix: str, salt: str) -> str:
         """An id that nobody can guess, the same for the same facts."""
@@ -245,9 +287,11 @@ def evaluate_config(
     if node.type in flow.absent:
         raise ConfigError(f"node {node.id}: {flow.absent[node.type]}")
     try:
+        if node.constant is not None:
+            constant: dict[str, Json] = decode(node.constant)
+            return constant
         names = context(node.compiled, flow, state, scope, now) | dict(also or {})
-        evaluated = node.compiled.evaluate(names)
-        return node.spec.normalize(evaluated)
+        return node.spec.normalize(node.compiled.evaluate(names))
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error
     except SaysoError as error:

@@ -125,7 +125,7 @@ class NodeList:
     edges: tuple[Edge, ...] = ()
     flow: str = ""
 
-    @property
+    @cached_property
     def is_graph(self) -> bool:
         """Whether edges say what comes first, and not the order of the file."""
         return bool(self.edges)
@@ -317,6 +317,8 @@ class Flow:
     def why_missing(self, node: Node) -> str | None:
         """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what
         it covers: without it nobody could be shown what would run."""
+        if not self.absent:
+            return None
         kinds = [node.type]
         if node.covers is not None:
             kinds.append(self.lists[node.list_id].by_id[node.covers].type)

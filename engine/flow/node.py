@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeAlias
 
-from engine.language.codec import Json
+from engine.language.codec import Json, encode
 from engine.language.expressions import Compiled
 from engine.nodes.types.registry import spec_of
-from engine.nodes.types.spec import NodeSpec, OnCrash
+from engine.nodes.types.spec import NodeSpec, OnCrash, OwnSpec
 
 ROOT = ""
 """The id of the list that a flow begins with."""
@@ -78,10 +79,18 @@ class Node:
     agent: AgentPlan | None = None
     """The tools of an agent, and what else its file says."""
 
-    @property
+    @cached_property
     def spec(self) -> NodeSpec:
         """What the engine knows about the node's type."""
         return spec_of(self.type)
+
+    @cached_property
+    def constant(self) -> bytes | None:
+        """The configuration of a node without expressions, as JSON: each start reads a copy of its own. None where it
+        has any, and for types of others, whose defaults may be new each time. Raises `SaysoError` as `NodeSpec.normalize` does."""
+        if not self.compiled.constant or isinstance(self.spec, OwnSpec):
+            return None
+        return encode(self.spec.normalize(self.compiled.raw))
 
     @property
     def goto(self) -> str | None:

@@ -27,7 +27,6 @@ from urllib.parse import quote
 
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.queries import launched
 from engine.journal.state import (
     AGAIN,
     FINALLY,
@@ -362,7 +361,7 @@ def _unreachable(state: State, event: ev.SessionUnreachable) -> tuple[Owed, ...]
 
 def _aborted(state: State, event: ev.SessionAborted) -> tuple[Owed, ...]:
     """What runs leaves first; then the end follows at once."""
-    return () if launched(state) else (Owed(_END),)
+    return () if state.launched else (Owed(_END),)
 
 
 _END = ("prompt:cancelled", "flow:finalizing", "flow:failed", "session:end")

@@ -45,18 +45,19 @@ def doomed(state: State, path: str) -> bool:
     return False
 
 
-def launched(state: State) -> list[str]:
-    """Paths of nodes that a process is executing right now (or was, when it died)."""
-    return [path for path in state.active if _is_launched(state.nodes[path])]
-
-
-def _is_launched(run: NodeRun) -> bool:
+def is_launched(run: NodeRun) -> bool:
+    """Whether a process is executing a node."""
     return run.status == "started" and mode_of(run.type) == "run"
+
+
+def interrupted(state: State) -> list[str]:
+    """Paths of nodes whose outcome is unknown, or that run once more, in their order."""
+    return sorted(path for path in state.active if state.nodes[path].status == "interrupted")
 
 
 def launched_below(state: State, path: str) -> bool:
     """Whether a process is executing something inside this container."""
-    return any(inner != path and below(path, inner) for inner in launched(state))
+    return any(inner != path and below(path, inner) for inner in state.launched)
 
 
 def pending(state: State) -> bool:

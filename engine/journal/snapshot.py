@@ -27,7 +27,7 @@ from msgspec.structs import astuple, replace
 from engine.forms.question import Question
 from engine.journal.events import SCHEMA_VERSION, Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.queries import agent_of
+from engine.journal.queries import agent_of, is_launched
 from engine.journal.records import Loaded
 from engine.journal.state import (
     COLLECT,
@@ -334,8 +334,14 @@ def from_json(data: Json) -> State:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error
     active = [path for path, run in state.nodes.items() if run.status in UNFINISHED]
+    launched = [path for path in active if is_launched(state.nodes[path])]
     unanswered = [key for key, prompt in state.prompts.items() if prompt.open]
-    return replace(state, active=Map(dict.fromkeys(active)), open_prompts=Map(dict.fromkeys(unanswered)))
+    return replace(
+        state,
+        active=Map(dict.fromkeys(active)),
+        launched=Map(dict.fromkeys(launched)),
+        open_prompts=Map(dict.fromkeys(unanswered)),
+    )
 
 
 def _fields(data: dict[str, Json]) -> dict[str, Json]:

@@ -288,6 +288,8 @@ class State(_Record):
     nodes: Map[str, NodeRun] = Map()
     active: Map[str, None] = Map()
     """Paths of nodes that were started and have no final outcome."""
+    launched: Map[str, None] = Map()
+    """Those of them that a process is executing right now (or was, when it died)."""
     frames: Map[str, Frame] = Map()
     containers: Map[str, ContainerRun] = Map()
     node_runs: int = 0

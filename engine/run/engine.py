@@ -27,7 +27,8 @@ from engine.decide.commands import (
     Start,
     Steer,
 )
-from engine.decide.decide import take_turn
+from engine.decide.decide import carry_out
+from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
@@ -426,12 +427,11 @@ class Engine:
         facts = self.stepper.facts(
             ActiveSession(begun.state.session_id, epoch=1, flow=flow, day_left=day_left)
         )
-        events, state = list(begun.events), begun.state
+        turn = Turn(flow, begun.state, facts)
         for command in (*commands, Begin()):
-            turn = take_turn(flow, state, command, facts)
-            events, state = events + turn.events, turn.state
-        await self._create(flow, events, state, new)
-        return state
+            carry_out(turn, command)
+        await self._create(flow, [*begun.events, *turn.events], turn.state, new)
+        return turn.state
 
     async def migrate(
         self, session_id: str, flow: Flow, *, actor: Actor, consumed: Sequence[Consumed] = ()

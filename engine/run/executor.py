@@ -23,7 +23,7 @@ from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.decide.step import node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
-from engine.journal.queries import TURN, doomed, launched
+from engine.journal.queries import TURN, doomed
 from engine.journal.records import Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language.errors import SaysoError, SessionError
@@ -67,7 +67,7 @@ class Executor:
     def launch(self, live: ActiveSession) -> None:
         """Start the work of every node that is begun and not being worked on."""
         assert live.flow is not None
-        for path in launched(live.state):
+        for path in live.state.launched:
             if live.state.phase == "finalizing" and not in_finally(path):
                 continue
             run = live.state.nodes[path]
@@ -113,7 +113,7 @@ class Executor:
 
     def stop_doomed(self, live: ActiveSession) -> None:
         """Tell what still runs inside a container that is being given up to leave."""
-        for path in launched(live.state):
+        for path in live.state.launched:
             if doomed(live.state, path):
                 live.stops[f"{path}#{live.state.nodes[path].attempt}"].set()
 

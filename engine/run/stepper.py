@@ -18,11 +18,11 @@ from msgspec import structs
 
 from engine.decide import limits
 from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy, Shown
-from engine.decide.decide import take_turn
+from engine.decide.decide import carry_out
 from engine.decide.due import due
 from engine.decide.projections import deliveries, lock_rows, timer_rows
+from engine.decide.step import Turn
 from engine.journal.events import Event
-from engine.journal.queries import launched
 from engine.journal.records import Commit, Consumed, NewSession, Pin
 from engine.journal.snapshot import document
 from engine.journal.state import State
@@ -198,8 +198,7 @@ class Stepper:
     ) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        facts = self.facts(live)
-        state, events, refusal = live.state, [], None
+        turn, refusal = Turn(live.flow, live.state, self.facts(live)), None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
             commands.append(command)
@@ -207,23 +206,17 @@ class Stepper:
             commands.append(Installed())
         for item in commands:
             try:
-                turn = take_turn(live.flow, state, item, facts)
+                carry_out(turn, item)
             except SaysoError as error:
                 refusal = error
-                continue
-            events += turn.events
-            state = turn.state
-        if state.seq and not self.draining and not live.pausing:
-            turn = take_turn(live.flow, state, Begin(), facts)
-            events += turn.events
-            state = turn.state
-        if self._shown is not None and state.prompts is not live.state.prompts:
-            for prompt_id in [name for name in state.open_prompts if state.prompts[name].shown is None]:
+        if turn.state.seq and not self.draining and not live.pausing:
+            carry_out(turn, Begin())
+        if self._shown is not None and turn.state.prompts is not live.state.prompts:
+            prompts = turn.state.prompts
+            for prompt_id in [name for name in turn.state.open_prompts if prompts[name].shown is None]:
                 if (place := self._shown()) is not None:
-                    turn = take_turn(live.flow, state, Shown(prompt_id, place), facts)
-                    events += turn.events
-                    state = turn.state
-        return events, state, refusal
+                    carry_out(turn, Shown(prompt_id, place))
+        return turn.events, turn.state, refusal
 
     async def _with_lock(
         self, live: ActiveSession, events: list[Event], after: State
@@ -242,11 +235,10 @@ class Stepper:
             commands[0] = structs.replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
-        facts = self.facts(live)
+        turn = Turn(live.flow, after, self.facts(live))
         for command in commands:
-            turn = take_turn(live.flow, after, command, facts)
-            events, after = [*events, *turn.events], turn.state
-        return events, after
+            carry_out(turn, command)
+        return [*events, *turn.events], turn.state
 
     async def commit(
         self,
@@ -259,7 +251,7 @@ class Stepper:
     ) -> None:
         """Store a step, or nothing of it; then tell, and launch what was begun."""
         assert live.flow is not None
-        idle = not launched(after) and (self.draining or live.pausing or not due(live.flow, after))
+        idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after))
         try:
             commit = self._commit_of(live, events, after, consumed, new, idle)
             if commit is not None:

@@ -14,7 +14,6 @@ from bot.rendering.notes import end_note
 from bot.rendering.prompts import closed_prompt, closed_run, prompt_message
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
-from engine.journal.queries import launched
 from engine.language import timestamps
 from prompt_state.question_row import prompt_state
 from tests.bot.rendering_cases import buttons, texts
@@ -112,7 +111,7 @@ nodes:
       - {id: fix, type: agent, with: {prompt: x, tools: [write_file], approvals: {write_file: [approve, reject]}}}
 """
     case = Talk(flow_of(flow)).started()
-    for path in sorted(launched(case.state)):
+    for path in sorted(case.state.launched):
         use = {
             "type": "tool_use",
             "id": f"toolu_{path[5]}",

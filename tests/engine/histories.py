@@ -31,7 +31,7 @@ from engine.decide.commands import (
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
 from engine.journal.events import Event, decode_event
-from engine.journal.queries import asked_in_order, launched
+from engine.journal.queries import asked_in_order
 from engine.nodes.types.registry import node_types
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_people import small
@@ -64,7 +64,7 @@ def drive(case: Scenario, *answers: Any, most: int = 60) -> Scenario:
         delivered = [path for path in sorted(state.active) if _is_delivered(case, path)]
         if state.ended:
             break
-        if running := sorted(launched(state)) or delivered:
+        if running := sorted(state.launched) or delivered:
             case.later(1).when(_outcome(case, running[0]))
         elif unseen:
             case.when(*(case_shown(key) for key in unseen))

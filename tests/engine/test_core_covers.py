@@ -16,7 +16,6 @@ from engine.decide.decide import decide
 from engine.decide.migration import plan
 from engine.decide.question import digest
 from engine.journal.fold import derive_state
-from engine.journal.queries import launched
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
 from engine.nodes.types.preview import MOST, action_text, quoted
@@ -54,7 +53,7 @@ def session(gate: dict[str, Any] | None = None, apply: dict[str, Any] | None = N
 
 def ran(case: Scenario) -> list[str]:
     """The nodes that a process is executing."""
-    return sorted(launched(case.state))
+    return sorted(case.state.launched)
 
 
 def change(case: Scenario, **values: Json) -> Edit:
@@ -303,7 +302,7 @@ def test_whatever_is_changed_after_the_approval_does_not_run(kind: str, data: st
     state = derive_state(events, case.state)
     same = encode(other.nodes[1].config) == encode(case.flow.nodes[1].config)
     assert same or state.nodes["apply"].status == "failed", (before, after)
-    assert same or not launched(state)
+    assert same or not state.launched
 
 
 def test_a_copy_needs_an_approval_of_its_own() -> None:

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.decide.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Reachable, Resume, Shown
 from engine.decide.due import due
 from engine.journal.fold import derive_state
-from engine.journal.queries import launched
 from engine.journal.state import NodeRun, State
 from engine.nodes.types.registry import node_types
 from tests.engine import walk_agents
@@ -48,10 +47,10 @@ class RandomSession(RuleBasedStateMachine):
             self.walk.step(Due(timer_id), begin=True)
 
     @rule()
-    @precondition(lambda self: bool(launched(self.walk.case.state)))
+    @precondition(lambda self: bool(self.walk.case.state.launched))
     def a_node_finishes_twice(self) -> None:
         """The same outcome comes twice; the second one changes nothing."""
-        path = launched(self.walk.case.state)[0]
+        path = next(iter(self.walk.case.state.launched))
         done = finished(self.walk.case.state, path)
         self.walk.step(done, begin=False)
         self.walk.case.only(done).then()
@@ -62,7 +61,7 @@ class RandomSession(RuleBasedStateMachine):
         """The session is claimed under another epoch: afterwards nothing of an earlier epoch runs."""
         self.walk.step(Claimed(), begin=False)
         state = self.walk.case.state
-        assert all(state.nodes[path].epoch == self.walk.case.epoch for path in launched(state))
+        assert all(state.nodes[path].epoch == self.walk.case.epoch for path in state.launched)
 
     @invariant()
     def begin_leaves_nothing_due(self) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.queries import launched
 from engine.storage.sqlite import open_sqlite
 from tests.engine.killed_child import SESSION
 from tests.support import prefork
@@ -149,7 +148,7 @@ async def test_killed_while_a_node_works_a_person_decides(tmp_path: Path) -> Non
     await until(lambda: counted(log) == ["begun"])
     process.send_signal(signal.SIGKILL)
     process.wait(30)
-    assert launched(derive_state(journal(tmp_path))) == ["slow"]
+    assert list(derive_state(journal(tmp_path)).launched) == ["slow"]
     (tmp_path / "gate").touch()
     finish(tmp_path)
     assert counted(log).count("begun") == 1

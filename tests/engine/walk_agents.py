@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Command, NodeBroke, NodeDone
 from engine.flow import Flow
-from engine.journal.queries import TURN, launched
+from engine.journal.queries import TURN
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json
 from engine.messages.messages import legal
@@ -172,7 +172,7 @@ def talks(draw: st.DrawFn) -> str:
 
 def calling(state: State) -> list[str]:
     """The model calls that run."""
-    return [path for path in launched(state) if state.nodes[path].type == TURN]
+    return [path for path in state.launched if state.nodes[path].type == TURN]
 
 
 # --- what holds ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from engine.decide.commands import (
     Unreachable,
 )
 from engine.journal.events import Event
-from engine.journal.queries import launched
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
 from tests.engine import walk_agents
@@ -254,7 +253,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
             return NodeCut(path, attempt, draw(st.sampled_from(["cut", "timeout", "lost"])))
         case 11:
             return Claimed()
-        case 12 if not launched(state):
+        case 12 if not state.launched:
             # Whoever performs a pause has let what was running leave first.
             return Hold(draw(_WHO))
         case 12:

@@ -23,7 +23,7 @@ from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.queries import doomed, launched
+from engine.journal.queries import doomed
 from engine.journal.records import Commit
 from engine.journal.snapshot import to_bytes
 from engine.journal.state import Asked, State
@@ -149,7 +149,7 @@ class Driver:
         try:
             await self.engine.pause(SESSION, actor=ANA, reason="proof")
         except SessionEnded:
-            leaves = [doomed(before, path) for path in launched(before)]
+            leaves = [doomed(before, path) for path in before.launched]
             assert before.phase == "finalizing" or (leaves and all(leaves)), "a pause ended the session"
             return False
         return True
@@ -168,7 +168,7 @@ class Driver:
         prompts = sorted((state.prompts[key] for key in state.open_prompts), key=_number)
         unshown = [prompt for prompt in prompts if prompt.shown is None]
         deliveries = [path for path in sorted(state.active) if _delivers(state, path)]
-        if work := sorted(launched(state)):
+        if work := sorted(state.launched):
             await self._work(state, work[0])
         elif unshown:
             await self.engine.apply(SESSION, Shown(unshown[0].prompt_id, {"channel": "C1", "ts": "1.2"}))
@@ -201,7 +201,7 @@ class Driver:
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
         if task is None:
             # It may have been told to leave and be gone since the state was read.
-            if self.store.dead or path not in launched(await self.engine.state(SESSION)):
+            if self.store.dead or path not in (await self.engine.state(SESSION)).launched:
                 return
             raise Stuck(f"{path} should run and does not")
         if live is not None and live.stops[f"{path}#{run.attempt}"].is_set():

@@ -92,6 +92,7 @@ def _without(state: State, path: str) -> State:
         state,
         nodes=cut(state.nodes),
         active=cut(state.active),
+        launched=cut(state.launched),
         containers=cut(state.containers),
         frames=cut(state.frames),
     )

@@ -36,7 +36,6 @@ from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.queries import launched
 from engine.journal.records import Commit
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.journal.state import UNFINISHED, Asked, NodeRun, State
@@ -238,7 +237,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     if state.phase not in ("running", "finalizing"):
         assert not work
     if state.phase in ("waiting", "held"):
-        assert not launched(state)
+        assert not state.launched
     if state.phase == "waiting":
         assert state.open_prompts or state.timers or pending(state), "it waits for nothing"
     if state.phase == "ended":

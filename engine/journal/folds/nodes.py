@@ -18,7 +18,7 @@ from engine.journal.grammar import (
     run_at,
     same,
 )
-from engine.journal.queries import CHANGED, TURN, noted_start
+from engine.journal.queries import CHANGED, TURN, is_launched, noted_start
 from engine.journal.state import (
     AGAIN,
     COLLECT,
@@ -91,6 +91,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place
         state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
+        launched=state.launched.set(path, None) if is_launched(run) else state.launched,
         frames=state.frames.set(scope, frame),
         pending=_undelivered(state),
         # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
@@ -234,9 +235,15 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
     return replace(
         state,
         nodes=state.nodes.set(path, run if run.kept is None else replace(run, kept=None)),
-        active=state.active.delete(path) if path in state.active else state.active,
+        active=without(state.active, path),
+        launched=without(state.launched, path),
         frames=state.frames.set(scope, frame),
     )
+
+
+def left(state: State, path: str, run: NodeRun) -> State:
+    """Nobody executes a node any more, which has no final outcome yet."""
+    return replace(state, nodes=state.nodes.set(path, run), launched=without(state.launched, path))
 
 
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
@@ -306,7 +313,7 @@ def node_failing(state: State, event: ev.NodeFailing) -> State:
             run = replace(run, kept=container.agent)
     handled = run.handled if event.list_id is None else (run.handled or 0) + 1
     run = replace(run, status="failing", error=event.error, reason=None, handled=handled)
-    state = replace(state, nodes=state.nodes.set(path, run))
+    state = left(state, path, run)
     if event.list_id is None:
         return state
     frames = state.frames.set(event.scope or "", Frame(event.list_id, path))
@@ -316,20 +323,15 @@ def node_failing(state: State, event: ev.NodeFailing) -> State:
 
 def drop_passes(state: State, path: str) -> State:
     """Forget everything inside a container that has ended, and its own time limit."""
-    frames, nodes, containers, active, timers = (
-        state.frames,
-        state.nodes,
-        state.containers,
-        state.active,
-        state.timers,
-    )
+    frames, nodes, containers, timers = state.frames, state.nodes, state.containers, state.timers
+    active, launched = state.active, state.launched
     for scope, frame in state.frames.items():
         if scope and below(path, scope):
             frames = frames.delete(scope)
             for inner in frame.nodes.values():
                 nodes = nodes.delete(inner)
-                active = active.delete(inner) if inner in active else active
-                containers = containers.delete(inner) if inner in containers else containers
+                active, launched = without(active, inner), without(launched, inner)
+                containers = without(containers, inner)
     for timer_id, timer in state.timers.items():
         inside = timer.path is not None and timer.path != path and below(path, timer.path)
         if inside or (timer.path == path and timer.purpose == "timeout"):
@@ -339,8 +341,9 @@ def drop_passes(state: State, path: str) -> State:
         frames=frames,
         nodes=nodes,
         active=active,
+        launched=launched,
         timers=timers,
-        containers=containers.delete(path) if path in containers else containers,
+        containers=without(containers, path),
     )
 
 
@@ -397,7 +400,7 @@ def node_retried(state: State, event: ev.NodeRetried) -> State:
         state = drop_passes(state, path)
     run = replace(run, status="retrying", error=event.error, failures=run.failures + 1)
     timer = TimerRun(event.timer_id, path, event.due_at, "retry", None)
-    return replace(state, nodes=state.nodes.set(path, run), timers=state.timers.set(event.timer_id, timer))
+    return replace(left(state, path, run), timers=state.timers.set(event.timer_id, timer))
 
 
 _OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
@@ -434,7 +437,7 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
     if event.reason == LEFT:
         run = replace(run, saved=event.saved)
-    return replace(state, nodes=state.nodes.set(path, run))
+    return left(state, path, run)
 
 
 def node_skipped(state: State, event: ev.NodeSkipped) -> State:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.grammar import frame_at, no_path, nothing_open, same, through
-from engine.journal.queries import launched, noted_flow, pending
+from engine.journal.queries import noted_flow, pending
 from engine.journal.state import AGAIN, FINALLY, ROOT, Frame, LockRun, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -110,7 +112,7 @@ def flow_paused(state: State, event: ev.FlowPaused) -> State:
         raise MalformedJournal("a person holds a session; it waits by itself")
     # Releases before `flow:pausing` held a session at once, and wrote then how what ran had left.
     if not event.held:
-        _nothing_runs(launched(state))
+        _nothing_runs(state.launched)
         if not (state.open_prompts or state.timers or pending(state)):
             raise MalformedJournal("it waits for nothing")
     return replace(state, paused_at=event.timestamp, pause_reason=event.reason, pausing=None)
@@ -159,7 +161,7 @@ def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
         raise MalformedJournal("what runs at the end began before")
     if state.phase == "finalizing":
         same((event.outcome, state.outcome), ("aborted", "aborted"), "outcome")
-        _nothing_runs([path for path in launched(state) if not in_finally(path)])
+        _nothing_runs([path for path in state.launched if not in_finally(path)])
     elif event.outcome == "complete":
         nothing_open(state)
     elif event.outcome == "failed" and event.error is not None:
@@ -179,7 +181,7 @@ def flow_finalizing(state: State, event: ev.FlowFinalizing) -> State:
     )
 
 
-def _nothing_runs(running: list[str]) -> None:
+def _nothing_runs(running: Collection[str]) -> None:
     if running:
         raise MalformedJournal(f"{min(running)} runs")
 
@@ -236,7 +238,7 @@ def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json
 def _finally_over(state: State) -> None:
     """What runs at the end is over; a person can have skipped the rest of it."""
     frame = frame_at(state, FINALLY)
-    _nothing_runs(launched(state))
+    _nothing_runs(state.launched)
     if frame.error is None and not state.finally_skipped:
         through(frame, FINALLY)
 
@@ -257,7 +259,7 @@ def session_end(state: State, event: ev.SessionEnd) -> State:
         raise MalformedJournal(f"the session ended as {state.outcome}, not as {event.status}")
     if state.open_prompts:
         raise MalformedJournal(f"the question {min(state.open_prompts)} is open")
-    _nothing_runs(launched(state))
+    _nothing_runs(state.launched)
     said = FINALLY in state.frames and event.status != "aborted"
     if not state.owed and (said or event.status == "complete"):
         raise MalformedJournal("nothing says what became of the flow")

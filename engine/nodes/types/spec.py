@@ -253,11 +253,15 @@ class NodeSpec:
 
     def _read(self, with_: Given) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
         """The configuration, or what keeps it from being one, each fault with the value that it is about."""
-        from pydantic import ValidationError  # comes with the first model; most processes read few or none
-
         try:
             return self._validated(with_), []
-        except ValidationError as error:
+        except ValueError as error:
+            from pydantic import (
+                ValidationError,  # comes with the first model; most processes read few or none
+            )
+
+            if not isinstance(error, ValidationError):
+                raise
             return None, faults_of(error, self.config)
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:

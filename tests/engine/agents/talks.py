@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
-from engine.journal.queries import TURN, launched
+from engine.journal.queries import TURN
 from engine.journal.state import AgentRun, Asked
 from engine.language.codec import Json
 from engine.messages.messages import Message, legal, text_document_block
@@ -41,7 +41,7 @@ class Talk(Scenario):
 
     def _take(self, command: Any) -> None:
         super()._take(command)
-        for path in launched(self.state):
+        for path in self.state.launched:
             if self.state.nodes[path].type == TURN:
                 messages = [Message.from_json(_sent(said)) for said in self.request(path)["messages"]]
                 assert not legal(messages), legal(messages)
@@ -53,7 +53,7 @@ class Talk(Scenario):
     @property
     def calling(self) -> str:
         """The path of the one model call that runs."""
-        (path,) = [path for path in launched(self.state) if self.state.nodes[path].type == TURN]
+        (path,) = [path for path in self.state.launched if self.state.nodes[path].type == TURN]
         return path
 
     @property
@@ -116,7 +116,7 @@ class Talk(Scenario):
 
     def tool(self, name: str, output: Json) -> Self:
         """The tool call of that name (`turn[1]/tool[0]`) gives this."""
-        path = next(path for path in launched(self.state) if path.endswith(name))
+        path = next(path for path in self.state.launched if path.endswith(name))
         return self.when(NodeDone(path, self.state.nodes[path].attempt, output))
 
     def decide(self, value: str, *, prompt: Asked | None = None, **more: Any) -> Self:

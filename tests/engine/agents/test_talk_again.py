@@ -11,7 +11,6 @@ from engine.decide.commands import Due, NodeCut
 from engine.journal import fold
 from engine.journal.fold import derive_state
 from engine.journal.folds import nodes as folds
-from engine.journal.queries import launched
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from tests.engine.agents.talks import Talk, talk
@@ -36,7 +35,7 @@ def test_try_again_goes_on_at_the_turn_that_failed() -> None:
     case.state = from_bytes(to_bytes(case.state))
     case.decide("retry")
     assert case.request()["messages"] == before
-    assert launched(case.state) == ["helper#2/turn[1]"]
+    assert list(case.state.launched) == ["helper#2/turn[1]"]
     assert [event.type for event in case.events].count("agent:toolRequested") == 1
     case.model("Fine now.")
     assert case.node("helper").output["turns"] == 2
@@ -67,9 +66,9 @@ def test_a_call_that_was_cut_off_is_told_and_not_made_again() -> None:
     case.model("", ("shell", {"command": "restart db"}), ("shell", {"command": "restart web"}))
     case.tool("tool[0]", RAN).later(3600)
     case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
-    path = next(path for path in launched(case.state) if path.endswith("tool[1]"))
+    path = next(path for path in case.state.launched if path.endswith("tool[1]"))
     case.when(NodeCut(path, 1, "cut")).decide("retry")
-    assert launched(case.state) == ["helper#2/turn[1]"]
+    assert list(case.state.launched) == ["helper#2/turn[1]"]
     assert "cut off before it had a result" in case.said()
     assert "done" in case.said()
 
@@ -178,9 +177,9 @@ def test_whoever_writes_to_it_has_it_tried_at_once() -> None:
     """The words stand in the call that is made then."""
     case = after_a_tool(rest="")
     case.when(case.broke())
-    assert not launched(case.state)
+    assert not case.state.launched
     case.when(case.message("is it back?"))
-    assert launched(case.state) == ["helper/turn[2]"]
+    assert list(case.state.launched) == ["helper/turn[2]"]
     assert "is it back?" in case.said()
     assert not case.state.timers
 

@@ -10,7 +10,6 @@ from msgspec import structs
 
 from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
 from engine.flow.load import load_flow
-from engine.journal.queries import launched
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
@@ -48,9 +47,9 @@ approvals:
 """
     case = talk(rules, head=SERVICE + "limits: {concurrency: 1}\n").model("", LS, LS, RM)
     tool = "helper/turn[1]/tool[{}]".format
-    assert launched(case.state) == [tool(0)]
+    assert list(case.state.launched) == [tool(0)]
     case.tool("tool[0]", DONE)
-    assert launched(case.state) == [tool(1)]
+    assert list(case.state.launched) == [tool(1)]
     case.tool("tool[1]", DONE)
     assert case.prompt.covers["text"].startswith("rm a.txt")
 

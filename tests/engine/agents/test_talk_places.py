@@ -11,7 +11,6 @@ from engine.decide.migration import events, plan
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.history import Entry, marks, tree
-from engine.journal.queries import launched
 from engine.language.errors import SessionEnded
 from tests.engine.agents.talks import SERVICE, Talk, talk
 from tests.support.engine import BEN, flow_of
@@ -106,7 +105,7 @@ def brought_to_its_end(case: Talk) -> Talk:
     for _ in range(40):
         if case.state.ended:
             return case
-        paths = launched(case.state)
+        paths = list(case.state.launched)
         if paths and case.state.nodes[paths[0]].type == "turn":
             case.model("Done.")
         elif paths:

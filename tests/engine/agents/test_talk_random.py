@@ -27,7 +27,6 @@ from engine.decide.commands import (
 )
 from engine.decide.due import due
 from engine.journal.fold import derive_state
-from engine.journal.queries import launched
 from engine.journal.state import Asked, State
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
@@ -84,7 +83,7 @@ class Talking:
 
     def tools(self) -> list[str]:
         """The tool calls that are under way."""
-        return sorted(set(launched(self.state)) - set(calling(self.state)))
+        return sorted(set(self.state.launched) - set(calling(self.state)))
 
     # --- what happens
 
@@ -138,16 +137,16 @@ class Talking:
         self.walk.step(Due(timer.timer_id), begin)
 
     def hold(self, number: int, begin: bool) -> None:
-        self.walk.step(Hold(ANA, waits=bool(launched(self.state))), begin)
+        self.walk.step(Hold(ANA, waits=bool(self.state.launched)), begin)
 
     def stop(self, number: int, begin: bool) -> None:
         """A person stops the session: what runs is told to leave, and models with half an answer."""
         self.talk.pausing = True
-        for path in launched(self.state):
+        for path in self.state.launched:
             if path in calling(self.state):
                 half = {**plain(), "stopReason": None, "interrupted": True}
                 self.walk.step(NodeDone(path, self.state.nodes[path].attempt, half), False)
-            elif path in launched(self.state):
+            elif path in self.state.launched:
                 self.walk.step(NodeCut(path, self.state.nodes[path].attempt, "cut"), False)
         self.talk.pausing = False
         self.walk.step(Hold(ANA), begin)
