@@ -15,7 +15,7 @@ from engine.decide.step import Turn, Work, evaluate_condition, evaluate_config
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
-from engine.journal.queries import CHANGED, TURN, alive, changed, doomed
+from engine.journal.queries import CHANGED, TURN, alive, changed, given_up
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -51,8 +51,8 @@ def begin(turn: Turn, command: Begin) -> None:
 def _still_due(turn: Turn, item: Work) -> bool:
     """Whether what began just before in this turn left a place for it: a container around it can have failed by that, or
     the flow."""
-    path = item.path if item.again else f"{item.path}/x".lstrip("/")
-    return alive(turn.state, item.path) and not doomed(turn.state, path)
+    scope = scope_of(item.path) if item.again else item.path
+    return alive(turn.state, item.path) and not given_up(turn.state, scope)
 
 
 def _start_again(turn: Turn, path: str) -> None:

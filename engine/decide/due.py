@@ -16,6 +16,7 @@ from engine.journal.queries import (
     agent_of,
     alive,
     doomed,
+    given_up,
     interrupted,
     open_prompt_at,
     undo_pending,
@@ -82,7 +83,7 @@ def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
         else:
             over = frame.running or frame.jumps or frame.position >= len(nodes.nodes)
             items = [] if over else [Work(scope)]
-        if items and not doomed(state, f"{scope}/x" if scope else "x"):
+        if items and not given_up(state, scope):
             for item in items:
                 yield item, next_node(nodes, frame, item.node).spec.mode
 

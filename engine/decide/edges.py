@@ -17,7 +17,7 @@ from engine.decide.step import Turn, evaluate_test
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
 from engine.journal.folds.nodes import DEAD
-from engine.journal.queries import doomed, open_prompt_at
+from engine.journal.queries import given_up, open_prompt_at
 from engine.journal.state import AGAIN, Asked, Frame, Graph, scope_of, visit_path
 from engine.language.codec import Json
 from engine.language.errors import ExpressionError
@@ -41,7 +41,7 @@ def progress(turn: Turn, scope: str) -> None:
     nodes = turn.flow.lists[frame.list_id]
     if frame.error is not None or not (nodes.is_graph or frame.jumps):
         return
-    if doomed(turn.state, f"{scope}/x" if scope else "x"):
+    if given_up(turn.state, scope):
         return
     if nodes.is_graph:
         if frame.graph is None:

@@ -47,8 +47,10 @@ def lane(state: State) -> str:
 
 
 def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
+    if mode_of(event.node_type) != "delivery":
+        return False
     run = after.nodes.get(event.path or "")
-    return run is not None and run.status == "started" and mode_of(event.node_type) == "delivery"
+    return run is not None and run.status == "started"
 
 
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:

@@ -404,9 +404,11 @@ class _Gate(NamedTuple):
 
 
 def _gates(flow: Flow, state: State, node: Node, path: str) -> list[_Gate]:
-    frame = state.frames[scope_of(path)]
-    found = []
-    for gate_id in flow.lists[frame.list_id].guards.get(node.id, ()):
+    guards = flow.lists[node.list_id].guards.get(node.id)
+    if guards is None:
+        return []
+    frame, found = state.frames[scope_of(path)], []
+    for gate_id in guards:
         run = state.nodes.get(frame.nodes.get(gate_id, ""))
         prompt = None if run is None or run.prompt_id is None else state.prompts.get(run.prompt_id)
         found.append(_Gate(gate_id, run, prompt))

@@ -68,11 +68,12 @@ class Turn:
         event = kind(seq=before.seq + 1, timestamp=self.facts.now, **fields)
         self.events.append(event)
         self.state = evolve(before, event)
-        places = [place for place in (event.path, fields.get("scope")) if place is not None]
-        if not places or self.state.phase != before.phase:
+        if event.path is None or self.state.phase != before.phase:
             self._moved = None
         elif self._moved is not None:
-            self._moved.update(places)
+            self._moved.add(event.path)
+            if "scope" in fields:
+                self._moved.add(fields["scope"] or ROOT)
 
     def moved(self) -> set[str]:
         """The addresses of nodes and passes in which something happened since this was asked last, and of all that is
@@ -136,7 +137,7 @@ class Turn:
 
     def start(self, path: str, node_id: str, kind: str, index: int, config: Json, attempt: int = 1) -> None:
         """A node begins: under the name that its place gives the event."""
-        code = self.facts.code.get(code_key(kind, config) or "")
+        code = self.facts.code.get(code_key(kind, config) or "") if self.facts.code else None
         fields = {"node_type": kind, "input": config, "epoch": self.facts.epoch, "attempt": attempt}
         fields["code_digest"] = code
         owner = self._owner(path)

@@ -45,8 +45,11 @@ class Event(
 
     def to_wire(self) -> dict[str, Json]:
         """The JSON object; absent fields are left out."""
-        fields = zip(self.__struct_encode_fields__, astuple(self), strict=True)
-        return {"type": self.type, **{name: value for name, value in fields if value is not None}}
+        wire: dict[str, Json] = {"type": self.type}
+        for name, value in zip(self.__struct_encode_fields__, astuple(self), strict=True):
+            if value is not None:
+                wire[name] = value
+        return wire
 
     def to_bytes(self) -> bytes:
         """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""

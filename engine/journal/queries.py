@@ -33,8 +33,12 @@ REJECTED = "rejected"
 
 
 def doomed(state: State, path: str) -> bool:
-    """Whether a container around this place is being given up, so that nothing new may start here."""
-    scope = scope_of(path)
+    """Whether a container around this node is being given up, so that nothing new may start here."""
+    return given_up(state, scope_of(path))
+
+
+def given_up(state: State, scope: str) -> bool:
+    """The same of a pass."""
     while scope != ROOT:
         frame = state.frames.get(scope)
         if frame is None or frame.owner is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ from engine.decide.commands import (
     Undo,
     Unreachable,
 )
+from engine.decide.decide import carry_out
+from engine.decide.step import Turn
 from engine.journal.events import Event
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
@@ -198,14 +201,26 @@ class Walk:
         case = self.case
         if isinstance(command, Claimed):
             case.epoch += 1
+        at_once = self._at_once(command, begin)
+        before = len(case.events)
         try:
             case.only(command)
         except (Refused, SessionError):
             self.refusals += 1
         if begin and case.state.seq:
             case.only(Begin())
+        assert [(event.type, event.path) for event in case.events[before:]] == at_once
         check_invariants(case.flow, case.events, case.state, case.epoch)
         walk_agents.check_conversations(case.flow, case.state)
+
+    def _at_once(self, command: Command, begin: bool) -> list[tuple[str, str | None]]:
+        """What the command and what begins after it write in one turn, which looks only where something happened."""
+        turn = Turn(self.case.flow, self.case.state, self.case._facts())
+        with suppress(Refused, SessionError):
+            carry_out(turn, command)
+        if begin and turn.state.seq:
+            carry_out(turn, Begin())
+        return [(event.type, event.path) for event in turn.events]
 
 
 _OUTPUT = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}

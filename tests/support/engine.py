@@ -31,7 +31,9 @@ from engine.decide.commands import (
 )
 from engine.decide.decide import decide
 from engine.decide.due import due
+from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.limits import pending
+from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
@@ -45,6 +47,7 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Completed, NodeContext, Outcome, Runner
 from engine.nodes.runtime.table import runners as real_runners
+from engine.nodes.types.registry import mode_of
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
@@ -211,6 +214,9 @@ class Scenario:
         stored = [decode_event(event.to_bytes()) for event in made]
         assert stored == made, "an event is not what its bytes say"
         self.state = derive_state(stored, self.state)
+        rest = Turn(self.flow, self.state, facts)
+        run_to_fixpoint(rest)
+        assert not rest.events, "something follows where nobody looked"
         self.events += made
         self.last += made
 
@@ -226,6 +232,10 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     assert types.count("session:end") <= 1
     assert "session:end" not in types[:-1], "something happened after the end"
     assert set(state.active) == {path for path, run in state.nodes.items() if run.status in UNFINISHED}
+    executed = {
+        path for path, run in state.nodes.items() if run.status == "started" and mode_of(run.type) == "run"
+    }
+    assert set(state.launched) == executed
     assert set(state.open_prompts) == {key for key, prompt in state.prompts.items() if prompt.open}
     work = due(flow, state)
     for item in work:

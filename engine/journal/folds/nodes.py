@@ -78,8 +78,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place
         if event.attempt != 1:
             same(event.attempt, 1, "attempt")
         _begins(state, event, frame, place)
-        nodes, frame = enter(state, frame, path, node_id)
-        frame = replace(frame, running=frame.running + 1)
+        nodes, frame = enter(state, frame, path, node_id, running=1)
     else:
         _begins_again(state, event, before, (node_id, index))
         at, counted = before.started_at or at, (before.crashes, before.failures)
@@ -194,15 +193,21 @@ def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
     return tuple(message for message in state.pending if message[0] in heard)
 
 
-def enter(state: State, frame: Frame, path: str, node_id: str) -> tuple[Map[str, NodeRun], Frame]:
-    """A visit of a node begins: the one before it is forgotten, and no edge that led here counts any more."""
+def enter(
+    state: State, frame: Frame, path: str, node_id: str, running: int = 0
+) -> tuple[Map[str, NodeRun], Frame]:
+    """A visit of a node begins: the one before it is forgotten, and no edge that led here counts any more. `running` is 1
+    where the node runs."""
     earlier, nodes = frame.nodes.get(node_id), state.nodes
     if earlier is not None:
         if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
             raise MalformedJournal(f"{earlier} stands in this pass already")
         nodes = nodes.delete(earlier)
     return nodes, replace(
-        frame, nodes=frame.nodes.set(node_id, path), graph=frame.graph and begun(frame.graph, node_id)
+        frame,
+        nodes=frame.nodes.set(node_id, path),
+        running=frame.running + running,
+        graph=frame.graph and begun(frame.graph, node_id),
     )
 
 
