@@ -316,28 +316,34 @@ class FrontendLock:
         self._holder = replace(holder, stopping=not keeps)
         self._keeps = keeps
         self._lease: Lease | None = None
+        self._held = False
         self._told = False
 
     def take(self) -> bool:
         """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
-        if self._file is None or self._lease is not None:
+        if self._file is None or self._held:
             return True
-        self._lease = try_lease(self._file, self._holder)
-        if self._lease is None and self._keeps and not self._told:
+        if self._lease is None:
+            self._lease = try_lease(self._file, self._holder)
+            self._held = self._lease is not None
+        else:
+            self._held = self._lease.retake()
+        if not self._held and self._keeps and not self._told:
             self._told = True
             log.warning(
                 "%s Until then this runtime shows nothing.",
                 Served(self._file.with_suffix(""), read_holder(self._file)),
             )
-        return self._lease is not None
+        return self._held
 
     def pause(self) -> None:
         """There is nothing to do: let another one have it, unless it is kept."""
-        if not self._keeps:
-            self.close()
+        if self._held and self._lease is not None and not self._keeps:
+            self._lease.release()
+            self._held = False
 
     def close(self) -> None:
         """Give it back."""
         if self._lease is not None:
             self._lease.close()
-            self._lease = None
+            self._lease, self._held = None, False

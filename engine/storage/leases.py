@@ -250,8 +250,19 @@ class Lease:
         self._holder = replace(self._holder, stopping=True)
         self._write()
 
+    def release(self) -> None:
+        """Give it back for now."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def retake(self) -> bool:
+        """Whether it is ours again after `release`, and no other process has it."""
+        ours = locked(self._descriptor)
+        if ours:
+            self._write()
+        return ours
+
     def close(self) -> None:
-        """Give it back."""
+        """Give it back for good."""
         os.close(self._descriptor)
 
     def _write(self) -> None:
