@@ -132,10 +132,16 @@ def question_rows(before: State, after: State, events: Sequence[Event]) -> Seque
 def may_have_rows(state: State, events: Sequence[Event]) -> bool:
     """Whether a commit with these events may have made an intent for a frontend."""
     return state.ended or any(
-        isinstance(event, PromptEvent)
-        or (isinstance(event, NodeStarted | ChildStarted) and mode_of(event.node_type) == "delivery")
+        _is_shown(state, event.prompt_id)
+        if isinstance(event, PromptEvent)
+        else isinstance(event, NodeStarted | ChildStarted) and mode_of(event.node_type) == "delivery"
         for event in events
     )
+
+
+def _is_shown(state: State, prompt_id: str) -> bool:
+    asked = state.prompts.get(prompt_id)
+    return asked is None or asked.shown != UNSEEN
 
 
 def _row(state: State, asked: Asked, kind: str) -> PutOutbox:
