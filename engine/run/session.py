@@ -79,13 +79,13 @@ async def receipt_of(
     key: str,
     *,
     seconds: float = REPLY_SECONDS,
-    served: Callable[[], bool] = lambda: True,
+    served: Callable[[], bool] | None = None,
     news: Callable[[], Look] = lambda: asyncio.sleep,
     here: Callable[[InboxRow], Awaitable[None]] | None = None,
 ) -> Receipt:
-    """Wait so many seconds until the request with this key was carried out, as long as its session is `served`; or carry it
-    out `here`, unless another process was quicker to claim the session: then wait for that one. `news` gives what waits
-    until it is time to look again.
+    """Wait so many seconds until the request with this key was carried out, as long as its session is `served`, where that
+    is given; or carry it out `here`, unless another process was quicker to claim the session: then wait for that one.
+    `news` gives what waits until it is time to look again.
 
     Raises `RequestRefused`, what `here` raises, and storage errors.
     """
@@ -94,7 +94,7 @@ async def receipt_of(
     while True:
         look = news()
         # Asked before the row is read: a process that took the request and ended is seen to have taken it.
-        there = await writer.call(served)
+        there = served is None or await writer.call(served)
         row = await writer.call(writer.store.inbox_row, key)
         assert row is not None, "a request stays in the inbox until it is done"
         if row.outcome is not None:
