@@ -171,9 +171,9 @@ class ActiveSession:
     """A person pauses the session: nothing new begins, what runs is told to leave."""
     stale: bool = False
     """The last step failed: whether it was stored is not known, so it is loaded again before the next."""
-    snapshot_seq: int = 0
     snapshot_bytes: int = 0
-    """Which event the stored snapshot is of, and how large it is."""
+    tail_bytes: int = 0
+    """How large the stored snapshot is, and the events after it."""
     day_left: Decimal | None = None
     """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -194,8 +194,8 @@ class Cached(NamedTuple):
     epoch: int
     state: State
     flow: Flow
-    snapshot_seq: int
     snapshot_bytes: int
+    tail_bytes: int
 
 
 _SESSION_ID = re.compile(r"session-[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

@@ -235,7 +235,7 @@ class Sessions:
             await self._load(live, await self.writer.call(self.store.load, live.session_id))
         else:
             live.flow, live.state = cached.flow, cached.state
-            live.snapshot_seq, live.snapshot_bytes = cached.snapshot_seq, cached.snapshot_bytes
+            live.snapshot_bytes, live.tail_bytes = cached.snapshot_bytes, cached.tail_bytes
         live.claimed, live.fresh, live.stale = True, True, False
 
     async def _reload(self, live: ActiveSession) -> None:
@@ -250,14 +250,14 @@ class Sessions:
     async def _load(self, live: ActiveSession, loaded: Loaded) -> None:
         live.flow = await self.flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
-        live.snapshot_seq, live.snapshot_bytes = loaded.snapshot_seq, len(loaded.snapshot or b"")
+        live.snapshot_bytes, live.tail_bytes = len(loaded.snapshot or b""), sum(map(len, loaded.events))
 
     def cache(self, live: ActiveSession) -> None:
         """Remember a session that is released. Nobody writes without claiming, and a claim raises the epoch: when the
         next claim of ours is the very next one, what is cached is what is stored."""
         assert live.flow is not None
         self._cached[live.session_id] = Cached(
-            live.epoch, live.state, live.flow, live.snapshot_seq, live.snapshot_bytes
+            live.epoch, live.state, live.flow, live.snapshot_bytes, live.tail_bytes
         )
         self._cached.move_to_end(live.session_id)
         while len(self._cached) > CACHED_SESSIONS:

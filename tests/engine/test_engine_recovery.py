@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from engine.journal.events import decode_event
+from engine.journal.fold import derive_state
 from engine.journal.records import PutOutbox
 from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
+from engine.run import stepper
 from engine.storage.tables import session_number
 from tests.support.engine import (
     ANA,
@@ -284,6 +287,7 @@ async def two_waiting(backing: Backing, tmp_path: Path) -> tuple[str, str]:
         return (await rig.settled(ASK)).session_id, (await rig.settled(ASK)).session_id
 
 
+@pytest.mark.usefixtures("snapshots_soon")
 async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
     """The snapshot is a cache: a bad one costs time and nothing else."""
     session_id, _ = await two_waiting(backing, tmp_path)
@@ -324,8 +328,6 @@ async def test_a_damaged_journal_or_head_sets_the_session_aside(
 ) -> None:
     """Nothing of it runs, its thread is told in the same transaction, and other sessions go on."""
     session_id, other = await two_waiting(backing, tmp_path)
-    if table == "journal":
-        damage(backing, "snapshots", session_id)  # else the snapshot stands for the damaged part, rightly
     damage(backing, table, session_id)
     async with running(backing.open(), tmp_path) as rig:
         note = PutOutbox(f"quarantine:{session_id}", "lane", "note", b"{}")
@@ -408,3 +410,56 @@ async def test_the_kept_state_is_the_fold_of_the_journal(backing: Backing, tmp_p
             folded += events
             assert derive_state(folded) == state
         assert folded == journal
+
+
+# --- snapshots ----------------------------------------------------------------------------------------------
+
+
+LONG = """
+limits: {max_node_runs: 10000}
+nodes:
+  - id: each
+    type: foreach
+    with: {items: "{{ range(1500) | list }}"}
+    body: [{id: work, type: set, with: {number: "{{ item }}"}}]
+  - {id: q, type: ask, with: {message: Done?}}
+"""
+
+
+async def snapshots_of_a_long_run(backing: Backing, tmp_path: Path) -> tuple[list[int], int]:
+    """Where snapshots were taken in a long session that never paused before its end, and its last event."""
+    seqs: list[int] = []
+    async with running(backing.open(), tmp_path) as rig:
+        commit = rig.store.commit
+
+        def noted(batch: Any) -> Any:
+            seqs.extend(one.seq + len(one.events) for one in batch if one.snapshot is not None)
+            return commit(batch)
+
+        rig.store.commit = noted  # type: ignore[method-assign]
+        state = await rig.settled(LONG)
+        loaded = rig.store.load(state.session_id)
+        assert derive_state(map(decode_event, rig.store.journal(state.session_id))) == state
+        assert len(loaded.events) < state.seq / 2
+    return seqs, state.seq
+
+
+async def test_a_long_session_has_snapshots_before_it_pauses(backing: Backing, tmp_path: Path) -> None:
+    """Killed anywhere, it is loaded from a snapshot and a tail that is no longer than twice that; and few are taken."""
+    seqs, last = await snapshots_of_a_long_run(backing, tmp_path)
+    assert 2 <= len(seqs) <= 8
+    assert seqs[0] < last / 3
+
+
+async def test_snapshots_only_at_a_pause_are_noticed(
+    backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: a session that was killed before its first pause would be read from its first event on."""
+    worth = stepper._worth_a_snapshot
+    monkeypatch.setattr(
+        stepper,
+        "_worth_a_snapshot",
+        lambda live, after, stored: after.phase == "waiting" and worth(live, after, stored),
+    )
+    seqs, last = await snapshots_of_a_long_run(backing, tmp_path)
+    assert [seq for seq in seqs if seq < last / 3] == []

@@ -14,7 +14,7 @@ import pytest
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.errors import Corrupt
-from engine.run.sessions import stored_state
+from engine.run.stored import stored_state
 from engine.storage.open import open_store
 from engine.storage.port import Store
 from engine.storage.tables import STEPS, version_of
