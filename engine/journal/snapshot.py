@@ -1,4 +1,4 @@
-"""Snapshots: the state at a pause as one JSON document, a cache of the fold and a portable file. Pure.
+"""Snapshots: the state as one JSON document, a cache of the fold and a portable file. Pure.
 
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
 file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
