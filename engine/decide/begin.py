@@ -11,7 +11,7 @@ from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import due_in, next_node
 from engine.decide.fixpoint import end_flow, run_to_fixpoint
-from engine.decide.step import Turn, Work, evaluate_condition, evaluate_config
+from engine.decide.step import Turn, Work, evaluate_config, evaluate_test
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
@@ -85,7 +85,7 @@ def _start_next(turn: Turn, item: Work) -> None:
         _over_limit(turn, path, node)
         return
     try:
-        if not evaluate_condition(turn.flow, node, turn.state, scope, turn.facts.now):
+        if node.condition is not None and not _if_holds(turn, node, scope):
             _skip(turn, path, node, item, "its `if` is false")
             return
         declined = question.declined(turn.flow, turn.state, node, path)
@@ -98,6 +98,11 @@ def _start_next(turn: Turn, item: Work) -> None:
         turn.fail(path, {"type": error.code, "message": str(error)})
         return
     _launch(turn, path, node, config)
+
+
+def _if_holds(turn: Turn, node: Node, scope: str) -> bool:
+    assert node.condition is not None
+    return evaluate_test(node.condition, turn.flow, turn.state, scope, turn.facts.now, f"node {node.id}: if")
 
 
 def _checked_config(turn: Turn, path: str, node: Node, config: Json = None) -> Json:

@@ -17,9 +17,7 @@ from engine.journal.grammar import pass_scope, timeout_id
 from engine.journal.queries import alive, asked_in_order, doomed, launched_below, open_prompt_at
 from engine.journal.state import (
     COLLECT,
-    FINALLY,
     ON_FAILURE,
-    ROOT,
     ContainerRun,
     Frame,
     below,
@@ -92,14 +90,17 @@ def progress(turn: Turn) -> None:
     while moved := turn.moved():
         in_order = sorted(moved)
         # The innermost first: what ends inside may end what is around it.
-        inwards = sorted(in_order, key=len, reverse=True)
+        inwards = [
+            address for address in sorted(in_order, key=len, reverse=True) if alive(turn.state, address)
+        ]
         for scope in inwards:
-            if scope in turn.state.frames and alive(turn.state, scope):
+            if scope in turn.state.frames:
                 edges.progress(turn, scope)
                 _end_pass(turn, scope)
         for path in inwards:
-            if path in turn.state.containers and alive(turn.state, path):
-                _move(turn, path, turn.state.containers[path])
+            container = turn.state.containers.get(path)
+            if container is not None:
+                _move(turn, path, container)
         for path in in_order:
             if path in turn.state.active and turn.state.nodes[path].status == "failing":
                 _go_on_failing(turn, path)
@@ -114,7 +115,7 @@ def is_over(turn: Turn, frame: Frame) -> bool:
 
 def _end_pass(turn: Turn, scope: str) -> None:
     frame = turn.state.frames.get(scope)
-    if scope in (ROOT, FINALLY) or frame is None or frame.owner is None:
+    if frame is None or frame.owner is None or frame.running:
         return
     container = turn.state.containers[frame.owner]
     if container.agent is not None:

@@ -32,10 +32,18 @@ def due(flow: Flow, state: State) -> list[Work]:
     """What may start now, from the state alone. Costs what is open, not what is done."""
     if not _goes_on(state):
         return []
+    again = [path for path in interrupted(state) if alive(state, path) and may_run_again(flow, state, path)]
+    passes = [
+        scope for scope, frame in state.frames.items() if _has_room(state, frame) and alive(state, scope)
+    ]
+    if not (again or passes):
+        return []
+    if len(passes) > 1:
+        passes.sort(key=lambda scope: _place(state, scope))
     room = flow.limits.concurrency - len(state.launched)
     questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
-    for item, mode in _startable(flow, state):
+    for item, mode in _startable(flow, state, again, passes):
         runs, asks = mode in ("run", ASKED_OR_RUN), mode in ("prompt", ASKED_OR_RUN)
         room -= runs
         questions -= asks
@@ -60,18 +68,13 @@ def _goes_on(state: State) -> bool:
     return ending and all(map(in_finally, state.launched))
 
 
-def _startable(flow: Flow, state: State) -> Iterator[tuple[Work, str]]:
-    """What may start as far as its own place is concerned, each with the mode of its type."""
-    for path in interrupted(state):
-        if alive(state, path) and may_run_again(flow, state, path):
-            yield Work(path, True), mode_of(state.nodes[path].type)
-    passes = [scope for scope, frame in state.frames.items() if _has_room(state, frame)]
-    if len(passes) > 1:
-        passes.sort(key=lambda scope: _place(state, scope))
+def _startable(flow: Flow, state: State, again: list[str], passes: list[str]) -> Iterator[tuple[Work, str]]:
+    """What may start as far as its own place is concerned, each with the mode of its type: interrupted nodes, and what
+    comes next in these passes."""
+    for path in again:
+        yield Work(path, True), mode_of(state.nodes[path].type)
     for scope in passes:
         frame = state.frames[scope]
-        if not alive(state, scope):
-            continue
         if frame.owner is not None and state.containers[frame.owner].agent is not None:
             for key, mode in conversations().startable(flow, state, scope):
                 yield Work(scope, node=key), mode

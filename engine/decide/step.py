@@ -33,8 +33,7 @@ from engine.language import timestamps
 from engine.language.actors import Actor, named
 from engine.language.codec import Json, clean_text, copy, decode
 from engine.language.errors import ExpressionError, NotAllowed, NotJson, SaysoError
-from engine.language.expressions import Compiled
-from engine.language.expressions import evaluate_condition as _evaluate_condition
+from engine.language.expressions import Compiled, evaluate_condition
 from engine.nodes.types.registry import code_key
 
 
@@ -50,7 +49,8 @@ class Work(NamedTuple):
 class Turn:
     """The events of one step, and the state after them."""
 
-    def __init__(self, flow: Flow, state: State, facts: Facts) -> None:
+    def __init__(self, flow: Flow, state: State, facts: Facts, earlier: Turn | None = None) -> None:
+        """`earlier` is a turn that may have ended with this state: then only what happens from now on is looked at."""
         self.flow = flow
         self.state = state
         self.facts = facts
@@ -61,6 +61,8 @@ class Turn:
         """What may start in a state, once that was looked at (`engine.decide.due.due_in`)."""
         self._moved: set[str] | None = None
         """Where something happened since `moved` was asked; None for everywhere."""
+        if earlier is not None and earlier.state is state and earlier.flow is flow:
+            self._moved = earlier._moved
 
     def emit(self, kind: Callable[..., Event], /, **fields: Any) -> None:
         """Write an event and fold it."""
@@ -268,16 +270,9 @@ class ConfigError(SaysoError):
     code = "config"
 
 
-def evaluate_condition(flow: Flow, node: Node, state: State, scope: str, now: str) -> bool:
-    """Whether the node's `if` holds; a node without one always runs. Raises `ExpressionError`, naming the node."""
-    if node.condition is None:
-        return True
-    return evaluate_test(node.condition, flow, state, scope, now, f"node {node.id}: if")
-
-
 def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, now: str, where: str) -> bool:
     """A condition as it stands in a pass. Raises `ExpressionError`, beginning with `where`."""
-    return _evaluate_condition(compiled, context(compiled, flow, state, scope, now), where)
+    return evaluate_condition(compiled, context(compiled, flow, state, scope, now), where)
 
 
 def evaluate_config(

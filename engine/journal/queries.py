@@ -56,7 +56,8 @@ def is_launched(run: NodeRun) -> bool:
 
 def interrupted(state: State) -> list[str]:
     """Paths of nodes whose outcome is unknown, or that run once more, in their order."""
-    return sorted(path for path in state.active if state.nodes[path].status == "interrupted")
+    nodes = state.nodes
+    return sorted([path for path in state.active if nodes[path].status == "interrupted"])
 
 
 def launched_below(state: State, path: str) -> bool:

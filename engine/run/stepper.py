@@ -198,7 +198,8 @@ class Stepper:
     ) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        turn, refusal = Turn(live.flow, live.state, self.facts(live)), None
+        live.turn = turn = Turn(live.flow, live.state, self.facts(live), live.turn)
+        refusal: SaysoError | None = None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
             commands.append(command)

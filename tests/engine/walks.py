@@ -190,6 +190,7 @@ class Walk:
 
     case: Scenario
     refusals: int = 0
+    _turn: Turn | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -201,26 +202,32 @@ class Walk:
         case = self.case
         if isinstance(command, Claimed):
             case.epoch += 1
-        at_once = self._at_once(command, begin)
         before = len(case.events)
+        case.entropy = f"step-{before}"
+        at_once = self._at_once(command, begin)
         try:
             case.only(command)
         except (Refused, SessionError):
             self.refusals += 1
         if begin and case.state.seq:
             case.only(Begin())
-        assert [(event.type, event.path) for event in case.events[before:]] == at_once
+        assert case.events[before:] == at_once
         check_invariants(case.flow, case.events, case.state, case.epoch)
         walk_agents.check_conversations(case.flow, case.state)
 
-    def _at_once(self, command: Command, begin: bool) -> list[tuple[str, str | None]]:
-        """What the command and what begins after it write in one turn, which looks only where something happened."""
-        turn = Turn(self.case.flow, self.case.state, self.case._facts())
+    def _at_once(self, command: Command, begin: bool) -> list[Event]:
+        """What the command and what begins after it write in one turn, which looks only where something happened since the
+        turn before."""
+        earlier, state = self._turn, self.case.state
+        if earlier is not None and earlier.state == state:
+            state = earlier.state
+        turn = Turn(self.case.flow, state, self.case._facts(), earlier)
         with suppress(Refused, SessionError):
             carry_out(turn, command)
         if begin and turn.state.seq:
             carry_out(turn, Begin())
-        return [(event.type, event.path) for event in turn.events]
+        self._turn = turn
+        return turn.events
 
 
 _OUTPUT = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}

@@ -96,6 +96,7 @@ class Scenario:
         self.now = START
         self.epoch = 1
         self.policy: Any = everybody
+        self.entropy = ""
         self._turns = 0
 
     # -- given
@@ -201,7 +202,12 @@ class Scenario:
     # -- one turn, checked
 
     def _facts(self) -> Facts:
-        return Facts(now=self.now, epoch=self.epoch, entropy=f"turn-{self.state.seq}", policy=self.policy)
+        return Facts(
+            now=self.now,
+            epoch=self.epoch,
+            entropy=self.entropy or f"turn-{self.state.seq}",
+            policy=self.policy,
+        )
 
     def _take(self, command: Command) -> None:
         before, facts = to_bytes(self.state), self._facts()

@@ -229,7 +229,8 @@ class NodeSpec:
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
         """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
         config, found = self._read(evaluated)
-        faults = [fault for fault, _ in found] + list(self.config.conflicts(evaluated))
+        faults = [fault for fault, _ in found]
+        faults.extend(self.config.conflicts(evaluated))
         if config is None or faults:
             raise InvalidConfig("; ".join(sentence(fault) for fault in faults))
         return config
@@ -239,8 +240,11 @@ class NodeSpec:
 
         Raises `InvalidConfig`.
         """
-        config = self.validate(evaluated)
-        normalized: dict[str, Json] = config.model_dump(by_alias=True, exclude_defaults=self.brief)
+        # As `model_dump` does, without its many arguments.
+        dump = self.config.__pydantic_serializer__.to_python
+        normalized: dict[str, Json] = dump(
+            self.validate(evaluated), by_alias=True, exclude_defaults=self.brief
+        )
         for name in self.sparse_fields:
             if normalized.get(name) is None:
                 normalized.pop(name, None)
