@@ -72,7 +72,7 @@ class Turn:
         self.state = evolve(before, event)
         if event.path is None or self.state.phase != before.phase:
             self._moved = None
-        elif self._moved is not None:
+        elif self._moved is not None and kind not in _STARTS:
             self._moved.add(event.path)
             if "scope" in fields:
                 self._moved.add(fields["scope"] or ROOT)
@@ -236,6 +236,10 @@ class Turn:
             goto=goto,
             unpaid=True if outages.unpaid(run, error) else None,
         )
+
+
+_STARTS = (ev.NodeStarted, ev.ChildStarted)
+"""From a start alone nothing follows; what a node does at once is said by events of its own."""
 
 
 def _in_vain(error: dict[str, Json]) -> bool:

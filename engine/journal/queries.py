@@ -56,6 +56,9 @@ def is_launched(run: NodeRun) -> bool:
 
 def interrupted(state: State) -> list[str]:
     """Paths of nodes whose outcome is unknown, or that run once more, in their order."""
+    # Most often whatever is under way is being executed, or a container.
+    if len(state.active) == len(state.launched) + len(state.containers):
+        return []
     nodes = state.nodes
     return sorted([path for path in state.active if nodes[path].status == "interrupted"])
 

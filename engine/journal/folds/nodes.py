@@ -233,7 +233,6 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
         frame,
         position=max(frame.position, run.position + 1),
         running=frame.running - (path in state.active),
-        nodes=frame.nodes.set(run.node_id, path),
         error=frame.error or error,
         graph=frame.graph and replace(frame.graph, ended=frame.graph.ended.set(run.node_id, None)),
     )
@@ -254,7 +253,8 @@ def left(state: State, path: str, run: NodeRun) -> State:
 def node_completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> State:
     path = path_of(event)
     run = run_at(state, path, "started", "interrupted")
-    same(event.node_id, run.node_id, "node")
+    if event.node_id != run.node_id:
+        same(event.node_id, run.node_id, "node")
     if owner_of(state, path) is not None:
         raise MalformedJournal(f"{path} stands in a container, so it completes as a child of that")
     return _completed(state, path, run, event)
