@@ -290,7 +290,9 @@ def evaluate_config(
         if node.constant is not None:
             constant: dict[str, Json] = decode(node.constant)
             return constant
-        names = context(node.compiled, flow, state, scope, now) | dict(also or {})
+        names = context(node.compiled, flow, state, scope, now)
+        if also is not None:
+            names |= also
         return node.spec.normalize(node.compiled.evaluate(names))
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error
@@ -301,20 +303,18 @@ def evaluate_config(
 def context(compiled: Compiled, flow: Flow, state: State, scope: str, now: str | None) -> dict[str, Any]:
     """The names that an expression may use, with only those nodes that it names: cost is what it uses. Without `now`
     it has no time: what people approve is evaluated twice, and must be the same."""
-    names = compiled.names
-    if not names:
+    if not compiled.roots:
         return {}
     passes = list(_outwards(state, scope))
     found: dict[str, Any] = {}
-    for root in {path[0] for path in names}:
+    for root, wanted in compiled.roots.items():
         if root in _PER_NODE:
-            wanted = {path[1] for path in names if path[0] == root and len(path) > 1}
             found[root] = _nodes(state, passes, wanted, root)
         elif root in _WHOLE:
             found[root] = _WHOLE[root](state, passes)
         else:
             _variable(found, root, flow, state, passes)
-    if ("now",) in names and now is not None:
+    if now is not None and ("now",) in compiled.names:
         found.setdefault("now", now)
     return found
 
@@ -334,7 +334,7 @@ def _outwards(state: State, scope: str) -> Iterator[Pass]:
         scope = scope_of(frame.owner)
 
 
-def _nodes(state: State, passes: list[Pass], wanted: set[str], root: str) -> dict[str, Json]:
+def _nodes(state: State, passes: list[Pass], wanted: frozenset[str], root: str) -> dict[str, Json]:
     # A node that nothing led to, or that has not begun, is null: the loader has seen to it that it exists.
     found: dict[str, Json] = dict.fromkeys(wanted)
     for name in wanted:

@@ -27,7 +27,7 @@ other places nobody ever looks for references. `engine.nodes.runtime.secrets` re
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from engine.language.codec import Json
@@ -54,22 +54,24 @@ from engine.language.template import (
 class Compiled:
     """A value with its expressions ready to evaluate. `raw` is what it was made from.
 
-    `names` are the paths that its expressions use, `secrets` the names of the secrets it refers to.
+    `names` are the paths that its expressions use, `roots` what they use of each name that a path begins with, `secrets`
+    the names of the secrets it refers to.
     """
 
-    __slots__ = ("_run", "names", "raw", "secrets")
+    __slots__ = ("names", "raw", "roots", "run", "secrets")
 
     def __init__(self, raw: Json, run: Run | None, names: frozenset[Names], secrets: frozenset[str]) -> None:
-        self.raw, self._run, self.names, self.secrets = raw, run, names, secrets
+        self.raw, self.run, self.names, self.secrets = raw, run, names, secrets
+        self.roots = {path[0]: frozenset(_fields(names, path[0])) for path in names}
 
     @property
     def constant(self) -> bool:
         """Whether it has no expressions, so that `evaluate` gives `raw` itself."""
-        return self._run is None
+        return self.run is None
 
     def evaluate(self, context: Mapping[str, Any]) -> Json:
         """The value with every expression replaced by its result. Raises `ExpressionError`."""
-        return self.raw if self._run is None else self._run(context)
+        return self.raw if self.run is None else self.run(context)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Compiled) and (self.raw, self.secrets) == (other.raw, other.secrets)
@@ -79,6 +81,10 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self.raw!r})"
+
+
+def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
+    return (path[1] for path in names if path[0] == root and len(path) > 1)
 
 
 # --- compiling -------------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def _constant(raw: Json) -> Compiled:
 
 
 def _compile_mapping(parts: dict[str, Compiled], raw: Json) -> Compiled:
-    changing = [(key, part.evaluate) for key, part in parts.items() if not part.constant]
+    changing = [(key, part.run) for key, part in parts.items() if part.run is not None]
     if not changing:
         return Compiled(raw, None, frozenset(), _secrets_of(parts.values()))
 
@@ -189,10 +195,9 @@ def _compile_mapping(parts: dict[str, Compiled], raw: Json) -> Compiled:
 def _compile_list(parts: list[Compiled], raw: Json) -> Compiled:
     if all(part.constant for part in parts):
         return _constant(raw)
-    evaluators = [part.evaluate for part in parts]
 
     def run(context: Mapping[str, Any]) -> Json:
-        return [evaluate(context) for evaluate in evaluators]
+        return [part.raw if part.run is None else part.run(context) for part in parts]
 
     return Compiled(raw, run, _names_of(parts), _secrets_of(parts))
 

@@ -35,6 +35,8 @@ def fail_undefined(value: Undefined) -> NoReturn:
 
 def plain(value: Any) -> Json:
     """The value as plain JSON: tuples become lists, mappings dicts. Raises for what JSON cannot carry."""
+    if value is None or type(value) is bool:
+        return value
     return _Plain().visit(value)
 
 

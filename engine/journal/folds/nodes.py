@@ -18,7 +18,7 @@ from engine.journal.grammar import (
     run_at,
     same,
 )
-from engine.journal.queries import CHANGED, TURN, is_launched, noted_start
+from engine.journal.queries import CHANGED, TURN, noted_start
 from engine.journal.state import (
     AGAIN,
     COLLECT,
@@ -90,7 +90,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place
         state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
-        launched=state.launched.set(path, None) if is_launched(run) else state.launched,
+        launched=state.launched.set(path, None) if mode_of(run.type) == "run" else state.launched,
         frames=state.frames.set(scope, frame),
         pending=_undelivered(state),
         # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
@@ -239,8 +239,8 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
     return replace(
         state,
         nodes=state.nodes.set(path, run if run.kept is None else replace(run, kept=None)),
-        active=without(state.active, path),
-        launched=without(state.launched, path),
+        active=state.active.delete(path) if path in state.active else state.active,
+        launched=state.launched.delete(path) if path in state.launched else state.launched,
         frames=state.frames.set(scope, frame),
     )
 
