@@ -37,7 +37,7 @@ from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import Head
-from engine.journal.snapshot import read_export, to_json
+from engine.journal.snapshot import events_in, read_export, to_json
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language import timestamps
@@ -298,12 +298,12 @@ def _of_file(settings: Settings, path: Path) -> Verdict:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     sealer = _sealer(settings)
-    verdict = Verdict(str(file["sessionId"]), len(file["journal"]), signed=False)
+    journal = events_in(file)
+    verdict = Verdict(str(file["sessionId"]), len(journal), signed=False)
     try:
-        state = _history(
-            (encode(event) for event in file["journal"]), flow_from_body(canonical(file["flow"]))
-        )
-        _is_its_state(file, state)
+        flow = flow_from_body(canonical(file["flow"]))
+        _is_its_state(file, _history(map(encode, file["journal"]), flow))
+        state = _history(map(encode, journal), flow)
         verdict.status = state.status
         verdict.signed = sealer is not None
         if sealer is not None:

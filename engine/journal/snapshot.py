@@ -1,7 +1,8 @@
 """Snapshots: the state as one JSON document, a cache of the fold and a portable file. Pure.
 
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
-file adds `journal` (the events) and `flow` (the pinned text), and `mac`.
+file adds `journal` (the events) and `flow` (the pinned text), and `mac`. A file that follows its session has a line for
+each later pause, `{journal, mac}`: the events since, signed with the line before.
 
 `SessionState` is the state of a session as one JSON document. Names are those of the specifications, with
 what they forgot, in camelCase throughout; what flows, people and services wrote (inputs, outputs, prompts)
@@ -115,21 +116,45 @@ def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Js
 
 def signed_part(file: dict[str, Json]) -> bytes:
     """What the `mac` of an exported file covers: everything else in it, in canonical order."""
-    return canonical({name: value for name, value in file.items() if name != "mac"})
+    return canonical({name: value for name, value in file.items() if name not in ("mac", "added")})
+
+
+def signed_addition(after: str, journal: list[Json]) -> bytes:
+    """What the `mac` of a line that was added covers: its events, and the `mac` of the line before."""
+    return canonical({"after": after, "journal": journal})
+
+
+def events_in(file: dict[str, Json]) -> list[Json]:
+    """The journal in an exported file, with what was added."""
+    return [event for part in (file, *file["added"]) for event in part["journal"]]
 
 
 def read_export(data: bytes) -> dict[str, Json]:
-    """An exported file as a JSON object. Raises `SnapshotRefused` when it is none."""
-    try:
-        value = decode(data)
-    except NotJson as error:
-        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+    """An exported file as a JSON object, with what was added to it under `added`. Raises `SnapshotRefused` when it is none."""
+    value, *added = _pieces(data)
     wanted = ("version", "sessionId", "state", "journal", "flow", "mac")
     if not isinstance(value, dict) or any(name not in value for name in wanted):
         raise SnapshotRefused(f"This is no snapshot file: it needs {', '.join(wanted)}.")
     if value["version"] != VERSION or not isinstance(value["journal"], list):
         raise SnapshotRefused(f"This snapshot has version {value['version']}; this release reads {VERSION}.")
-    return value
+    if any(not isinstance(part, dict) or part.keys() != {"journal", "mac"} for part in added):
+        raise SnapshotRefused("This is no snapshot file: what was added to it is nothing that sayso adds.")
+    return {**value, "added": added}
+
+
+def _pieces(data: bytes) -> list[Json]:
+    """One document, however it is laid out, or a line for each. A last line without an end was cut by a crash, and the
+    file is as good as before it."""
+    try:
+        return [decode(data)]
+    except NotJson as error:
+        *whole, _cut = data.split(b"\n")
+        if not whole:
+            raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+    try:
+        return [decode(line) for line in whole]
+    except NotJson as error:
+        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
 
 
 # --- the state as JSON -------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.snapshot import export, read_export, signed_part
+from engine.journal.snapshot import events_in, export, read_export, signed_addition, signed_part
 from engine.journal.state import State
-from engine.language.codec import Json, canonical, encode
+from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import NotJson, SnapshotRefused
 from engine.storage.group_commit import Writer
 from engine.storage.sealing import Sealer
@@ -25,34 +25,46 @@ async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) ->
     return encode({**file, "mac": mac.hex()})
 
 
+async def signed_line(writer: Writer, after: str, events: Sequence[bytes]) -> tuple[bytes, str]:
+    """Later events of a session as a line of its file, whose last line is signed with `after`; and its own signature."""
+    journal = [decode(event) for event in events]
+    mac = await writer.call(writer.store.sign, _PURPOSE, signed_addition(after, journal))
+    return encode({"journal": journal, "mac": mac.hex()}), mac.hex()
+
+
 async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
-    """A file that carries the signature it should. Raises `SnapshotRefused`."""
+    """A file that carries the signatures it should. Raises `SnapshotRefused`."""
     file = read_export(data)
-    mac = await writer.call(writer.store.sign, _PURPOSE, _signed(file))
-    _refuse_other_mac(file, mac)
+    for signed, mac in _signatures(file):
+        _refuse_other_mac(mac, await writer.call(writer.store.sign, _PURPOSE, signed))
     return file
 
 
 def check_signature(file: dict[str, Json], sealer: Sealer) -> None:
     """The same for a file that was read already, with a key and no store. Raises `SnapshotRefused`."""
-    _refuse_other_mac(file, sealer.mac(b"sign", _PURPOSE, _signed(file)))
+    for signed, mac in _signatures(file):
+        _refuse_other_mac(mac, sealer.mac(b"sign", _PURPOSE, signed))
 
 
-def _signed(file: dict[str, Json]) -> bytes:
+def _signatures(file: dict[str, Json]) -> list[tuple[bytes, str]]:
+    """What was signed in a file, line by line, each with the signature that it has."""
     try:
-        return signed_part(file)
+        found = [(signed_part(file), str(file["mac"]))]
+        for part in file["added"]:
+            found.append((signed_addition(found[-1][1], part["journal"]), str(part["mac"])))
     except NotJson as error:
         raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+    return found
 
 
-def _refuse_other_mac(file: dict[str, Json], mac: bytes) -> None:
-    if not hmac.compare_digest(mac.hex().encode(), str(file["mac"]).encode()):
+def _refuse_other_mac(given: str, mac: bytes) -> None:
+    if not hmac.compare_digest(mac.hex().encode(), given.encode()):
         raise SnapshotRefused("This snapshot was changed, or was signed with another key (SAYSO_SECRET_KEY).")
 
 
 def contents(file: dict[str, Json]) -> tuple[list[Event], State]:
     """The journal of a verified file, and the state that it folds to."""
-    events = [decode_event(encode(event)) for event in file["journal"]]
+    events = [decode_event(encode(event)) for event in events_in(file)]
     return events, derive_state(events)
 
 

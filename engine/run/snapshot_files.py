@@ -1,4 +1,5 @@
-"""The snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session, whole or not there."""
+"""The snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session, which is not there or whole
+up to a pause."""
 
 from __future__ import annotations
 
@@ -7,16 +8,22 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
+from engine.language.codec import decode
 from engine.language.errors import SaysoError
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.engine")
+
+_KNOWN = 256
+"""Files of which it is known how they were left; that of any other session is written whole at its next pause."""
 
 
 class SnapshotFiles:
@@ -45,6 +52,21 @@ class SnapshotFiles:
             temporary.unlink(missing_ok=True)
             raise
         self._sync()
+
+    def append(self, session_id: str, line: bytes, size: int) -> int | None:
+        """Add a line to the file that is as long as `size`, durably: how long it is then, or None where it is not there or
+        another length. Raises `OSError`."""
+        try:
+            descriptor = os.open(self.path(session_id), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "ab") as file:
+            if os.fstat(file.fileno()).st_size != size:
+                return None
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        return size + len(line)
 
     def sessions(self) -> list[str]:
         """The sessions that have a file, or the beginning of one."""
@@ -75,9 +97,20 @@ class SnapshotFiles:
             os.close(descriptor)
 
 
+class _Copy(NamedTuple):
+    """A file as it was left: up to which event, of which text, with which signature, and of which size."""
+
+    seq: int
+    flow_digest: str
+    mac: str
+    size: int
+    events: list[bytes]
+    """What came since."""
+
+
 class Copies:
     """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one fails
-    nothing else."""
+    nothing else. It is written whole once, and then gets a line for each pause, whose cost is that of what came since."""
 
     def __init__(
         self, files: SnapshotFiles, writer: Writer, export: Callable[[str], Awaitable[bytes]]
@@ -85,17 +118,41 @@ class Copies:
         self._files = files
         self._writer = writer
         self._export = export
+        self._left: OrderedDict[str, _Copy] = OrderedDict()
 
-    async def follow(self, state: State) -> None:
-        """A session paused, or has ended."""
+    async def follow(self, state: State, events: Sequence[bytes], *, paused: bool) -> None:
+        """A step was stored; with `paused` the session waits for somebody now."""
+        left = self._left.pop(state.session_id, None)
+        known = left is not None and left.seq + len(left.events) + len(events) == state.seq
+        if left is not None and known and not state.ended:
+            left.events.extend(events)
+            self._left[state.session_id] = left
         try:
             if state.ended:
                 await asyncio.to_thread(self._files.remove, state.session_id)
-            else:
-                data = await self._export(state.session_id)
-                await asyncio.to_thread(self._files.write, state.session_id, data)
+            elif paused:
+                self._left[state.session_id] = await self._added(state) or await self._whole(state)
         except (OSError, SaysoError) as error:
+            self._left.pop(state.session_id, None)
             log.error("the snapshot file of %s could not be written: %s", state.session_id, error)
+        while len(self._left) > _KNOWN:
+            self._left.popitem(last=False)
+
+    async def _added(self, state: State) -> _Copy | None:
+        """A line more for the file that is there; None where it is not as it was left."""
+        left = self._left.get(state.session_id)
+        if left is None or left.flow_digest != state.flow_digest:
+            return None
+        from engine.run.export import signed_line
+
+        line, mac = await signed_line(self._writer, left.mac, left.events)
+        size = await asyncio.to_thread(self._files.append, state.session_id, line + b"\n", left.size)
+        return None if size is None else _Copy(state.seq, state.flow_digest, mac, size, [])
+
+    async def _whole(self, state: State) -> _Copy:
+        data = await self._export(state.session_id) + b"\n"
+        await asyncio.to_thread(self._files.write, state.session_id, data)
+        return _Copy(state.seq, state.flow_digest, decode(data)["mac"], len(data), [])
 
     async def tidy(self, orphan_seconds: float | None = None) -> None:
         """Remove the files of sessions that have ended: a crash came between their end and their file's. With

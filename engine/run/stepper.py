@@ -281,8 +281,8 @@ class Stepper:
         if idle:
             self.sessions.cache(live)
         self._after_commit(live, after, events)
-        if self._copies is not None and (_paused(after, events) or after.ended):
-            await self._copies.follow(after)
+        if self._copies is not None:
+            await self._copies.follow(after, commit.events, paused=_paused(after, events))
 
     def _commit_of(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.journal.snapshot import to_json
+from engine.journal.snapshot import events_in, read_export, to_json
 from engine.language.errors import SessionEnded, SnapshotRefused
 from tests.support.engine import ANA, Backing, EngineRig, running
 
@@ -220,7 +220,7 @@ async def test_a_snapshot_directory_holds_a_file_for_each_paused_session(
         assert file.stat().st_mode & 0o077 == 0
         await rig.engine.resume_from_snapshot(file.read_bytes(), message="x", actor=ANA)
         (file,) = folder.iterdir()
-        assert len(orjson.loads(file.read_bytes())["journal"]) == (await rig.engine.state(session_id)).seq
+        assert len(events_in(read_export(file.read_bytes()))) == (await rig.engine.state(session_id)).seq
         await rig.reply(session_id, "y")
         assert list(folder.iterdir()) == []
 
