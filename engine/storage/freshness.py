@@ -72,7 +72,7 @@ class Freshness(Watch):
         self._db = db
         self._points = Points(sealer)
         self._database = database
-        self._element_key = sealer.mac(b"freshness", "element")
+        self._elements = hashlib.blake2b(key=sealer.mac(b"freshness", "element"), digest_size=32)
         self._mask_key = sealer.mac(b"freshness", "mask")
         self._change = 0
         self._alone = False
@@ -228,7 +228,9 @@ class Freshness(Watch):
     def _element(self, mac: object) -> int:
         if mac is None:
             return 0
-        return self._number(mac if isinstance(mac, bytes) else repr(mac).encode(), self._element_key)
+        begun = self._elements.copy()
+        begun.update(mac if isinstance(mac, bytes) else repr(mac).encode())
+        return int.from_bytes(begun.digest())
 
     def _sum(self) -> int:
         macs = (mac for sql in _COUNTED for (mac,) in self._db.each(sql))
@@ -246,11 +248,8 @@ class Freshness(Watch):
         return (int.from_bytes(point.total) - self._mask(point.counter)) % _MODULUS
 
     def _mask(self, counter: int) -> int:
-        return self._number(b"%d" % counter, self._mask_key)
-
-    @staticmethod
-    def _number(data: bytes, key: bytes) -> int:
-        return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=32).digest())
+        mask = hashlib.blake2b(b"%d" % counter, key=self._mask_key, digest_size=32)
+        return int.from_bytes(mask.digest())
 
 
 # --- the anchor --------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Table(Generic[R]):
         values = astuple(record)[: self._width]
         if self._skip:
             values = (n, *values)
-        return (*values, sealer.mac(self.domain, *values))
+        return (*values, sealer.seal(self.domain, *values))
 
     def verified(self, sealer: Sealer, row: tuple[Any, ...]) -> R | None:
         """The record of a row; None where it does not carry its MAC."""

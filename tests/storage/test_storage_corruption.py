@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 from engine.journal.records import Consumed, InboxItem, Loaded, PutOutbox
 from engine.language.errors import Corrupt, Fenced, SaysoError, StoreSuspended
 from engine.storage.port import Store
+from engine.storage.sealing import Sealer
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import (
     KEY,
@@ -401,3 +402,28 @@ def answers(path: Path) -> dict[str, Any]:
 def rebuilt(good: Any) -> Any:
     """The same session without its snapshot."""
     return Loaded(good.head, None, 0, EVENTS) if isinstance(good, Loaded) else good
+
+
+# --- MACs --------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_sealed_as_it_always_was() -> None:
+    """What is stored verifies for ever: the MAC of this release, and the one before schema 6 beside it."""
+    sealer, columns = Sealer(KEY), ("a", 1, None, b"b")
+    assert sealer.seal(b"prompt", *columns).hex() == "a9de4897c0d6a89276a241e578b7427adbf06a33cbe0a45b"
+    for mac in (sealer.seal(b"prompt", *columns), sealer.mac(b"prompt", *columns)):
+        assert sealer.genuine(b"prompt", (*columns, mac))
+        assert not sealer.genuine(b"timer", (*columns, mac))
+        assert not sealer.genuine(b"prompt", ("a", 2, None, b"b", mac))
+        assert not Sealer(KEY[::-1]).genuine(b"prompt", (*columns, mac))
+        assert not sealer.genuine(b"prompt", (*columns, mac[:-1]))
+    assert not sealer.genuine(b"prompt", (*columns, None))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("ab", "c"), ("a", "bc")), ((b"a",), ("a",)), ((1,), ("1",)), ((None,), ("",)), ((), (None,))],
+)
+def test_no_two_rows_have_one_message(one: tuple[object, ...], other: tuple[object, ...]) -> None:
+    """Each field counts with its type and its length."""
+    assert Sealer(KEY).seal(b"row", *one) != Sealer(KEY).seal(b"row", *other)
