@@ -17,6 +17,7 @@ from engine.language.errors import Corrupt
 from engine.run.stored import stored_state
 from engine.storage.open import open_store
 from engine.storage.port import Store
+from engine.storage.sqlite import back_up, restore
 from engine.storage.tables import STEPS, version_of
 from tests.homes.corpus import FOLDER, unpacked
 
@@ -119,4 +120,19 @@ def test_what_was_damaged_before_is_damaged_after(database: Path) -> None:
     for head in store.heads(limit=None):
         if head.session_id != session_id:
             assert len(list(store.journal(head.session_id))) == head.seq
+    store.close()
+
+
+@pytest.mark.parametrize("database", ["6520e98"], indirect=True)
+def test_a_backup_of_an_older_release_is_put_back(database: Path) -> None:
+    """It is upgraded like the database that it was, opens suspended, and goes on once a person has said so."""
+    backup = database.with_name("older.db")
+    back_up(database, backup)
+    before = events_before(backup)
+    opened(database).close()
+    restore(database, backup, None, "now")
+    store = opened(database)
+    assert "older than what was acknowledged" in (store.suspended() or "")
+    store.unsuspend()
+    assert {head.session_id: list(store.journal(head.session_id)) for head in store.heads()} == before
     store.close()
