@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from engine.decide.policy import ACTION_OF, Target, authorize
 from engine.forms.question import Question

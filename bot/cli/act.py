@@ -13,8 +13,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from bot.config.settings import Settings
 from bot.terminal.console import (
@@ -51,8 +52,7 @@ REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""
 
 
-@dataclass(frozen=True)
-class Act:
+class Act(Struct, frozen=True):
     """What is asked of a session: the request's name and fields (`engine.run.remote_commands`)."""
 
     do: str

@@ -25,12 +25,12 @@ from bot.scenarios.play import play
 from bot.scenarios.report import Told
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, print_json
 from engine.flow import Flow, Node, coerce_inputs
+from engine.flow.load import SUFFIXES
 from engine.language.actors import Actor, named
 from engine.language.codec import Json, encode
 from engine.language.errors import ExpressionError, FlowError, SaysoError
 from engine.language.expressions import Compiled, compile_value, evaluate_condition
 from engine.models.scripted import SUFFIXES as SCRIPTS
-from engine.run.flow_files import SUFFIXES
 
 _REFERENCE = re.compile(r'\{"\$secret":"(\w+)"\}')
 

@@ -11,10 +11,10 @@ from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_
 from engine.flow import Flow
 from engine.flow.docs import diagram
 from engine.flow.docs.diagram import Marks, mermaid
-from engine.flow.load import flow_from_body
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import marks, tree
+from engine.run.stored import stored_flow
 
 if TYPE_CHECKING:
     from engine.flow import Flow
@@ -165,7 +165,7 @@ def _standing(place: Place, session: str) -> _Drawn:
     with opened(settings) as store:
         head = find_session(store, session)
         events = [decode_event(row) for row in store.journal(head.session_id)]
-        flow = flow_from_body(store.flow(head.flow_digest))
+        flow, _ = stored_flow(store, head.flow_digest)
     found = marks(tree(events, flow))
     state = derive_state(events)
     if state.phase == "held":

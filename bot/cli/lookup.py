@@ -7,18 +7,28 @@ import functools
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
+from msgspec.structs import replace
+
 from bot.config.settings import Settings
-from bot.terminal.console import Place, UsageError, database_exists
+from bot.terminal.console import Place, UsageError, database_exists, opened
+from engine.flow.load import SUFFIXES
 from engine.journal.records import Head
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
-from engine.language.errors import FlowError, SessionEnded, SessionQuarantined, UnknownFlow, UnknownSession
+from engine.language.errors import (
+    FlowError,
+    SessionEnded,
+    SessionQuarantined,
+    StorageError,
+    UnknownFlow,
+    UnknownSession,
+)
+from engine.run.stored import known_flow
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
@@ -36,13 +46,15 @@ def actor_for(settings: Settings, as_name: str | None) -> Actor:
 
 def find_flow(settings: Settings, name: str) -> Flow:
     """A flow by its file, or by its name in the folder of flows. Raises `FlowError`, `UnknownFlow`, `UsageError`."""
-    from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows  # most commands read no flow
-
     if name.endswith(SUFFIXES) or os.sep in name:
         if not Path(name).is_file():
             raise UsageError(f"There is no flow file {name}.")
         # A node finds its programs beside the flow's file, so the session pins where that is.
-        return replace(load_flow_file(name), file=str(Path(name).resolve()))
+        return _known(settings, Path(name).resolve()) or replace(
+            _loaded(name), file=str(Path(name).resolve())
+        )
+    from engine.run.flow_files import load_flows  # most commands read no folder
+
     flows, errors = load_flows(settings.flows) if settings.flows.is_dir() else ({}, {})
     if name in flows:
         return flows[name]
@@ -59,6 +71,25 @@ def find_flow(settings: Settings, name: str) -> Flow:
     raise UnknownFlow(
         f"There is no flow {name!r} in {settings.flows}" + (f" ({hint})." if hint else ".") + told
     )
+
+
+def _known(settings: Settings, file: Path) -> Flow | None:
+    """The flow of a file that was run here before as it is now; then it need not be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        said = re.search(r"^flow:[ \t]*([a-z][a-z0-9_-]*)[ \t]*$", text, re.MULTILINE)
+        if said is None or not database_exists(settings):
+            return None
+        with opened(settings) as store:
+            return known_flow(store, said[1], str(file), text)
+    except (OSError, ValueError, StorageError):
+        return None
+
+
+def _loaded(name: str) -> Flow:
+    from engine.run.flow_files import load_flow_file
+
+    return load_flow_file(name)
 
 
 def _says_it_is(file: str, name: str) -> bool:

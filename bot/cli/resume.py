@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bot.cli.act import Act, act, request_of, served
 from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
@@ -27,8 +28,7 @@ GO_ON = "resume"
 """What a held session is told where the person says nothing else."""
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """What `sessions resume` was given."""
 
     session_id: str | None

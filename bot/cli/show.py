@@ -16,7 +16,6 @@ from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line
 from bot.terminal.show import View, show_lines
 from engine.decide.limits import standing
 from engine.flow import Flow
-from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection, tree
@@ -26,7 +25,7 @@ from engine.journal.state import State
 from engine.language.codec import encode
 from engine.language.errors import Corrupt, FlowError, MalformedJournal, StorageError
 from engine.nodes.runtime.digests import CodeDigests
-from engine.run.stored import utc_now
+from engine.run.stored import stored_flow, utc_now
 from engine.storage.port import Store
 
 
@@ -96,9 +95,9 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
 def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str | None]:
     """The flow that a session had then, if it is still stored; or why it cannot be read."""
     try:
-        flow = flow_from_body(store.flow(head.flow_digest))
+        flow, _ = stored_flow(store, head.flow_digest)
         with suppress(StorageError):
-            flow = flow_from_body(store.flow(state.flow_digest))
+            flow, _ = stored_flow(store, state.flow_digest)
     except FlowError as error:
         return None, error.problems[0].message
     return flow, None

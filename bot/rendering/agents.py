@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
@@ -131,8 +132,7 @@ def split_text(text: str) -> list[str]:
 # --- tools -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ToolLine:
+class ToolLine(Struct, frozen=True):
     """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs). `over`:
     it will have no result any more; `edited`: people changed it before it ran."""
 
@@ -177,8 +177,7 @@ def tool_line(tool: ToolLine) -> str:
 # --- messages ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A piece of what an agent does, in one message with others: text of a turn, its tool calls, or a note of ours.
 
     `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`."""

@@ -10,9 +10,10 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bot.rendering.text import clip, cut, for_reader, one_line, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
@@ -32,8 +33,7 @@ _NOTICE = 400
 _ID = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A message: `text` is safe mrkdwn for notifications and for where blocks are not taken."""
 
     text: str

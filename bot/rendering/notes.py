@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import (
@@ -265,8 +266,7 @@ _URL_SAFE = "/:?&=#%+,;@~!$'()*[]."
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(Struct, frozen=True):
     """A file that goes with a message: its content, or where it lies in the session's folder. `alt` is for pictures."""
 
     name: str | None
@@ -276,16 +276,14 @@ class Extra:
     alt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """What is posted (nothing where there are only files), and what is uploaded."""
 
     message: Rendered | None
     extras: tuple[Extra, ...] = ()
 
 
-@dataclass(slots=True)
-class _Making:
+class _Making(Struct):
     room: int
     extras: list[Extra] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path as FilePath
+
+from msgspec.structs import replace
 
 from bot.scenarios.document import Scenario, ScenarioDoc
 from bot.scenarios.reader import Reader, read_part
 from engine.flow import Flow
+from engine.flow.load import SUFFIXES
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import MAX_BYTES, decode_source, load_located
-from engine.run.flow_files import SUFFIXES, load_flow_file, load_flows
+from engine.run.flow_files import load_flow_file, load_flows
 
 
 class Flows:

@@ -23,9 +23,9 @@ from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from engine.flow import Flow
+from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
 from engine.language.errors import SaysoError
-from engine.run.flow_files import SUFFIXES
 from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")

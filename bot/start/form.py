@@ -4,9 +4,10 @@ asks first which flow is meant."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from bot.config.library import Library
 from bot.inbound.decisions import (

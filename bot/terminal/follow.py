@@ -11,8 +11,9 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
+
+from msgspec import Struct
 
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
@@ -39,8 +40,7 @@ Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
 """What is done first: start the session, answer something, or take it up where it stands."""
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """How a session is followed: `ask` puts questions here, `wait` stays for times and locks, `json` ends in JSON."""
 
     ask: bool

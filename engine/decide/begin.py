@@ -20,7 +20,7 @@ from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.nodes.types.registry import MISSING
+from engine.nodes.types.registry import MISSING, mode_of
 
 _MOST_STARTS_A_TURN = 200
 """Pure nodes run inside a turn; this bounds how long one turn can hold the event loop."""
@@ -140,7 +140,7 @@ def _launch(
     if held is not None:
         turn.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=held)
     else:
-        _PERFORM[node.spec.mode](turn, path, node, config)
+        _PERFORM[mode_of(node.type)](turn, path, node, config)
 
 
 def _skip(turn: Turn, path: str, node: Node, item: Work, reason: str) -> None:

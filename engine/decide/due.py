@@ -88,7 +88,7 @@ def _startable(flow: Flow, state: State, again: list[str], passes: list[str]) ->
             items = [] if over else [Work(scope)]
         if items and not given_up(state, scope):
             for item in items:
-                yield item, next_node(nodes, frame, item.node).spec.mode
+                yield item, mode_of(next_node(nodes, frame, item.node).type)
 
 
 def _has_room(state: State, frame: Frame) -> bool:

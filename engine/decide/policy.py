@@ -16,7 +16,8 @@ session and of a prompt of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from engine.decide.commands import Action
 from engine.forms.question import Question
@@ -36,8 +37,7 @@ ACTION_OF: Mapping[str, Action] = {
 """What it is called to answer a prompt of this kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether it may be done; if not, `reason` is the sentence that the refused person reads."""
 
     allowed: bool
@@ -55,8 +55,7 @@ def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
     return Verdict(reason is None, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """`authorize` with this installation's settings, as the engine calls it inside its transaction."""
 
     home_team: str | None
@@ -380,8 +379,7 @@ def named(entry: str, target: Target) -> str:
 # --- what an action is about -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What is acted on: a session in its place, and the prompt where the action is about one."""
 
     home_team: str | None

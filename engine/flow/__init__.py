@@ -4,8 +4,8 @@ Theory: a text goes through `engine.language.yaml` (data with places), `document
 expressions) and comes out as a frozen `model.Flow`, or as one `FlowError` that lists all that is wrong. Loading never
 executes, imports, fetches or evaluates anything: expressions are compiled and checked for the names they use.
 
-Reading a text (`load`) needs a YAML parser and the models of the whole format. They are loaded by the first that reads
-one, so that a process that only looks at sessions starts without them.
+Reading a text (`reading`) needs a YAML parser and the models of the whole format. They are loaded by the first that reads
+one. A session that goes on in a new process reads none: its flow has a form (`form`) beside the pinned text.
 
 Files:
 
@@ -16,12 +16,14 @@ Files:
 * `docs/`: what is written about flows
 * `document`: the shape of a flow file
 * `input_document`: the shape of an input
+* `form`: the runtime form of a flow, from which it is had again without reading its text
 * `inputs`: inputs of a start: from text or JSON to checked values
-* `load`: reads flow files, of the first edition too
+* `load`: reads flows; what does the work is loaded by the first that is read
 * `model`: a flow that was read and found sound
 * `node`: one node of a flow as it is run, and what an agent among them may do
 * `outputs`: the type of each node's output, and why it may be null
 * `reachability`: orders and reachability in graphs
+* `reading`: the work of reading a text, of the first edition too
 * `reached`: which nodes have surely run, and what surely holds, when another one runs
 * `subflows`: flows that call flows
 * `triggers`: patterns, reactions and schedules that start a flow

@@ -9,8 +9,10 @@ dot, which no id of a file has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.flow.agent_document import TOOLS, RuleDoc, ToolDoc
 from engine.flow.builtin_tools import (
@@ -32,8 +34,8 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.language.yaml import Located
-from engine.nodes.types.registry import absent_spec, node_types, package_of
-from engine.nodes.types.spec import NodeSpec, OnCrash
+from engine.nodes.types.registry import TYPES, absent_spec, node_types, package_of
+from engine.nodes.types.spec import InvalidConfig, NodeSpec, OnCrash
 
 
 def build(
@@ -142,6 +144,7 @@ class _Builder:
             on_error=document.on_error,
             pin=document.pin,
             secrets=compiled.secrets,
+            settled=_settled(spec, compiled),
             line=self.context.located.spans[path][0].line,
             list_id=list_id,
             lists={held.key: held.list_id for held in _held(document)},
@@ -171,6 +174,16 @@ def _condition(written: Json) -> Compiled | None:
 
 def _value(written: Json) -> Compiled | None:
     return None if written is None else compile_value(written)
+
+
+def _settled(spec: NodeSpec, compiled: Compiled) -> dict[str, Json] | None:
+    """The `with` of a type of sayso that no expression decides, as a node begins with it."""
+    if not compiled.constant or spec.name not in TYPES:
+        return None
+    try:
+        return spec.normalize(compiled.raw)
+    except InvalidConfig:
+        return None  # said when the node begins
 
 
 def _on_crash(document: NodeDoc) -> OnCrash | None:
@@ -211,8 +224,7 @@ _PLAIN = ("name", "description", "input", "timeout", "on_crash")
 """Settings that every tool may have; they are no settings of its plan."""
 
 
-@dataclass(frozen=True)
-class BuildContext:
+class BuildContext(Struct, frozen=True):
     """What building a node needs of its file: the tools of the file, the agents whose conversation a later one gets, the
     flow's name, the places, and the node types that cannot be used here."""
 

@@ -1,6 +1,6 @@
 """The shape of a flow file: which fields there are and what they take. The reference and the schema come from here.
 
-These models say nothing of what hangs together (ids, types, expressions); `engine.flow.load` checks that.
+These models say nothing of what hangs together (ids, types, expressions); `engine.flow.reading` checks that.
 """
 
 from __future__ import annotations

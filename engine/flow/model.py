@@ -17,13 +17,13 @@ A session pins its flow: `Flow.body()` is the text with its file's name, and tho
 the SHA-256 of those bytes, and `flow_from_body` reads it back into an equal flow, whatever has become of the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from engine.flow import reachability
 from engine.flow.node import ROOT, Gate, Node
@@ -48,8 +48,7 @@ FINALLY = "finally"
 """The id of the list that a flow ends with."""
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True, omit_defaults=True):
     """An input of a flow. `items` is the type of an array's items."""
 
     name: str
@@ -64,8 +63,7 @@ class Input:
 TriggerKind: TypeAlias = Literal["mention", "message", "reaction", "shortcut", "schedule"]
 
 
-@dataclass(frozen=True)
-class Trigger:
+class Trigger(Struct, frozen=True, omit_defaults=True):
     """What starts the flow without its name. `pattern` is what stands in the file under the kind: words, an emoji, a
     name in a list, a cron expression; `inputs` are those that words fill, in order, `values` those of the file.
 
@@ -87,8 +85,7 @@ class Trigger:
     missed: float = 3600.0
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True, omit_defaults=True):
     """What no run exceeds. `deadline` is in seconds; `max_cost` (dollars), `max_tokens_total` and `max_turns` are for
     all agents of a run together, and at them people are asked."""
 
@@ -102,8 +99,7 @@ class Limits:
     max_turns: int | None = None
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(Struct, frozen=True, omit_defaults=True):
     """An edge between two nodes of one list. `gate` is that of the target; `max_iterations` counts the times that a
     loop edge may be taken, and `on_limit` says what happens where it would be taken once more."""
 
@@ -116,8 +112,7 @@ class Edge:
     on_limit: Literal["fail", "continue", "ask"] = "fail"
 
 
-@dataclass(frozen=True)
-class NodeList:
+class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
     """A list of nodes, which is a graph when it has edges. `flow` is the name of the flow that it belongs to."""
 
     id: str
@@ -215,13 +210,12 @@ class NodeList:
                 found[edge.to if end == "to" else edge.from_].append(edge)
         return {name: tuple(edges) for name, edges in found.items()}
 
-    def under(self, prefix: str) -> NodeList:
+    def under(self, prefix: str) -> Self:
         """The same list among those of a flow that calls its flow."""
         return replace(self, id=prefix + self.id, nodes=tuple(node.under(prefix) for node in self.nodes))
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
     """A flow. `file` is the name under which the text was read; `lists` has all lists of nodes by id.
 
     `flows` are the called flows by name, those that they call in turn included, and the flow itself when it is called
@@ -243,7 +237,7 @@ class Flow:
     limits: Limits = Limits()
     lock: Compiled | None = None
     on_conflict: Literal["queue", "refuse"] = "queue"
-    flows: Mapping[str, Flow] = field(default_factory=dict)
+    flows: "Mapping[str, Flow]" = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     edition: Edition = 2
@@ -305,7 +299,7 @@ class Flow:
         """The names of all secrets that the flow and those that it calls refer to."""
         return frozenset().union(*(node.secrets for nodes in self.lists.values() for node in nodes.nodes))
 
-    def alone(self) -> Flow:
+    def alone(self) -> Self:
         """The flow without those that it calls: what its own file says."""
         return replace(self, lists=self.own_lists, flows={})
 
@@ -324,7 +318,7 @@ class Flow:
             kinds.append(self.lists[node.list_id].by_id[node.covers].type)
         return next((self.absent[kind] for kind in kinds if kind in self.absent), None)
 
-    def with_flows(self, flows: Mapping[str, Flow]) -> Flow:
+    def with_flows(self, flows: "Mapping[str, Flow]") -> Self:
         """The flow together with all flows that are called, each as `alone` gives it."""
         called = {
             f"@{name}/{list_id}": nodes.under(f"@{name}/")

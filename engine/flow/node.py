@@ -1,17 +1,17 @@
 """One node of a flow as it is run, and what an agent among them may do. Nodes and plans name each other: an agent's
 tools are nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from engine.language.codec import Json, encode
 from engine.language.expressions import Compiled
 from engine.nodes.types.registry import spec_of
-from engine.nodes.types.spec import NodeSpec, OnCrash, OwnSpec
+from engine.nodes.types.spec import NodeSpec, OnCrash
 
 ROOT = ""
 """The id of the list that a flow begins with."""
@@ -19,8 +19,7 @@ ROOT = ""
 Gate: TypeAlias = Literal["any", "all"]
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(Struct, frozen=True, omit_defaults=True):
     """What happens after a failure: at most `attempts` tries in all, with waits in seconds between them."""
 
     attempts: int
@@ -40,8 +39,7 @@ class Retry:
         return min(seconds, self.max_delay) * (1 + self.jitter * (2 * chance - 1))
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True, omit_defaults=True, dict=True):
     """One node. `config` is its `with` as written, `compiled` the same ready to evaluate, `condition` its `if`.
 
     `index` is its place in the list `list_id`. `lists` are the ids of the lists that it holds: `body` of a foreach or
@@ -76,8 +74,10 @@ class Node:
     """What each pass of a `foreach` contributes."""
     while_: Compiled | None = None
     until_: Compiled | None = None
-    agent: AgentPlan | None = None
+    agent: "AgentPlan | None" = None
     """The tools of an agent, and what else its file says."""
+    settled: Mapping[str, Json] | None = None
+    """What stands under `with`, checked and with defaults filled in, where no expression decides it."""
 
     @cached_property
     def spec(self) -> NodeSpec:
@@ -86,11 +86,8 @@ class Node:
 
     @cached_property
     def constant(self) -> bytes | None:
-        """The configuration of a node without expressions, as JSON: each start reads a copy of its own. None where it
-        has any, and for types of others, whose defaults may be new each time. Raises `SaysoError` as `NodeSpec.normalize` does."""
-        if not self.compiled.constant or isinstance(self.spec, OwnSpec):
-            return None
-        return encode(self.spec.normalize(self.compiled.raw))
+        """What is `settled`, as JSON: each start reads a copy of its own."""
+        return None if self.settled is None else encode(self.settled)
 
     @property
     def goto(self) -> str | None:
@@ -106,14 +103,14 @@ class Node:
     @property
     def covers(self) -> str | None:
         """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
-        return self.config.get("covers") if "covers" in self.spec.static_fields else None
+        return self.config.get("covers") if self.type == "approval" else None
 
     @property
     def if_(self) -> Json:
         """The condition as written; None without one."""
         return None if self.condition is None else self.condition.raw
 
-    def under(self, prefix: str) -> Node:
+    def under(self, prefix: str) -> Self:
         """The same node in the lists of a flow that calls its flow."""
         return replace(
             self,
@@ -134,8 +131,7 @@ the file describes under `tools`."""
 Verdict: TypeAlias = Literal["approve", "edit", "reject"]
 
 
-@dataclass(frozen=True)
-class ToolPlan:
+class ToolPlan(Struct, frozen=True, omit_defaults=True):
     """One tool of an agent.
 
     `name` is what the model calls it (of an MCP server `<server>__<tool>`), `input_schema` the JSON Schema of what it
@@ -151,8 +147,7 @@ class ToolPlan:
     settings: Mapping[str, Json] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True, omit_defaults=True):
     """Which calls of a tool people decide first. `when` sees `tool` and `input`; without it, every call.
 
     `approvers` are entries as in an approval; None: the requester, or the channel where there is none. `timeout` is in
@@ -169,8 +164,7 @@ class Rule:
     message: str | None = None
 
 
-@dataclass(frozen=True)
-class AgentPlan:
+class AgentPlan(Struct, frozen=True, omit_defaults=True):
     """What an agent may do beside talking.
 
     `output` is the JSON Schema of its last answer, `context` the ids of earlier agents whose conversations it gets,
@@ -187,7 +181,7 @@ class AgentPlan:
         """The tool that the model means by this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
-    def under(self, prefix: str) -> AgentPlan:
+    def under(self, prefix: str) -> Self:
         """The same plan in a flow that calls the agent's flow."""
         return replace(self, tools=tuple(replace(tool, node=tool.node.under(prefix)) for tool in self.tools))
 

@@ -9,8 +9,6 @@ A form of one field that a button can fill in offers its options as any question
 show and answer prompts know them; `form` stands beside them for those that fill fields in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, dataclass_transform
 

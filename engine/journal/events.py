@@ -8,8 +8,6 @@ Reading an event checks every field. Making one checks nothing but its names: my
 a person brings into an event is refused by `engine.language.codec` when the event is written, if it is not JSON.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import ClassVar, Literal, Union, dataclass_transform
 

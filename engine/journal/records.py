@@ -160,6 +160,14 @@ Row: TypeAlias = (
 )
 
 
+class FlowForm(Record, frozen=True):
+    """What a release made of a pinned text, so that it need not read it again; see `engine.flow.form`."""
+
+    digest: str
+    release: str
+    form: bytes
+
+
 class NewSession(Record, frozen=True):
     """What creating a session adds to its first commit. The flow's text is stored once per digest.
 
@@ -173,6 +181,7 @@ class NewSession(Record, frozen=True):
     thread_key: str | None = None
     parent_session_id: str | None = None
     parent_seq: int | None = None
+    form: FlowForm | None = None
 
 
 class Pin(Record, frozen=True):

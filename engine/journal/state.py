@@ -1,7 +1,5 @@
 """The state of a session, as values: what folding its events gives (`engine.journal.fold`), and never anything else."""
 
-from __future__ import annotations
-
 from typing import dataclass_transform
 
 from immutables import Map
@@ -73,7 +71,7 @@ class NodeRun(_Record):
     """The question that was asked last about it."""
     handled: int | None = None
     """How often its `on_failure` ran, where it did."""
-    kept: AgentRun | None = None
+    kept: "AgentRun | None" = None
     """The conversation of an agent that failed and may be tried again: that goes on with it."""
 
 

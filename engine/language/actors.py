@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from engine.language.codec import Json
 
@@ -25,8 +26,7 @@ _SYSTEM = "system:"
 _SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """One who acts. `id` is a Slack user id (`U...`), `local:<user>` at the terminal, or `system:<part>`."""
 
     id: str

@@ -6,11 +6,12 @@ A `Fault` carries the path inside the document (`("nodes", 2, "with", "run")`). 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -22,8 +23,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """The way from the top of a document to a value: keys and list positions."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One thing wrong. `on_key` says that the key is at fault and not its value; `offset` and `snippet` point
     into a text value (the offset in characters where the snippet begins)."""
 
@@ -41,6 +41,8 @@ class Fault:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was most likely meant, or None when nothing is close."""
+    import difflib  # only for what is wrong
+
     names = sorted(set(known))
     by_lower = {candidate.lower(): candidate for candidate in names}
     found = difflib.get_close_matches(name[:80].lower(), by_lower, n=1, cutoff=0.6)

@@ -24,11 +24,12 @@ place data that has a key `$secret` or `$secret_text` is refused, so no reply ca
 other places nobody ever looks for references. `engine.nodes.runtime.secrets` resolves them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
@@ -50,37 +51,58 @@ from engine.language.template import (
     trimmed,
 )
 
+Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
+"""How a text is marked up, where values in it must be harmless."""
 
-class Compiled:
+
+class How(Struct, frozen=True, omit_defaults=True):
+    """How the texts in a value are compiled: whether secrets may stand there, their markup, whether it is a condition; or for
+    some keys of a mapping, each by itself."""
+
+    secrets: bool = False
+    markup: Markup = None
+    condition: bool = False
+    keys: "Mapping[str, How] | None" = None
+
+
+class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
     """A value with its expressions ready to evaluate. `raw` is what it was made from.
 
-    `names` are the paths that its expressions use, `roots` what they use of each name that a path begins with, `secrets`
-    the names of the secrets it refers to.
+    `names` are the paths that its expressions use, `secrets` the names of the secrets it refers to; `how` is None where it
+    has no expressions. They are compiled by the first who evaluates them.
     """
 
-    __slots__ = ("names", "raw", "roots", "run", "secrets")
-
-    def __init__(self, raw: Json, run: Run | None, names: frozenset[Names], secrets: frozenset[str]) -> None:
-        self.raw, self.run, self.names, self.secrets = raw, run, names, secrets
-        self.roots = {path[0]: frozenset(_fields(names, path[0])) for path in names}
+    raw: Json
+    names: frozenset[Names] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    how: How | None = None
 
     @property
     def constant(self) -> bool:
         """Whether it has no expressions, so that `evaluate` gives `raw` itself."""
-        return self.run is None
+        return self.how is None
 
     def evaluate(self, context: Mapping[str, Any]) -> Json:
         """The value with every expression replaced by its result. Raises `ExpressionError`."""
-        return self.raw if self.run is None else self.run(context)
+        return self.raw if self.how is None else self._run(context)
+
+    @cached_property
+    def roots(self) -> Mapping[str, frozenset[str]]:
+        """What its expressions use of each name that a path begins with."""
+        return {path[0]: frozenset(_fields(self.names, path[0])) for path in self.names}
+
+    @cached_property
+    def _run(self) -> Run:
+        assert self.how is not None, "what is constant is not run"
+        run = _part(self.raw, self.how).run
+        assert run is not None, "a text that had expressions has them still"
+        return run
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Compiled) and (self.raw, self.secrets) == (other.raw, other.secrets)
 
     def __hash__(self) -> int:
         return hash((self.names, self.secrets))
-
-    def __repr__(self) -> str:
-        return f"Compiled({self.raw!r})"
 
 
 def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
@@ -90,24 +112,13 @@ def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
 # --- compiling -------------------------------------------------------------------------------------------
 
 
-Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
-"""How a text is marked up, where values in it must be harmless."""
-
-
 def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None) -> Compiled:
     """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
 
     In `markup` a text stays a text, and what an expression gives is made harmless: the author's `<!here>` is markup,
     a reply that says `<!here>` is not.
     """
-    if type(raw) is str:
-        return _compile_text(raw, secrets, markup) if "{{" in raw or "{%" in raw else _constant(raw)
-    if isinstance(raw, dict):
-        parts = {key: compile_value(item, secrets=secrets, markup=markup) for key, item in raw.items()}
-        return _compile_mapping(parts, raw)
-    if isinstance(raw, list):
-        return _compile_list([compile_value(item, secrets=secrets, markup=markup) for item in raw], raw)
-    return _constant(raw)
+    return _compiled(raw, How(secrets, markup))
 
 
 def compile_config(
@@ -121,19 +132,14 @@ def compile_config(
 
     Raises `BadExpression`.
     """
-    parts = {
-        key: _constant(item)
-        if key in verbatim
-        else compile_value(item, secrets=key in secret_fields, markup=(markup or {}).get(key))
-        for key, item in raw.items()
-    }
-    return _compile_mapping(parts, dict(raw))
+    keys = {key: How(key in secret_fields, (markup or {}).get(key)) for key in raw if key not in verbatim}
+    return _compiled(dict(raw), How(keys=keys))
 
 
 def compile_condition(raw: Json) -> Compiled:
     """Compiles an `if`: one expression, or true or false. Raises `BadExpression`."""
     if isinstance(raw, bool):
-        return _constant(raw)
+        return Compiled(raw)
     if not isinstance(raw, str):
         raise BadExpression(f"expected a condition in {{{{ }}}}, not {kind_of(raw)}")
     parts = split_text(raw)
@@ -141,7 +147,12 @@ def compile_condition(raw: Json) -> Compiled:
         raise BadExpression("a condition stands in {{ }}", f'write "{{{{ {raw.strip()[:60]} }}}}"')
     if _single(parts) is None:
         raise BadExpression("a condition is one {{ }} with no text around it")
-    return _compile_text(raw, secrets=False, markup=None, condition=True)
+    return _compiled(raw, How(condition=True))
+
+
+def _compiled(raw: Json, how: How) -> Compiled:
+    part = _part(raw, how)
+    return Compiled(raw, part.names, part.secrets, None if part.run is None else how)
 
 
 def evaluate_condition(compiled: Compiled, context: Mapping[str, Any], where: str = "") -> bool:
@@ -174,14 +185,34 @@ def inspect_text(
     return bad, used
 
 
-def _constant(raw: Json) -> Compiled:
-    return Compiled(raw, None, frozenset(), frozenset())
+class _Part(NamedTuple):
+    """A part of a value, compiled; `run` is None where it has no expressions."""
+
+    run: Run | None
+    names: frozenset[Names] = frozenset()
+    secrets: frozenset[str] = frozenset()
 
 
-def _compile_mapping(parts: dict[str, Compiled], raw: Json) -> Compiled:
+_CONSTANT = _Part(None)
+
+
+def _part(raw: Json, how: How) -> _Part:
+    if type(raw) is str:
+        if "{{" not in raw and "{%" not in raw:
+            return _CONSTANT
+        return _compile_text(raw, how.secrets, how.markup, how.condition)
+    if isinstance(raw, dict):
+        hows = dict.fromkeys(raw, how) if how.keys is None else how.keys
+        return _compile_mapping({key: _part(raw[key], each) for key, each in hows.items()}, raw)
+    if isinstance(raw, list):
+        return _compile_list([_part(item, how) for item in raw], raw)
+    return _CONSTANT
+
+
+def _compile_mapping(parts: dict[str, _Part], raw: Json) -> _Part:
     changing = [(key, part.run) for key, part in parts.items() if part.run is not None]
     if not changing:
-        return Compiled(raw, None, frozenset(), _secrets_of(parts.values()))
+        return _CONSTANT
 
     def run(context: Mapping[str, Any]) -> Json:
         result = dict(raw)
@@ -189,25 +220,24 @@ def _compile_mapping(parts: dict[str, Compiled], raw: Json) -> Compiled:
             result[key] = evaluate(context)
         return result
 
-    return Compiled(raw, run, _names_of(parts.values()), _secrets_of(parts.values()))
+    return _joined(run, parts.values())
 
 
-def _compile_list(parts: list[Compiled], raw: Json) -> Compiled:
-    if all(part.constant for part in parts):
-        return _constant(raw)
+def _compile_list(parts: list[_Part], raw: Json) -> _Part:
+    if all(part.run is None for part in parts):
+        return _CONSTANT
 
     def run(context: Mapping[str, Any]) -> Json:
-        return [part.raw if part.run is None else part.run(context) for part in parts]
+        return [
+            item if part.run is None else part.run(context) for item, part in zip(raw, parts, strict=True)
+        ]
 
-    return Compiled(raw, run, _names_of(parts), _secrets_of(parts))
-
-
-def _names_of(parts: Any) -> frozenset[Names]:
-    return frozenset().union(*(part.names for part in parts))
+    return _joined(run, parts)
 
 
-def _secrets_of(parts: Any) -> frozenset[str]:
-    return frozenset().union(*(part.secrets for part in parts))
+def _joined(run: Run, parts: Iterable[_Part]) -> _Part:
+    names, secrets = zip(*((part.names, part.secrets) for part in parts), strict=True)
+    return _Part(run, frozenset().union(*names), frozenset().union(*secrets))
 
 
 def _single(parts: Sequence[Part]) -> Segment | None:
@@ -217,10 +247,10 @@ def _single(parts: Sequence[Part]) -> Segment | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = False) -> Compiled:
+def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = False) -> _Part:
     parts = _split(text)
     if not any(isinstance(part, Segment) for part in parts):
-        return _constant(text)
+        return _CONSTANT
     pieces = [part if isinstance(part, str) else _located(part, secrets, condition) for part in parts]
     expressions = [piece for piece in pieces if isinstance(piece, Expression)]
     names = frozenset(reference.path for piece in expressions for reference in piece.references)
@@ -234,7 +264,7 @@ def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = Fa
         run = _checked(expressions[0].run) if secrets and not used else expressions[0].run
     else:
         run = _mixed(pieces)
-    return Compiled(text, run, names, used)
+    return _Part(run, names, used)
 
 
 def _split(text: str) -> list[Part]:

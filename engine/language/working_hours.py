@@ -13,12 +13,14 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.timestamps import parse_duration, parse_moment
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """Names of the days of the week, in the order of `datetime.weekday()`."""
@@ -43,13 +45,15 @@ def known_zone(name: str) -> bool:
     """Whether there is a timezone of that name, as the IANA database has it."""
     try:
         _zone(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    except (KeyError, ValueError, OSError):  # `ZoneInfoNotFoundError` is a `KeyError`
         return False
     return True
 
 
 @lru_cache(maxsize=256)
 def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # most sessions know only UTC
+
     return ZoneInfo(name)
 
 
@@ -152,5 +156,5 @@ def written(moment: str, form: str, zone: str) -> str:
         each not in _DIRECTIVES or not each for each in _DIRECTIVE.findall(form)
     ):
         raise ValueError(f"date knows %{', %'.join(_DIRECTIVES)}, in at most {MAX_FORMAT} characters")
-    here = timestamps.from_text(parse_moment(moment)).astimezone(UTC if zone == "UTC" else ZoneInfo(zone))
+    here = timestamps.from_text(parse_moment(moment)).astimezone(UTC if zone == "UTC" else _zone(zone))
     return here.strftime(form)

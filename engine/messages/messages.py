@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from engine.language.codec import Json, decode, problems
 from engine.language.errors import NotJson
@@ -24,8 +25,7 @@ _TOOL_ID = re.compile(r"[A-Za-z0-9_-]+")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message: who says it and its blocks."""
 
     role: Role
@@ -85,8 +85,7 @@ def user(*blocks: str | Json) -> Message:
 # --- legality ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Flaw:
+class Flaw(Struct, frozen=True):
     """One thing wrong in a conversation: in which message and block (both from 0), and what."""
 
     message: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from engine.messages.prices import Price
@@ -14,8 +15,7 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 """The model of an agent whose file and whose configuration name none."""
 
 
-@dataclass(frozen=True)
-class AgentFacts:
+class AgentFacts(Struct, frozen=True):
     """`prices` are those that hold, None: as listed in `engine.messages.prices`. `day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
     whether there is one."""
 

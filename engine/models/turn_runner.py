@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import structs
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
@@ -191,7 +192,7 @@ class TurnRunner:
 def _with_all_files(request: TurnRequest, ctx: NodeContext) -> tuple[TurnRequest, list[Part]]:
     folder, made = ctx.folder(), list[Json]()
     messages = tuple(
-        replace(each, content=tuple(_with_files(block, folder, made) for block in each.content))
+        structs.replace(each, content=tuple(_with_files(block, folder, made) for block in each.content))
         for each in request.messages
     )
     return replace(request, messages=messages), [file_part(block) for block in made]
@@ -358,7 +359,7 @@ def _without(message: Message, number: int, gone: set[tuple[int, int, int]]) -> 
             for inside, part in enumerate(_parts(block))
         ]
         blocks.append({**block, "content": kept} if kept else block)
-    return replace(message, content=tuple(blocks))
+    return structs.replace(message, content=tuple(blocks))
 
 
 def _parts(block: Json) -> list[Json]:

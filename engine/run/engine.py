@@ -210,9 +210,10 @@ class Engine:
         session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
         if self.sessions.at_work(session_id):
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
-        self.sessions.add_flow(flow)
+        form = self.sessions.add_flow(flow)
         command = Start(session_id, dict(inputs), actor, thread)
-        new = NewSession(flow.name, flow.digest, flow.body(), thread_key=(thread or {}).get("key"))
+        thread_key = (thread or {}).get("key")
+        new = NewSession(flow.name, flow.digest, flow.body(), thread_key=thread_key, form=form)
         async with self.sessions.created(session_id, flow) as live:
             await self.stepper.step(live, command, consumed, new=new)
         return session_id

@@ -11,12 +11,11 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
@@ -152,8 +151,7 @@ class Subscriber(Protocol):
     def __call__(self, state: State, events: Sequence[Event]) -> None: ...
 
 
-@dataclass
-class ActiveSession:
+class ActiveSession(Struct):
     """A session that this process works for."""
 
     session_id: str
@@ -238,8 +236,7 @@ def _no_secrets(name: str) -> str:
     raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """One execution of one node: where, what, by which flow file, and how it is told to leave."""
 
     session_id: str
@@ -252,8 +249,7 @@ class Job:
     """The names of secrets whose values nothing that it gives may have, since a model reads it."""
 
 
-@dataclass(frozen=True)
-class JobRunner:
+class JobRunner(Struct, frozen=True):
     """Runs jobs with the runners and folders of a process."""
 
     runners: Mapping[str, Runner]

@@ -8,17 +8,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path as FilePath
 
-from engine.flow.load import read
+from engine.flow.load import SUFFIXES
 from engine.flow.model import Flow
+from engine.flow.reading import read
 from engine.flow.subflows import link
 from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.types.annotations import Sources
-
-SUFFIXES = (".yml", ".yaml")
-"""What a file's name ends with to be taken for a flow."""
-
 
 _SCRIPTS = (".script.yml", ".script.yaml")
 """Files that say what Claude would say, beside their flows."""

@@ -16,9 +16,11 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.decide.projections import lane
 from engine.journal.events import ChildStarted, Event, NodeStarted, PromptEvent
@@ -54,8 +56,7 @@ _POLL_SECONDS = 0.5
 _LOST = (Corrupt, SchemaTooNew, SessionQuarantined, UnknownSession)
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """What a `message` node says. `config` is the whole of it: text, table, files."""
 
     session_id: str

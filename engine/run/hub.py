@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from engine.decide.commands import Action
 from engine.journal.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
@@ -27,8 +28,7 @@ Handler: TypeAlias = Callable[[dict[str, Json]], Any]
 """Gets an event as it goes over the wire. `flow:paused` has the session's id and its whole state beside its fields."""
 
 
-@dataclass
-class SessionContext:
+class SessionContext(Struct):
     """One execution of a session. `abort_controller` is set when it is to stop, for a while or for good."""
 
     session_id: str

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +55,8 @@ from engine.storage.open import open_store
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from engine.messages.turns import Tool
     from engine.models.provider import Provider
     from engine.nodes.runtime.mcp import McpServers
@@ -293,7 +294,9 @@ def _checked_frontend(frontend: Frontend) -> Frontend:
     return frontend
 
 
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> TemporaryDirectory[str]:
+    import tempfile  # for a store in memory
+
     return tempfile.TemporaryDirectory(prefix="sayso-")
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from engine.forms import match_option
 from engine.journal.queries import asked_in_order
@@ -64,8 +65,7 @@ class RequestRefused(SaysoError):
         return cls(str(result.get("error") or "refused"), str(message))
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """What became of a request: `applied`, or `queued` until a process that serves the session carries it out."""
 
     key: str

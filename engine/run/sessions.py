@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.records import Commit, Head, Loaded, Row
+from engine.journal.records import Commit, FlowForm, Head, Loaded, Row
 from engine.journal.snapshot import fold
 from engine.journal.state import State
 from engine.language.errors import (
@@ -30,6 +30,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.run.executor import ActiveSession, Cached
+from engine.run.stored import flow_form, stored_flow
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
@@ -141,18 +142,22 @@ class Sessions:
         return state
 
     async def flow(self, digest: str) -> Flow:
-        """The flow that is stored under this digest."""
+        """The flow that is stored under this digest. Where its text has to be read, its form is kept for the next process."""
         if digest not in self._flows:
-            from engine.flow.load import flow_from_body  # reading flows is loaded by the first that is read
-
-            self._flows[digest] = flow_from_body(await self.writer.call(self.store.flow, digest))
+            flow, was_read = await self.writer.call(stored_flow, self.store, digest)
+            self._flows[digest] = flow
+            if was_read and (form := flow_form(flow)) is not None:
+                with contextlib.suppress(StorageError):  # without it the text is read again
+                    await self.writer.call(self.store.keep_form, form)
         return self._flows[digest]
 
     # --- who works for a session ---------------------------------------------------------------------------------
 
-    def add_flow(self, flow: Flow) -> None:
-        """Cache a flow that was not read from the store."""
+    def add_flow(self, flow: Flow) -> FlowForm | None:
+        """Cache a flow that was not read from the store; its form, unless it was cached already."""
+        known = flow.digest in self._flows
         self._flows[flow.digest] = flow
+        return None if known else flow_form(flow)
 
     @contextlib.contextmanager
     def kept(self, session_id: str) -> Iterator[ActiveSession]:

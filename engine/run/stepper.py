@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from engine.decide import limits
 from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy, Shown

@@ -17,9 +17,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from engine.journal.records import Claim, Commit, InboxItem
 from engine.language.errors import StorageBroken, StorageError
@@ -42,8 +43,7 @@ TOLD_SECONDS = 60.0
 """How often it is logged that the store still refuses."""
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     """A call that is queued, and who waits for its outcome on an event loop of its own.
 
     Those of one `kind` share a transaction; `given` is what the store takes of each. Any other is a function without

@@ -24,13 +24,14 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson, SaysoError, StorageError
@@ -45,7 +46,7 @@ def new_owner_id(label: str) -> str:
     """An id that is used once. Raises `StorageError` for a label that is no small word."""
     if not _LABEL.fullmatch(label):
         raise StorageError(f"{label!r} cannot name an owner; use a word such as `bot` or `cli`.")
-    return f"{label}-{os.getpid()}-{secrets.token_hex(8)}"
+    return f"{label}-{os.getpid()}-{os.urandom(8).hex()}"
 
 
 def label_of(owner: str) -> str:
@@ -202,8 +203,7 @@ _SETTLE_SECONDS = 0.05
 _NOTE_BYTES = 2048
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The process that serves: `command` is what it was started as, `since` a UTC time, `address` where people reach it."""
 
     command: str

@@ -8,7 +8,7 @@ and the only owners are those of this process.
 
 from __future__ import annotations
 
-import secrets
+import os
 from functools import cache
 from pathlib import Path
 
@@ -54,7 +54,7 @@ class MemoryStore(SqliteStore):
 
     def __init__(self, key: bytes | None = None, database: MemoryDatabase | None = None) -> None:
         """An empty store whose rows are signed under `key`, or another connection to a database."""
-        self.database = database or MemoryDatabase(key or secrets.token_bytes(32))
+        self.database = database or MemoryDatabase(key or os.urandom(32))
         connection = Connection(self.database.path, _VFS)
         super().__init__(connection, Sealer(self.database.key), MemoryOwners(self.database.owners))
 
@@ -67,7 +67,7 @@ class MemoryDatabase:
     """What the stores of one database share: it is there as long as one of them is referred to."""
 
     def __init__(self, key: bytes) -> None:
-        self.path = Path(f"/{secrets.token_hex(8)}")
+        self.path = Path(f"/{os.urandom(8).hex()}")
         self.key = key
         self.owners: dict[str, str] = {}
         """The owners that live, each with what it has noted."""

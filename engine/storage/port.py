@@ -20,6 +20,7 @@ from engine.journal.records import (
     Claim,
     Commit,
     Consumed,
+    FlowForm,
     Head,
     InboxItem,
     InboxRow,
@@ -129,6 +130,13 @@ class Store(Protocol):
 
     def flow(self, digest: str) -> bytes:
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
+
+    def form(self, digest: str, release: str) -> bytes | None:
+        """What this release made of the pinned flow, verified; None where it has not, or where it does not verify. Raises what
+        `flow` raises: a text that was changed is never run, in no form."""
+
+    def keep_form(self, form: FlowForm) -> None:
+        """Keep what this release made of a pinned flow, in place of what another one has."""
 
     # -- prompts, timers
     def prompt(self, prompt_id: str) -> PromptRow | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -139,7 +138,7 @@ def read_key(path: Path) -> bytes | None:
 
 def make_key(path: Path) -> bytes:
     """A new random key, durable in its file before anything is written with it. Only under `only_opener`."""
-    key = secrets.token_bytes(32)
+    key = os.urandom(32)
     temporary = path.with_name(f"{path.name}.new")
     try:
         temporary.unlink(missing_ok=True)

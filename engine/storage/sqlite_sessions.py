@@ -17,7 +17,17 @@ import apsw
 import orjson
 from msgspec.structs import astuple
 
-from engine.journal.records import Claim, Commit, Head, Loaded, NewSession, Quarantine, Row, Snapshot
+from engine.journal.records import (
+    Claim,
+    Commit,
+    FlowForm,
+    Head,
+    Loaded,
+    NewSession,
+    Quarantine,
+    Row,
+    Snapshot,
+)
 from engine.language.errors import (
     Corrupt,
     Fenced,
@@ -44,7 +54,7 @@ from engine.storage.sealing import (
     verified_events,
 )
 from engine.storage.sqlite_rows import RowTables
-from engine.storage.tables import HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, session_number, writes
+from engine.storage.tables import FORMS, HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, session_number, writes
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
@@ -80,6 +90,7 @@ _PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
 _SNAPSHOT = SNAPSHOTS.where("session_id = ?")
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
+_FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 _QUARANTINE = QUARANTINE.insert + " ON CONFLICT (session_id) DO NOTHING"
 _LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
 _QUARANTINED = QUARANTINE.where("session_id = ?")
@@ -262,6 +273,22 @@ class SessionTables(RowTables):
             raise Corrupt(f"The stored flow {digest} was changed outside this program.")
         return body
 
+    @reads
+    def form(self, digest: str, release: str) -> bytes | None:
+        """See `Store.form`."""
+        self.flow(digest)
+        try:
+            kept = self._get(FORMS, _FORM, digest)
+        except Corrupt as error:
+            _log.warning("%s It is not used.", error)
+            return None
+        return kept.form if kept is not None and kept.release == release else None
+
+    @writes
+    def keep_form(self, form: FlowForm) -> None:
+        """See `Store.keep_form`."""
+        self._update(FORMS, form)
+
     # -- writing
 
     def claim(self, session_id: str, owner: str, now: str) -> int:
@@ -402,6 +429,8 @@ class SessionTables(RowTables):
                 )
             parent = row[0]
         self._db.run(_PUT_FLOW, (new.flow_digest, new.flow_body))
+        if new.form is not None:
+            self._update(FORMS, new.form)
         origin = self._sealer.origin(commit.session_id, new.parent_session_id, new.parent_seq, parent)
         return created(commit, new, origin)
 

@@ -31,6 +31,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from engine.journal.records import (
+    FlowForm,
     InboxRow,
     LockRow,
     Mark,
@@ -105,6 +106,7 @@ INBOX = Table("inbox", InboxRow, b"inbox", "inbox row")
 PROMPTS = Table("prompts", PromptRow, b"prompt", "prompt")
 TIMERS = Table("timers", Timer, b"timer", "timer in row")
 OUTBOX = Table("outbox", OutboxRow, b"outbox", "outbox row")
+FORMS = Table("flows", FlowForm, b"form", "form of the flow")
 LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
 SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
 MARKS = Table("marks", Mark, b"mark", "mark")
@@ -411,11 +413,16 @@ DROP INDEX prompts_thread;
 CREATE INDEX prompts_session ON prompts (session_id, status, n);
 CREATE INDEX prompts_thread ON prompts (thread_key, status, n) WHERE thread_key IS NOT NULL;
 CREATE INDEX inbox_dead ON inbox (id) WHERE outcome = 'dead';
+
+ALTER TABLE flows ADD COLUMN release TEXT;
+ALTER TABLE flows ADD COLUMN form BLOB;
+ALTER TABLE flows ADD COLUMN mac BLOB;
 """
 """One journal row a commit, whose `seq` is that of its first event. A row from before is the row of a commit with one event:
 its MAC, which covers the session's id, stays what it was, so nothing is sealed again, and what was damaged stays so.
 In a table of its own kind an event of more than a kilobyte no longer takes pages of its own. What waits is found without
-reading what is over."""
+reading what is over. Beside a pinned text, which its digest holds, stands what a release made of it (`engine.flow.form`), under
+a MAC of its own."""
 
 STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""

@@ -28,6 +28,7 @@ _WRITES = frozenset(
         "delete",
         "give_notice",
         "ingest",
+        "keep_form",
         "outbox_attempt",
         "outbox_finish",
         "quarantine",

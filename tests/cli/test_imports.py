@@ -32,11 +32,17 @@ OF_FLOWS = (
     "pydantic",
     "yaml",
     "jinja2",
-    "engine.flow.load",
+    "engine.flow.reading",
     "engine.flow.document",
     "engine.nodes.types.fields",
+    "engine.nodes.types.ask",
+    "engine.nodes.types.shell",
 )
 """What is needed to read a flow, or to check what a node is given."""
+OF_ENGINES = ("asyncio", "ssl", "subprocess", "engine.run.engine", "engine.flow.checks.all")
+"""What is needed to take a step."""
+SELDOM = ("zoneinfo", "tempfile", "html", "difflib", "random", "engine.nodes.runtime.redact")
+"""What of Python's own few sessions need."""
 OF_NODES = (
     "engine.nodes.runtime.http",
     "aiohttp",
@@ -94,14 +100,38 @@ def test_the_bot_starts_without_what_agents_need(tmp_path: Path) -> None:
 
 
 def test_the_engine_is_imported_without_what_only_some_sessions_need(tmp_path: Path) -> None:
-    """`import engine.run.engine` reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
-    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "engine.nodes.runtime.shell")
-    assert loaded("import engine.run.engine", tmp_path, heavy) == []
+    """What programs import reads no flow and checks no node: no pydantic, no YAML, no Jinja, nothing of agents."""
+    heavy = (*OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, *SELDOM, "engine.nodes.runtime.shell")
+    assert loaded("from engine import Runtime, load_flow", tmp_path, heavy) == []
+
+
+def test_a_list_of_sessions_takes_neither_an_event_loop_nor_a_flow(tmp_path: Path) -> None:
+    """It reads rows: with an open session, and with one that failed, whose state tells why."""
+    (tmp_path / "plain.yml").write_text(FLOW)
+    (tmp_path / "failing.yml").write_text(
+        "flow: failing\nnodes: [{id: f, type: fail, with: {message: No}}]\n"
+    )
+    for file in ("plain.yml", "failing.yml"):
+        run = ["-m", "bot.cli", "--home", "home", "run", file, "--no-input"]
+        prefork.run(run, cwd=tmp_path, env=os.environ)
+    words = ["--home", "home", "sessions", "list", "--all"]
+    assert loaded(SAYSO.format(words=words), tmp_path, (*OF_FLOWS, *OF_ENGINES, *OF_AGENTS, *OF_NODES)) == []
+
+
+def test_a_file_that_was_run_before_is_not_read_again(tmp_path: Path) -> None:
+    """Its flow has a form in the store, as long as the text is the same and runs no code of its own."""
+    (tmp_path / "plain.yml").write_text(FLOW)
+    again = SAYSO.format(words=["--home", "home", "run", "plain.yml", "--no-input"])
+    assert loaded(again, tmp_path, OF_FLOWS) != []
+    assert loaded(again, tmp_path, (*OF_FLOWS, *OF_AGENTS, *OF_NODES, "slack_sdk", "slack_bolt")) == []
+    (tmp_path / "plain.yml").write_text(FLOW.replace("How?", "Why?"))
+    assert loaded(again, tmp_path, OF_FLOWS) != []
 
 
 @pytest.mark.parametrize("way", ["resume", "answer"])
 def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -> None:
-    """Going on with a question and a program in a new process loads no other kind of node, and nothing that is rare."""
+    """Going on with a question and a program in a new process reads no flow, and loads no other kind of node and nothing
+    that is rare."""
     (tmp_path / "plain.yml").write_text(FLOW + "  - {id: two, type: shell, with: {run: [echo, two]}}\n")
     run = ["-m", "bot.cli", "--home", "home", "run", "plain.yml", "--no-input"]
     paused = prefork.run(run, cwd=tmp_path, env=os.environ)
@@ -110,7 +140,7 @@ def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -
         "resume": ["sessions", "resume", found["sessionId"], "Fine", "--no-input"],
         "answer": ["prompts", "answer", found["prompts"][0]["promptId"], "Fine"],
     }
-    heavy = (*HEAVY, *OF_AGENTS, *RARE, *OF_NODES, "slack_sdk", "slack_bolt")
+    heavy = (*HEAVY, *OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "slack_sdk", "slack_bolt")
     assert loaded(SAYSO.format(words=["--home", "home", *words[way]]), tmp_path, heavy) == []
 
 

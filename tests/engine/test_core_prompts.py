@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Message, Shown, Steer
 from engine.decide.question import MAX_TEXT

@@ -19,6 +19,7 @@ READS = {
     "dead_letters",
     "ended",
     "flow",
+    "form",
     "grants",
     "head",
     "heads",

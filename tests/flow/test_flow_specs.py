@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.language.codec import Json, encode
+from engine.nodes.runtime.table import runners
 from engine.nodes.types.registry import INTERNAL, TYPES, node_types
 from engine.nodes.types.spec import PARTS, InvalidConfig
 from tests.support.proving import tries
@@ -315,9 +314,5 @@ def test_a_spec_speaks_of_fields_that_there_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, mode in {**TYPES, **INTERNAL}.items() if mode == "run"])
 def test_what_runs_outside_has_a_runner(name: str) -> None:
-    """A runner is named by its type, but for those that need a model or servers."""
-    where, _, function = node_types()[name].runner.partition(":")
-    if name in ("turn", "mcp"):
-        assert where == ""
-    else:
-        assert callable(getattr(import_module(f"engine.nodes.runtime.{where}"), function or where))
+    """A runner is known by its type, but for those that need a model or servers."""
+    assert (name in runners()) == (name not in ("turn", "mcp"))

@@ -19,8 +19,9 @@ import sys
 import traceback
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import engine.run.dispatcher
 import engine.storage.connection

@@ -14,9 +14,10 @@ UNSEALED = {"n", "mac"}
 
 def columns(table: str) -> list[str]:
     """The columns of a table of a new database."""
-    name = {"heads": "sessions"}.get(table, table)
+    name = {"heads": "sessions", "forms": "flows"}.get(table, table)
     found = MemoryStore().database.connect().execute("SELECT name FROM pragma_table_info(?)", (name,))
-    return [str(column) for (column,) in found]
+    # The text of a flow has no MAC: its digest, which each session seals, holds it.
+    return [str(column) for (column,) in found if (table, column) != ("forms", "body")]
 
 
 @pytest.mark.parametrize("name", TABLES)

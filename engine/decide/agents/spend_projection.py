@@ -8,8 +8,9 @@ which the API refuses everything does not use up the day. What is settled counts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+
+from msgspec import Struct
 
 from engine.journal.events import (
     AgentCompacted,
@@ -45,8 +46,7 @@ def nanos(dollars: Json) -> int:
     return int((Decimal(str(dollars)) * NANO).to_integral_value(ROUND_CEILING))
 
 
-@dataclass(frozen=True)
-class SpendRows:
+class SpendRows(Struct, frozen=True):
     """The extension that writes them, with the cap of a day in dollars (UTC days); None is without one."""
 
     cap: Decimal | None = None

@@ -6,9 +6,10 @@ Works on the raw data, as `engine.flow.checks.nodes` does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from engine.flow.agent_document import SERVER, TOOL_NAME, TOOLS, RuleDoc, ToolSettings, usable_as_tool
@@ -39,8 +40,7 @@ ANY = "*"
 """In `approvals`: every tool that has no entry of its own."""
 
 
-@dataclass(frozen=True)
-class AgentContext:
+class AgentContext(Struct, frozen=True):
     """What an agent has around it: what its expressions may name, the tools of the file, whether people may be asked."""
 
     scope: Scope

@@ -6,9 +6,10 @@ Works on the raw data, as `engine.flow.checks.all` does; the lists that a node h
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from engine.flow import reachability
@@ -52,8 +53,7 @@ from engine.types.lattice import ANY, Type, list_of
 from engine.types.pieces import Pieces, type_of
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """Where a list of nodes stands: its path, what is visible to all of it, and whether its nodes may ask people."""
 
     path: Path

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from engine.flow.checks.shape import Place
 from engine.flow.reached import NOWHERE, Reached
@@ -101,8 +103,7 @@ UNDER_WAY = frozenset({"started", "interrupted", "retrying"})
 """What else `finally` may see."""
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What an expression may name. `levels` are the lists around it, innermost last; `variables` what bodies know;
     `current` the id of the node; `places` says where every node of the flow stands, `items` which foreach uses a name.
 

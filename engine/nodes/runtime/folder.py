@@ -7,7 +7,6 @@ been put there by a program that the flow ran on somebody else's data.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -110,6 +109,8 @@ def copied_folder(source: Path, target: Path) -> Iterator[None]:
     if not source.is_dir() or target.exists():
         yield
         return
+    import shutil  # few sessions are forked with files
+
     try:
         try:
             shutil.copytree(source, target, symlinks=True, ignore=_no_files)

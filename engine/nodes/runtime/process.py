@@ -20,9 +20,10 @@ import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
+
+from msgspec import Struct
 
 from engine.nodes.runtime.redact import SHORTEST, Redactor
 from engine.nodes.runtime.runner import first_of
@@ -36,8 +37,7 @@ _LARGEST_PIPE = 1024 * 1024
 _UNKILLABLE = 5.0
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """What to run. `argv[0]` is the name the program sees, `executable` the file that is run."""
 
     argv: tuple[str, ...]
@@ -47,8 +47,7 @@ class Command:
     stdin: str | None
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How it ended: by itself, or because it was stopped for lack of time or to leave.
 
     `exit_code` is negative for a signal, and None for a process that could not even be killed.

@@ -18,9 +18,10 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
+
+from msgspec import Struct, field
 
 from engine.language.codec import Json
 
@@ -327,8 +328,7 @@ class _EscapeView(_View):
         return super().undecided(text[: unfinished.start()], least)
 
 
-@dataclass(frozen=True)
-class _Squeezed:
+class _Squeezed(Struct, frozen=True):
     """A text without line breaks, and the way back to where each character stood."""
 
     text: str

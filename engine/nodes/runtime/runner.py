@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from engine.language.codec import Json, encode
 from engine.language.errors import NotJson
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The work is done; `output` is what `nodes.<id>` shows."""
 
     output: Json
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The work ended and did not succeed.
 
     `type` is a stable word for flows to compare (`exit_code`, `http_status`, `timeout`, ...), `message` is for
@@ -43,8 +42,7 @@ class Failed:
     details: Json = None
 
 
-@dataclass(frozen=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """The work was left in the middle, so how much of it happened is unknown.
 
     `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
@@ -65,8 +63,7 @@ def no_stream(event: TurnEvent) -> None:
     """Where nobody watches."""
 
 
-@dataclass(frozen=True)
-class NodeContext:
+class NodeContext(Struct, frozen=True):
     """The surroundings of one execution of one node.
 
     `workdir` is the session's own folder (use `folder()`, which makes it), `flow_dir` the folder of the flow

@@ -8,19 +8,22 @@ take their values out of what comes back.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.folder import NO_LINK, content
-from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Interrupted, Outcome, Refusal, as_text
+
+if TYPE_CHECKING:
+    from engine.nodes.runtime.redact import Redactor
 
 PREFIX = "SAYSO_SECRET_"
 RESERVED = frozenset({"KEY"})
@@ -80,6 +83,8 @@ class SecretSource:
         text = f"set {PREFIX}{name}"
         if self._directory is not None:
             text += f", or write it to {self._directory / name}"
+        import difflib
+
         near = difflib.get_close_matches(name.upper(), [known.upper() for known in self.names()], 1)
         known = [other for other in self.names() if other.upper() in near and other != name]
         return f"{text} (did you mean {known[0]}?)" if known else text
@@ -123,9 +128,14 @@ class Resolver:
             return [self.json(item, f"{where}[{number}]") for number, item in enumerate(value)]
         return value
 
+    @property
+    def used(self) -> bool:
+        """Whether a value was used so far."""
+        return bool(self._used)
+
     def redactor(self) -> Redactor:
         """Takes out the values that were used so far."""
-        return Redactor(self._used)
+        return _redactor(self._used)
 
     def _value(self, name: Json, where: str) -> str:
         if not isinstance(name, str):
@@ -157,8 +167,14 @@ def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[st
             values[name] = secret(name)
     if isinstance(outcome, Interrupted) and outcome.reason == "left":
         # What it saved for itself nobody else reads.
-        return replace(outcome, message=Redactor(values).text(outcome.message))
-    return redacted(outcome, Redactor(values))
+        return replace(outcome, message=_redactor(values).text(outcome.message))
+    return redacted(outcome, _redactor(values))
+
+
+def _redactor(values: Mapping[str, str]) -> Redactor:
+    from engine.nodes.runtime.redact import Redactor  # by the first node
+
+    return Redactor(values)
 
 
 def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:

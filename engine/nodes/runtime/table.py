@@ -9,7 +9,7 @@ from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome, Refusal, Runner
 from engine.nodes.runtime.secrets import Resolver, redacted
 from engine.nodes.runtime.user_code import Context, supervise
-from engine.nodes.types.registry import INTERNAL, TYPES, node_types, own_type
+from engine.nodes.types.registry import own_type
 from engine.nodes.types.spec import OwnSpec
 
 
@@ -42,12 +42,12 @@ def _own_runner(kind: OwnSpec) -> Runner:
             }
         except Refusal as refusal:
             return refusal.outcome
-        redactor = resolver.redactor()
 
         async def work(context: Context) -> Json:
             return await kind.instance.run(kind.config.model_validate_json(encode(given)), context)
 
-        return redacted(await supervise(kind.name, work, ctx), redactor)
+        outcome = await supervise(kind.name, work, ctx)
+        return redacted(outcome, resolver.redactor()) if resolver.used else outcome
 
     return run
 
@@ -74,8 +74,15 @@ class _With(Mapping[str, Runner]):
         return len(self._first) + len(self._more)
 
 
-_GIVEN = frozenset({"turn", "mcp"})
-"""Types whose runners come from whoever puts the engine together: they need a model, or servers."""
+_PLACES = {
+    "shell": "shell",
+    "http": "http",
+    "python": "python",
+    "read_file": "files:read_file",
+    "write_file": "files:write_file",
+}
+"""The runners of sayso's own types, as `module` or `module:function` of `engine.nodes.runtime`. Those of model calls and of
+tools of MCP servers come from whoever puts the engine together: they need a model, or servers."""
 
 
 class _Runners(Mapping[str, Runner]):
@@ -86,15 +93,12 @@ class _Runners(Mapping[str, Runner]):
 
     def __getitem__(self, name: str) -> Runner:
         if name not in self._made:
-            spec = node_types().get(name)
-            known = spec.runner if spec is not None else ""
-            self._made[name] = _loaded(known) if known else _own_runner(own_type(name))
+            known = _PLACES.get(name)
+            self._made[name] = _own_runner(own_type(name)) if known is None else _loaded(known)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        for name, mode in {**TYPES, **INTERNAL}.items():
-            if mode == "run" and name not in _GIVEN:
-                yield name
+        yield from _PLACES
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(_PLACES)

@@ -145,7 +145,6 @@ SPEC = NodeSpec(
         "json": "The answer as JSON when it is JSON, else null.",
     },
     output=_output,
-    runner="http",
     timeout=30.0,
     on_crash=_on_crash,
     crash_words="`again` for `GET`, `HEAD` and `OPTIONS`, else `ask`",

@@ -54,11 +54,6 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
         yield f"{name}: {as_json(value)}"
 
 
-def _code(with_: Mapping[str, Json]) -> str | None:
-    call = with_.get("call")
-    return call.partition(":")[0] if isinstance(call, str) else None
-
-
 def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
     """Arguments are those that the function takes."""
     with_ = node.get("with")
@@ -103,9 +98,7 @@ SPEC = NodeSpec(
     config=PythonConfig,
     any_output=True,
     output=_output,
-    runner="python",
     on_crash=ask,
-    code=_code,
     preview=_preview,
     previewed=frozenset({"call", "args"}),
     uninspectable="what the function does with that",

@@ -28,7 +28,6 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
 SPEC = NodeSpec(
     config=ReadFileConfig,
     any_output=True,
-    runner="files:read_file",
     timeout=60.0,
     preview=_preview,
     previewed=frozenset({"path"}),

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
@@ -118,8 +119,18 @@ def mode_of(name: str) -> Mode:
 
 
 def code_key(name: str, with_: Json) -> str | None:
-    """The code of its own that a node runs, as its flow names it: a module, or a relative path; None without any."""
-    return spec_of(name).code(with_) if isinstance(with_, Mapping) else None
+    """The code of its own that a node runs, as its flow names it: the module of a `python` node, or the program of a `shell`
+    node that a relative path names; None without any."""
+    if not isinstance(with_, Mapping):
+        return None
+    if name == "python":
+        call = with_.get("call")
+        return call.partition(":")[0] if isinstance(call, str) else None
+    run = with_.get("run") if name == "shell" else None
+    program = run[0] if isinstance(run, list) and run else None
+    if not isinstance(program, str) or "/" not in program or program.startswith("/") or "{{" in program:
+        return None
+    return program
 
 
 def package_of(name: str) -> str | None:

@@ -98,15 +98,6 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
         yield from block("stdin", config["stdin"])
 
 
-def _code(with_: Mapping[str, Json]) -> str | None:
-    """A program that is named by a relative path."""
-    run = with_.get("run")
-    program = run[0] if isinstance(run, list) and run else None
-    if not isinstance(program, str) or "/" not in program or program.startswith("/") or "{{" in program:
-        return None
-    return program
-
-
 def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """A sign of the shell among the words of `run`, which no shell reads: the program gets it as an argument."""
     words = with_.get("run")
@@ -127,10 +118,8 @@ SPEC = NodeSpec(
         "seconds": "How long it ran.",
     },
     output=lambda known: _OUTPUT,
-    runner="shell",
     on_crash=ask,
     unknown_output={"stdout": "", "stderr": "", "exit_code": None, "seconds": None},
-    code=_code,
     preview=_preview,
     previewed=frozenset({"run", "script", "cwd", "env", "stdin"}),
     secret_fields=frozenset({"env"}),

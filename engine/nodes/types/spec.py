@@ -22,8 +22,9 @@ spells one out does not load, and in every other field the same mapping is data 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from engine.forms import normalize_form
 from engine.language.codec import Json, encode
@@ -79,8 +80,7 @@ def ask(_: Given) -> OnCrash:
     return "ask"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of a node where the type of its output is asked for."""
 
     with_: Given
@@ -94,8 +94,7 @@ class Known:
     """The texts of Python modules."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSpec:
+class NodeSpec(Struct, frozen=True, kw_only=True):
     """One node type. `name` and `mode` are given by the registry."""
 
     config: Model
@@ -117,8 +116,6 @@ class NodeSpec:
     """Mode `pure`: whether it fails, with its `message`."""
 
     # --- what it does outside
-    runner: str = ""
-    """Mode `run`: the runner, as `module` or `module:function` of `engine.nodes.runtime`; empty where one is made at run time."""
     timeout: float | None = None
     """Modes `run` and `container`: the default of a node's `timeout`, in seconds."""
     on_crash: Callable[[Given], OnCrash] = again
@@ -127,8 +124,6 @@ class NodeSpec:
     """The same in words, where it depends on the `with`."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
     """The output when a person says that an interrupted node is done."""
-    code: Callable[[Given], str | None] = lambda with_: None
-    """The module or the program beside the flow file that it runs, as the flow names it; None without one."""
     preview: Callable[[Given], Iterator[str]] | None = None
     """What it is about to do, in lines for people; None: its name and the fields (`engine.nodes.types.preview`)."""
     previewed: frozenset[str] = frozenset()
@@ -295,8 +290,7 @@ def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
             yield from spelled_out((*path, index), item)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnSpec(NodeSpec):
+class OwnSpec(NodeSpec, frozen=True, kw_only=True):
     """A node type of others. Its values are checked as JSON, so that dates and the like may be fields."""
 
     package: str
@@ -355,8 +349,7 @@ def rounds(known: Known, item: Type) -> Type:
 # --- progress ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
+class Meter(Struct, frozen=True):
     """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
 
     done: float

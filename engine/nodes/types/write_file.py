@@ -27,7 +27,6 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
 SPEC = NodeSpec(
     config=WriteFileConfig,
     any_output=True,
-    runner="files:write_file",
     timeout=60.0,
     preview=_preview,
     previewed=frozenset({"path", "content"}),

@@ -1,0 +1,187 @@
+"""Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where.
+
+A session may have pinned a text of the first edition, where what was left out meant something else. In the
+first edition a rejected approval completed, and so did a flow whose loop edge was used up. Where such a text
+is read again, that is spelled out in its data, so that one engine runs both. What no field can say (a graph
+of which no final node ran) is asked of `Flow.edition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from engine.flow.build import build
+from engine.flow.checks.all import check_flow
+from engine.flow.checks.shape import as_list, as_mapping, spec_at, walk
+from engine.flow.document import FlowDoc
+from engine.flow.model import BODY_VERSIONS, Edition, Flow
+from engine.flow.subflows import link as link
+from engine.language.codec import decode
+from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
+from engine.language.errors import FlowError, Problem, SchemaTooNew
+from engine.language.yaml import Located, load_located
+from engine.nodes.types.registry import node_types, unusable_type, why_missing
+from engine.nodes.types.spec import PARTS
+from engine.types.annotations import Sources, no_source
+
+
+def flow_from_body(body: bytes) -> Flow:
+    """See `engine.flow.load.flow_from_body`."""
+    pinned = decode(body)
+    version = pinned.get("version") if isinstance(pinned, dict) else None
+    if isinstance(version, int) and version > max(BODY_VERSIONS):
+        raise SchemaTooNew(
+            f"The flow was pinned in version {version}, and this release reads up to {max(BODY_VERSIONS)}."
+        )
+    if version not in BODY_VERSIONS:
+        versions = " or ".join(map(str, BODY_VERSIONS))
+        raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
+    called, packages = pinned.get("flows", {}), pinned.get("types", {})
+    edition: Edition = 2 if pinned["version"] == 4 else 1
+
+    def find(name: str) -> Flow | None:
+        if name not in called:
+            return None
+        return _read_pinned(called[name]["text"], called[name]["file"], packages, edition)[0]
+
+    flow, located = _read_pinned(pinned["text"], pinned["file"], packages, edition)
+    return link(flow, located, find, called)
+
+
+def read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, Located]:
+    """The flow of a text without those that it calls; `sources` gives the texts of Python modules. Raises `FlowError`."""
+    located = load_located(text, file)
+    return _sound(located, *_checked(located, sources, typed=True), {}, {}, 2)
+
+
+def _read_pinned(text: str, file: str, packages: Mapping[str, str], edition: Edition) -> tuple[Flow, Located]:
+    """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
+    its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
+    located, absent = load_located(text, file), dict[str, str]()
+    document, found = _checked(located, no_source, typed=False)
+    faults = _without_absent(found, located.data, packages, absent)
+    return _sound(located, document, faults, packages, absent, edition)
+
+
+def _sound(
+    located: Located,
+    document: FlowDoc | None,
+    found: Iterator[Fault],
+    packages: Mapping[str, str],
+    absent: dict[str, str],
+    edition: Edition,
+) -> tuple[Flow, Located]:
+    file, faults = located.file, list(islice(found, MAX_FAULTS + 1))
+    problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
+    if len(problems) > MAX_FAULTS:
+        last = problems[MAX_FAULTS - 1]
+        more = "there are more problems than are listed here"
+        problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
+    if problems:
+        raise FlowError(problems)
+    if edition == 1:
+        _spell_out(located.data)
+        document = FlowDoc.model_validate(located.data)
+    assert document is not None, "what has no document has problems"
+    return build(document, located, packages, absent, edition), located
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    unique = dict.fromkeys(problems)
+    return sorted(unique, key=lambda problem: (problem.line, problem.column))
+
+
+# --- checking --------------------------------------------------------------------------------------------
+
+
+def _checked(located: Located, sources: Sources, *, typed: bool) -> tuple[FlowDoc | None, Iterator[Fault]]:
+    """The document, where its shape is right; and everything that is wrong, found only as far as somebody asks for
+    more: first the shape, then what it means."""
+    data = located.data
+    if not isinstance(data, dict):
+        return None, iter([Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")])
+    meaning = check_flow(data, located.line, sources, typed=typed)
+    try:
+        return FlowDoc.model_validate(data), meaning
+    except ValidationError as error:
+        shape = (_advised(fault, data) for fault, _ in faults_of(error, FlowDoc))
+        return None, chain((fault for fault in shape if fault is not None), meaning)
+
+
+def _without_absent(
+    faults: Iterator[Fault], data: Any, packages: Mapping[str, str], absent: dict[str, str]
+) -> Iterator[Fault]:
+    """The faults without those of nodes whose type came from a package and cannot be used now: why goes into `absent`. The
+    text was sound when it was pinned, so it is the package that has changed."""
+    for fault in faults:
+        kind = _type_at(data, fault.path) if packages else ""
+        if kind not in packages:
+            yield fault
+        elif kind not in absent:
+            changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
+            why = unusable_type(kind) or why_missing(kind, packages[kind])
+            absent[kind] = changed + fault.message if kind in node_types() else why
+
+
+def _type_at(data: dict[str, Any], path: Path) -> str:
+    """The type of the node or tool that a place belongs to; empty where there is none."""
+    if len(path) > 1 and path[0] == "tools":
+        return str(as_mapping(as_mapping(data.get("tools")).get(str(path[1]))).get("type") or "")
+    return str(_node_at(data, path)[0].get("type") or "")
+
+
+def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
+    """A better hint for a field that stands beside `with` and belongs into it; None for what is wrong inside a field
+    that should not be there at all, which is said elsewhere."""
+    node, rest = _node_at(data, fault.path)
+    spec = spec_at(node)
+    if spec is None or not rest:
+        return fault
+    name = str(rest[0])
+    if name in PARTS and name not in spec.parts:
+        return None
+    if len(rest) == 1 and fault.on_key and name in spec.field_names():
+        return replace(fault, hint=f"write `{name}` under `with`")
+    return fault
+
+
+def _node_at(data: dict[str, Any], path: Path) -> tuple[Mapping[str, Any], Path]:
+    """The innermost node on the way to a place, and the rest of the way; an empty mapping outside of all nodes."""
+    for depth in range(len(path), 1, -1):
+        if isinstance(path[depth - 1], int) and _holds_nodes(path[: depth - 1]):
+            node: Any = data
+            for part in path[:depth]:
+                node = node[part]
+            return as_mapping(node), path[depth:]
+    return {}, ()
+
+
+def _holds_nodes(path: Path) -> bool:
+    """Whether a list in this place is one of nodes."""
+    if path in (("nodes",), ("finally",)) or path[-1] in ("body", "default", "on_failure"):
+        return True
+    return len(path) > 1 and path[-2] in ("branches", "cases")
+
+
+# --- the first edition -------------------------------------------------------------------------------------
+
+
+def _spell_out(data: dict[str, Any]) -> None:
+    """Write into a sound text of the first edition what it means."""
+    _spell_out_edges(data)
+    for _, node in walk(data):
+        _spell_out_edges(node)
+        spec = spec_at(node)
+        if spec is not None and "on_reject" in spec.static_fields:
+            node["with"].setdefault("on_reject", "continue")
+
+
+def _spell_out_edges(holder: Mapping[str, Any]) -> None:
+    for edge in as_list(holder.get("edges")):
+        if edge.get("type") == "loop":
+            edge.setdefault("on_limit", "continue")
