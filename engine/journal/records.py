@@ -195,8 +195,9 @@ class Commit(Record, frozen=True):
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
     With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
-    there is one with that id. `release` gives the session up in the same transaction. With `pin` the session's flow
-    is that one from here on.
+    there is one with that id. Without `new`, `owner` claims the session: `epoch` is one more than the session's. It
+    needs a session that nobody owns, a dead owner, or this one. `release` gives the session up in the same transaction.
+    With `pin` the session's flow is that one from here on.
     """
 
     session_id: str
@@ -320,11 +321,3 @@ class Sweep(Record, frozen=True):
     inbox_before: str
     stage: int = 0
     after: int | str = 0
-
-
-class Claim(Record, frozen=True):
-    """A session to be taken, by whom."""
-
-    session_id: str
-    owner: str
-    now: str

@@ -192,6 +192,12 @@ class Fenced(StorageError):
     code = "fenced"
 
 
+class Overtaken(Fenced):
+    """A session is not where a claim found it: another process came first. Nothing was stored; look again."""
+
+    code = "overtaken"
+
+
 class LockHeld(StorageError):
     """Another session is ahead in the queue for that lock; nothing of the commit was stored."""
 

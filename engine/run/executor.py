@@ -159,7 +159,7 @@ class ActiveSession(Struct):
     users: int = 0
     claimed: bool = False
     fresh: bool = False
-    """It was claimed, and no step was taken since."""
+    """The claim is not stored yet: the commit of the first step does that."""
     found: bool = False
     """The last claim loaded it from the store: another process may have left work behind in it."""
     epoch: int = 0

@@ -22,6 +22,7 @@ from engine.language.errors import (
     Fenced,
     FlowError,
     MalformedJournal,
+    Overtaken,
     Owned,
     SchemaTooNew,
     SessionError,
@@ -80,12 +81,14 @@ class Sessions:
 
     def _load_unless(self, session_id: str, cached: Cached | None) -> Loaded | None:
         """A session as it is stored; None where that is what is cached. On the thread of the store."""
-        if cached is not None:
-            head = self.store.head(session_id)
-            stored = head and (head.epoch, head.seq, head.quarantined)
-            if stored == (cached.epoch, cached.state.seq, None):
-                return None
+        if cached is not None and self._stands(session_id, cached.epoch, cached.state.seq):
+            return None
         return self.store.load(session_id)
+
+    def _stands(self, session_id: str, epoch: int, seq: int) -> bool:
+        """Whether a session is stored at this place. On the thread of the store."""
+        head = self.store.head(session_id)
+        return head is not None and (head.epoch, head.seq, head.quarantined) == (epoch, seq, None)
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
@@ -207,7 +210,8 @@ class Sessions:
     # --- claiming -----------------------------------------------------------------------------------------------
 
     async def claim(self, live: ActiveSession) -> None:
-        """Make the state in memory the one that is stored, under a claim of ours."""
+        """Make the state in memory the one that is stored, to be claimed by the commit of the next step. That one is
+        refused (`Overtaken`) where another process comes first, so nothing needs to be stored before it."""
         if live.session_id in self._newer:
             raise SchemaTooNew(_LEFT.format(live.session_id))
         try:
@@ -233,15 +237,41 @@ class Sessions:
             raise
 
     async def _load_claimed(self, live: ActiveSession) -> None:
-        live.epoch = await self.writer.claim(live.session_id, self.owner, self.now())
-        cached = self._cached.pop(live.session_id, None)
-        live.found = cached is None or cached.epoch != live.epoch - 1
-        if cached is None or live.found:
-            await self._load(live, await self.writer.call(self.store.load, live.session_id))
+        cached = self._cached.get(live.session_id)
+        live.found = cached is None
+        if cached is None:
+            loaded = await self.writer.call(self._claimable, live.session_id)
+            live.epoch = loaded.head.epoch + 1
+            await self._load(live, loaded)
         else:
-            live.flow, live.state = cached.flow, cached.state
+            live.epoch, live.flow, live.state = cached.epoch + 1, cached.flow, cached.state
             live.snapshot_bytes, live.tail_bytes = cached.snapshot_bytes, cached.tail_bytes
         live.claimed, live.fresh, live.stale = True, True, False
+
+    def _claimable(self, session_id: str) -> Loaded:
+        """A session that may be claimed. Raises `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
+        head = self.store.head(session_id)
+        if head is not None and head.quarantined is not None:
+            raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
+        if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
+            raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
+        return self.store.load(session_id)
+
+    async def give_back(self, live: ActiveSession) -> None:
+        """Drop a claim under which there is nothing to store. Raises `Overtaken` where memory was behind the store."""
+        live.claimed = live.fresh = False
+        place = live.session_id, live.epoch - 1, live.state.seq
+        with contextlib.suppress(Corrupt):  # the next claim says so
+            if await self.writer.call(self._stands, *place):
+                return
+        self._cached.pop(live.session_id, None)
+        raise Overtaken(f"Session {live.session_id} has changed since it was loaded.")
+
+    def overtaken(self, live: ActiveSession) -> None:
+        """The claim was refused: another process has worked for the session since it was loaded, or does."""
+        live.claimed = live.fresh = False
+        self._cached.pop(live.session_id, None)
+        self._stale.discard(live.session_id)
 
     async def _reload(self, live: ActiveSession) -> None:
         """Load a session again of which a commit failed. Raises `Fenced`."""
@@ -258,8 +288,8 @@ class Sessions:
         live.snapshot_bytes, live.tail_bytes = len(loaded.snapshot or b""), sum(map(len, loaded.events))
 
     def cache(self, live: ActiveSession) -> None:
-        """Remember a session that is released. Nobody writes without claiming, and a claim raises the epoch: when the
-        next claim of ours is the very next one, what is cached is what is stored."""
+        """Remember a session that is released. Nobody writes without claiming, and a claim raises the epoch: while that
+        is the same, what is cached is what is stored."""
         assert live.flow is not None
         self._cached[live.session_id] = Cached(
             live.epoch, live.state, live.flow, live.snapshot_bytes, live.tail_bytes
@@ -286,26 +316,28 @@ class Sessions:
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
     async def _release_to_newer(self, live: ActiveSession, error: SchemaTooNew) -> None:
-        """Give the claim on a session of a newer release up, and say so once; its records stay as they are."""
+        """Leave a session to a newer release, and say so once; its records stay as they are."""
         self._newer.add(live.session_id)
         self._stale.discard(live.session_id)
         log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
         head = await self.head(live.session_id)
         given_up = Commit(
             live.session_id,
-            live.epoch,
+            head.epoch + 1,
             head.seq,
             self.now(),
             head.status,
             head.phase,
             rows=tuple(self.on_newer(head)),
             release=True,
+            owner=self.owner,
         )
         await self.writer.commit(given_up)
 
     def mark_stale(self, live: ActiveSession) -> None:
         """Whether the last step was stored is not known: the session is loaded again before the next."""
         live.stale = True
+        self._cached.pop(live.session_id, None)
         self._stale.add(live.session_id)
 
     async def fenced(self, live: ActiveSession) -> None:

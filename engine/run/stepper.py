@@ -33,6 +33,8 @@ from engine.language.errors import (
     Fenced,
     LockHeld,
     MalformedJournal,
+    Overtaken,
+    Owned,
     SaysoError,
     SchemaTooNew,
     SessionQuarantined,
@@ -141,36 +143,29 @@ class Stepper:
                 raise
             if refusal is not None and not events and new is not None:
                 raise refusal
-            if refusal is not None and await self.left_as_found(live):
-                raise refusal
             try:
+                if refusal is not None and await self.left_as_found(live):
+                    raise refusal
                 await self.commit(live, events, after, () if refusal else consumed, new)
                 break
             except (LockHeld, DayBudgetSpent) as error:
                 # Another session came first since we looked: nothing was stored, so decide again.
                 log.debug("%s: %s", live.session_id, error)
+            except Overtaken as error:
+                log.debug("%s", error)
+                await self.sessions.claim(live)
         await self.begin_the_rest(live)
         if refusal is not None:
             raise refusal
         return live.state
 
     async def left_as_found(self, live: ActiveSession) -> bool:
-        """Release a session that was claimed only to refuse something; False where this process works for it already.
+        """Give a session back that was claimed only to refuse something; False where this process works for it already.
         Who was refused may be a process that ends then: what a crash left behind is not begun by it, to be cut at once,
-        but by whoever claims the session to go on with it."""
+        but by whoever claims the session to go on with it. Raises `Overtaken`."""
         if not (live.fresh and live.found) or live.session_id in self.sessions.stale():
             return False
-        try:
-            commit = self._commit_of(live, [], live.state, (), None, idle=True)
-            assert commit is not None, "what is given back is stored"
-            await self.writer.commit(commit)
-        except Fenced:
-            await self.sessions.fenced(live)
-            raise
-        except BaseException:
-            self.sessions.mark_stale(live)
-            raise
-        live.fresh, live.claimed = False, False
+        await self.sessions.give_back(live)
         return True
 
     async def begin_the_rest(self, live: ActiveSession) -> None:
@@ -257,6 +252,11 @@ class Stepper:
             commit = self._commit_of(live, events, after, consumed, new, idle)
             if commit is not None:
                 await self.writer.commit(commit if pin is None else commit.but(pin=pin))
+            elif live.fresh:
+                await self.sessions.give_back(live)
+        except (Overtaken, Owned, SessionQuarantined):
+            self.sessions.overtaken(live)
+            raise
         except Fenced:
             await self.sessions.fenced(live)
             raise
@@ -301,7 +301,7 @@ class Stepper:
             if _concern(events, about)
             for row in extension(before, after, events)
         ]
-        if not (events or consumed or rows or idle):
+        if not (events or consumed or rows) and idle == live.fresh:
             return None
         stored = tuple(event.to_bytes() for event in events)
         return Commit(
@@ -317,7 +317,7 @@ class Stepper:
             snapshot=encode(document(after)) if _worth_a_snapshot(live, after, stored) else None,
             release=idle,
             new=new,
-            owner=self.sessions.owner if new else None,
+            owner=self.sessions.owner if new or live.fresh else None,
         )
 
     def _after_commit(self, live: ActiveSession, after: State, events: Sequence[Event]) -> None:

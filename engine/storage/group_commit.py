@@ -2,8 +2,8 @@
 
 The store is synchronous and a commit waits for the disk; the event loop must not. `Writer` runs the store on a
 thread of its own. All commits that are queued when the thread comes around go into one transaction, so sessions that
-are ready in the same turn share one wait for the disk; the same with claims, and with what is ingested. Commits and
-claims of one session keep their order, and a call sees all that was queued before it; it may see more than that.
+are ready in the same turn share one wait for the disk; the same with what is ingested. Commits of one session
+keep their order, and a call sees all that was queued before it; it may see more than that.
 
 Invariants: a waiter hears of a commit only after COMMIT returned. A waiter that is cancelled takes nothing back:
 what was queued is carried out, and only its outcome goes unheard (whoever needs it folds the session again).
@@ -22,7 +22,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from engine.journal.records import Claim, Commit, InboxItem
+from engine.journal.records import Commit, InboxItem
 from engine.language.errors import StorageBroken, StorageError
 from engine.storage.backoff import passes
 from engine.storage.port import Store
@@ -50,7 +50,7 @@ class _Job(Struct):
     arguments.
     """
 
-    kind: Literal["commit", "claim", "ingest", "call"]
+    kind: Literal["commit", "ingest", "call"]
     given: Any
     session_id: str | None
     loop: asyncio.AbstractEventLoop
@@ -123,11 +123,6 @@ class Writer:
         """Commit one step; durable on return. Raises that commit's error (`Fenced`, ...), or the whole batch's."""
         await self._outcome("commit", commit, commit.session_id)
 
-    async def claim(self, session_id: str, owner: str, now: str) -> int:
-        """Claim a session, in one transaction with whatever other claims are queued. The epoch, or that claim's error."""
-        epoch: int = await self._outcome("claim", Claim(session_id, owner, now), session_id)
-        return epoch
-
     async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `Store.ingest`."""
         ids: list[int | None] = await self._outcome("ingest", (list(items), now))
@@ -139,7 +134,7 @@ class Writer:
         return result
 
     async def _outcome(
-        self, kind: Literal["commit", "claim", "ingest", "call"], given: Any, session_id: str | None = None
+        self, kind: Literal["commit", "ingest", "call"], given: Any, session_id: str | None = None
     ) -> Any:
         loop = asyncio.get_running_loop()
         job = _Job(kind, given, session_id, loop, loop.create_future())
@@ -197,9 +192,7 @@ class Writer:
     def _together(self, kind: str, given: list[Any]) -> Sequence[Any]:
         """What one transaction gives for each of these, or the error of each."""
         try:
-            if kind == "commit":
-                return self.store.commit(given)
-            return self.store.claims(given) if kind == "claim" else self._ingested(given)
+            return self.store.commit(given) if kind == "commit" else self._ingested(given)
         except Exception as error:
             return [_copy(error) for _ in given]
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from engine.journal.records import (
-    Claim,
     Commit,
     Consumed,
     FlowForm,
@@ -86,18 +85,11 @@ class Store(Protocol):
     def troubles(self) -> list[str]:
         """What living owners have noted, each with its label."""
 
-    def claim(self, session_id: str, owner: str, now: str) -> int:
-        """Take the session: raises its epoch and returns it. Needs a free lease, a dead owner, or that `owner`
-        holds it already. `UnknownSession`, `Owned`, `SessionQuarantined`."""
-
-    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
-        """Several claims in one transaction: for each its epoch, or why that one was refused. A failure of the
-        transaction itself raises, and nothing was claimed."""
-
     # -- sessions
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """All commits in one transaction, each in its own savepoint: None, or why that one was rolled back
-        (`Fenced`, ...). A failure of the transaction itself raises and nothing of the batch is stored."""
+        """All commits in one transaction: for each None, or why that one alone was left out (`Fenced`, ...). A failure
+        of the transaction itself raises and nothing of the batch is stored. One that claims its session may also be
+        refused as `Owned`, `SessionQuarantined`, or `Overtaken` where the session is not where it was found."""
 
     def head(self, session_id: str) -> Head | None:
         """Where a session stands, or None. Raises `Corrupt` for a head that does not verify, unless the session is

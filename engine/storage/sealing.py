@@ -139,19 +139,15 @@ def advanced(sealer: Sealer, head: StoredHead, commit: Commit, chain: bytes) -> 
     after = head.but(
         status=commit.status,
         phase=commit.phase,
+        epoch=commit.epoch,
         seq=head.seq + len(commit.events),
-        owner=None if commit.release else head.owner,
+        owner=None if commit.release else commit.owner or head.owner,
         flow_digest=head.flow_digest if commit.pin is None else commit.pin.flow_digest,
         updated_at=commit.now,
         ended_at=(head.ended_at or commit.now) if ended else None,
         chain=chain,
     )
     return sealed(sealer, after)
-
-
-def claimed(sealer: Sealer, head: StoredHead, owner: str, now: str) -> StoredHead:
-    """The head after a claim, sealed."""
-    return sealed(sealer, head.but(epoch=head.epoch + 1, owner=owner, updated_at=now))
 
 
 def verified_events(

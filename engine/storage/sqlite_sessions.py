@@ -10,27 +10,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import apsw
 import orjson
 from msgspec.structs import astuple
 
-from engine.journal.records import (
-    Claim,
-    Commit,
-    FlowForm,
-    Head,
-    Loaded,
-    NewSession,
-    Quarantine,
-    Row,
-    Snapshot,
-)
+from engine.journal.records import Commit, FlowForm, Head, Loaded, NewSession, Quarantine, Row, Snapshot
 from engine.language.errors import (
     Corrupt,
     Fenced,
+    Overtaken,
     Owned,
     SessionError,
     SessionQuarantined,
@@ -46,7 +37,6 @@ from engine.storage.sealing import (
     advanced,
     check_new,
     check_pin,
-    claimed,
     created,
     digest_of,
     genuine,
@@ -69,18 +59,17 @@ _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
 _EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
 # Three forms, since SQLite rewrites the index entries of every column that an UPDATE names.
-_ADVANCE = """UPDATE sessions SET phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+_ADVANCE = """UPDATE sessions SET phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
 _ADVANCE_STATUS = """UPDATE sessions SET status = ?, ended_at = ?,
- phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+ phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
 _ADVANCE_PIN = """UPDATE sessions SET flow_digest = ?, status = ?, ended_at = ?,
- phase = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
+ phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
-_CLAIM = "UPDATE sessions SET epoch = ?, owner = ?, updated_at = ?, mac = ? WHERE session_id = ?"
 _INSERT_EVENTS = "INSERT INTO journal (session, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)"
 _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq > ? ORDER BY seq"
 _EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
@@ -291,67 +280,52 @@ class SessionTables(RowTables):
 
     # -- writing
 
-    def claim(self, session_id: str, owner: str, now: str) -> int:
-        """See `Store.claim`."""
-        outcome = self.claims([Claim(session_id, owner, now)])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
-        """See `Store.claims`."""
-        with self._batch(claim.session_id for claim in batch):
-            outcomes = [self._claimed(claim) for claim in batch]
-            if not any(isinstance(outcome, int) for outcome in outcomes):
-                raise _NothingStored
-        return outcomes
-
-    def _claimed(self, claim: Claim) -> int | Exception:
-        """One claim of a batch: the new epoch. Whatever refuses it does so before anything is written."""
-        session_id = claim.session_id
-        try:
-            if (reason := self._reason(session_id)) is not None:
-                raise SessionQuarantined(f"Session {session_id} is set aside: {reason}.")
-            head = self._stored(session_id)
-            if head.owner not in (None, claim.owner) and self._alive(head.owner):
-                raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
-        except (Owned, SessionError, Corrupt) as error:
-            return error
-        after = claimed(self._sealer, head, claim.owner, claim.now)
-        self._db.run(_CLAIM, (after.epoch, after.owner, after.updated_at, after.mac, session_id))
-        self._remember(after)
-        return after.epoch
-
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """See `Store.commit`."""
-        bodies = [packed_together(commit.events) if commit.events else b"" for commit in batch]
-        with self._batch(commit.session_id for commit in batch):
-            outcomes = [self._part(commit, body) for commit, body in zip(batch, bodies, strict=True)]
-            if None not in outcomes:
-                raise _NothingStored
+        """See `Store.commit`. Nearly always all of them can be stored: only where one cannot are they undone, and
+        carried out once more so that each can be undone alone."""
+        parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
+        outcomes: list[Exception | None] = []
+        with self._batch(batch):
+            for part in parts:
+                outcomes.append(self._part(*part))
+                if outcomes[-1] is not None:
+                    raise _NothingStored
+        if len(parts) > 1 and outcomes[-1] is not None:
+            with self._batch(batch):
+                outcomes = [self._part_alone(*part) for part in parts]
+                if None not in outcomes:
+                    raise _NothingStored
         return outcomes
 
     @contextlib.contextmanager
-    def _batch(self, session_ids: Iterable[str]) -> Iterator[None]:
+    def _batch(self, batch: Sequence[Commit]) -> Iterator[None]:
         """A write transaction of several sessions, undone where `_NothingStored` is raised. What is remembered of them is
-        forgotten when it fails."""
+        forgotten when it is undone."""
         try:
             with self._db.write():
                 yield
-        except _NothingStored:
-            pass
-        except BaseException:
-            for session_id in session_ids:
-                self._forget(session_id)
-            raise
+        except BaseException as error:
+            for commit in batch:
+                self._forget(commit.session_id)
+            if not isinstance(error, _NothingStored):
+                raise
+
+    def _part_alone(self, commit: Commit, body: bytes) -> Exception | None:
+        """One commit of a batch, undone alone where there is a reason."""
+        cause: Exception | None = None
+        with contextlib.suppress(_NothingStored), self._db.savepoint():
+            cause = self._part(commit, body)
+            if cause is not None:
+                raise _NothingStored
+        return cause
 
     def _part(self, commit: Commit, body: bytes) -> Exception | None:
-        """One commit of a batch: None, or why it alone was undone. What concerns the whole database raises."""
+        """Carry out one commit of a batch: None, or why it alone is to be undone. What concerns the whole database
+        raises."""
         try:
-            with self._db.savepoint():
-                self._apply(commit, body)
-                self._consume(commit.consumed)
-                self._put_all(commit.rows, commit.now)
+            self._apply(commit, body)
+            self._consume(commit.consumed)
+            self._put_all(commit.rows, commit.now)
             return None
         except (StorageError, SessionError) as error:
             cause: Exception = error
@@ -363,8 +337,8 @@ class SessionTables(RowTables):
         return cause
 
     def _apply(self, commit: Commit, body: bytes) -> None:
-        """Move the head, append the events, keep the snapshot. Raises `Fenced`, `UnknownSession`, `Corrupt`."""
-        head = self._expected(commit) if commit.new is None else self._created(commit, commit.new)
+        """Move the head, append the events, keep the snapshot. Raises `Fenced`, `Owned`, `UnknownSession`, `Corrupt`."""
+        head = self._found(commit)
         check_pin(commit)
         row = linked(self._sealer, commit, body, head.chain) if commit.events else None
         chain = head.chain if row is None else row.mac
@@ -390,6 +364,26 @@ class SessionTables(RowTables):
                 f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
             ) from None
 
+    def _found(self, commit: Commit) -> StoredHead:
+        """The head as it is before this commit."""
+        if commit.new is not None:
+            return self._created(commit, commit.new)
+        return self._expected(commit) if commit.owner is None else self._claimable(commit, commit.owner)
+
+    def _claimable(self, commit: Commit, owner: str) -> StoredHead:
+        """The head of a session that this commit claims."""
+        if (reason := self._reason(commit.session_id)) is not None:
+            raise SessionQuarantined(f"Session {commit.session_id} is set aside: {reason}.")
+        try:
+            head = self._stored(commit.session_id)
+        except Corrupt as error:
+            raise Overtaken(str(error)) from error
+        if head.owner not in (None, owner) and self._alive(head.owner):
+            raise Owned(f"Session {commit.session_id} is run by {head.owner}, which is alive.")
+        if (head.epoch + 1, head.seq) != (commit.epoch, commit.seq):
+            raise Overtaken(f"Session {commit.session_id} is at epoch {head.epoch}, seq {head.seq} by now.")
+        return head
+
     def _expected(self, commit: Commit) -> StoredHead:
         """The head that this commit builds on."""
         head = self._known.get(commit.session_id)
@@ -400,7 +394,7 @@ class SessionTables(RowTables):
         return head
 
     def _moved(self, head: StoredHead, after: StoredHead) -> bool:
-        then = (after.phase, after.seq, after.owner, after.updated_at, after.chain, after.mac)
+        then = (after.phase, after.epoch, after.seq, after.owner, after.updated_at, after.chain, after.mac)
         where = (head.session_id, head.epoch, head.seq, head.mac)
         if head.flow_digest != after.flow_digest:
             pinned = (after.flow_digest, after.status, after.ended_at, *then, *where)

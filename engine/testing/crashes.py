@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from engine.journal.events import Event, decode_event
-from engine.journal.records import Claim, Commit
+from engine.journal.records import Commit
 from engine.language.errors import Fenced
 from engine.storage.port import Store
 
@@ -22,7 +22,6 @@ _DEAD = "this process is dead"
 _WRITES = frozenset(
     {
         "bind",
-        "claim",
         "consume",
         "decide_letter",
         "delete",
@@ -38,7 +37,7 @@ _WRITES = frozenset(
         "unsuspend",
     }
 )
-"""What changes the store beside `commit` and `claims`."""
+"""What changes the store beside `commit`."""
 
 
 def never(batch: Sequence[Commit]) -> bool:
@@ -92,10 +91,6 @@ class CrashingStore:
         self.commits += [[decode_event(row) for row in events] for events in written]
         self.dead = self._after(batch)
         return _dead(batch) if self.dead and not self._heard else outcomes
-
-    def claims(self, batch: Sequence[Claim]) -> list[int | Exception]:
-        """Claim, unless the process is dead."""
-        return [Fenced(_DEAD) for _ in batch] if self.dead else self.inner.claims(batch)
 
     def __getattr__(self, name: str) -> Any:
         if self.dead and name in _WRITES:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.journal.records import Claim
 from engine.language.errors import Fenced
 from engine.storage.open import open_store
 from engine.storage.port import Store
 from engine.testing import CrashingStore
 
-NOW = "2026-11-21T09:00:00.000Z"
 READS = {
     "alive",
     "changed",
@@ -49,17 +47,9 @@ READS = {
 """What writes no row."""
 
 
-def test_a_dead_process_claims_nothing() -> None:
-    """From its crash on a process gets no session."""
-    store = CrashingStore(open_store("memory:"))
-    store.dead = True
-    outcome = store.claims([Claim("session-1", "bot", NOW)])
-    assert isinstance(outcome[0], Fenced)
-
-
 @pytest.mark.parametrize(
     "name",
-    sorted(name for name in vars(Store) if name[0] != "_" and name not in READS | {"claims", "commit"}),
+    sorted(name for name in vars(Store) if name[0] != "_" and name not in READS | {"commit"}),
 )
 def test_a_dead_process_writes_nothing(name: str) -> None:
     """Whatever changes a row is refused from the crash on, and was not before."""

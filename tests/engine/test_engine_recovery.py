@@ -14,6 +14,7 @@ from engine.journal.records import PutOutbox
 from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
 from engine.run import stepper
 from engine.storage.tables import session_number
+from tests.storage.storagekit import claim
 from tests.support.engine import (
     ANA,
     Backing,
@@ -41,7 +42,7 @@ async def left_behind(backing: Backing, tmp_path: Path, flow: str) -> str:
         abandon(store)
         # The dead process does nothing more: its epoch is over before it could record anything.
         thief = backing.open()
-        thief.claim(session_id, thief.register("thief"), rig.clock.now)
+        claim(thief, session_id, thief.register("thief"), rig.clock.now)
         thief.close()
     return session_id
 
@@ -306,7 +307,7 @@ async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing
         session_id = (await rig.settled(ASK)).session_id
         head = rig.store.head(session_id)
         assert head is not None
-        epoch = rig.store.claim(session_id, rig.engine.sessions.owner, rig.clock.now)
+        epoch = claim(rig.store, session_id, rig.engine.sessions.owner, rig.clock.now)
         step = Commit(
             session_id,
             epoch,

@@ -19,6 +19,7 @@ from engine.run.sessions import Sessions
 from engine.storage import sealing
 from engine.storage.packing import packed_together
 from engine.storage.port import Store
+from tests.storage.storagekit import claim
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
@@ -30,7 +31,7 @@ def written(store: Store, session_id: str, **fields: object) -> None:
     head = store.head(session_id)
     assert head is not None
     owner = store.register("other")
-    epoch = store.claim(session_id, owner, START)
+    epoch = claim(store, session_id, owner, START)
     body = orjson.dumps({"seq": head.seq + 1, "timestamp": START, **fields})
     commit = Commit(session_id, epoch, head.seq, START, head.status, head.phase, events=(body,), release=True)
     assert store.commit([commit]) == [None]

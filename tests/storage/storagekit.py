@@ -22,6 +22,7 @@ from engine.journal.records import (
     Sweep,
     Timer,
 )
+from engine.language.errors import Overtaken
 from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
@@ -61,6 +62,19 @@ def step(session_id: str, epoch: int, seq: int, *events: bytes, **changes: Any) 
     """A later commit."""
     values: dict[str, Any] = {"status": "running", "phase": "running", "now": NOW, **changes}
     return Commit(session_id, epoch, seq, events=events, **values)
+
+
+def claim(store: Store, session_id: str, owner: str, now: str) -> int:
+    """Claim a session with a commit that does nothing else; the new epoch."""
+    while True:
+        head = store.head(session_id)
+        epoch, seq = (head.epoch, head.seq) if head else (0, 0)
+        status, phase = (head.status, head.phase) if head else ("running", "running")
+        [error] = store.commit([Commit(session_id, epoch + 1, seq, now, status, phase, owner=owner)])
+        if error is None:
+            return epoch + 1
+        if not isinstance(error, Overtaken):
+            raise error
 
 
 def done(store: Store, *commits: Commit) -> None:

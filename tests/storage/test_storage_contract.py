@@ -10,7 +10,6 @@ from msgspec.structs import asdict, astuple
 from engine.journal.records import (
     DEAD,
     DROPPED,
-    Claim,
     Consumed,
     InboxItem,
     NewSession,
@@ -22,6 +21,7 @@ from engine.language.errors import (
     Corrupt,
     Fenced,
     KeyMissing,
+    Overtaken,
     Owned,
     SessionQuarantined,
     StorageError,
@@ -36,6 +36,7 @@ from tests.storage.storagekit import (
     NOW,
     SqliteBackend,
     at,
+    claim,
     done,
     event,
     new_session,
@@ -165,7 +166,7 @@ def test_two_owners_on_one_connection_are_two(store: Store) -> None:
     assert one != two
     done(store, new_session("session-1", one))
     with pytest.raises(Owned):
-        store.claim("session-1", two, NOW)
+        claim(store, "session-1", two, NOW)
     assert store.serving() == ["bot", "bot"]
 
 
@@ -180,8 +181,8 @@ def test_claim_raises_the_epoch(store: Store) -> None:
     """The owner may claim again, and each claim has an epoch of its own."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
-    assert store.claim("session-1", owner, at(1)) == 2
-    assert store.claim("session-1", owner, at(2)) == 3
+    assert claim(store, "session-1", owner, at(1)) == 2
+    assert claim(store, "session-1", owner, at(2)) == 3
     head = store.head("session-1")
     assert head is not None
     assert (head.epoch, head.owner, head.seq, head.updated_at) == (3, owner, 1, at(2))
@@ -193,9 +194,9 @@ def test_claim_of_a_living_owners_session_is_refused(backend: SqliteBackend, sto
     theirs, ours = other.register("bot"), store.register("cli")
     done(other, new_session("session-1", theirs))
     with pytest.raises(Owned, match=theirs):
-        store.claim("session-1", ours, NOW)
+        claim(store, "session-1", ours, NOW)
     other.close()
-    assert store.claim("session-1", ours, NOW) == 2
+    assert claim(store, "session-1", ours, NOW) == 2
 
 
 def test_release_frees_the_session(backend: SqliteBackend, store: Store) -> None:
@@ -206,9 +207,9 @@ def test_release_frees_the_session(backend: SqliteBackend, store: Store) -> None
     head = store.head("session-1")
     assert head is not None
     assert head.owner is None
-    assert other.claim("session-1", theirs, NOW) == 2
+    assert claim(other, "session-1", theirs, NOW) == 2
     with pytest.raises(Owned):
-        store.claim("session-1", ours, NOW)
+        claim(store, "session-1", ours, NOW)
 
 
 def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
@@ -217,19 +218,36 @@ def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
     for name in ("session-a", "session-b"):
         assert store.commit([new_session(name, owner)]) == [None]
     store.quarantine("session-b", "test", NOW)
-    found = store.claims([Claim(name, owner, NOW) for name in ("session-a", "session-none", "session-b")])
-    assert found[0] == 2
+    names = ("session-a", "session-none", "session-b")
+    found = store.commit([step(name, 2, 0, owner=owner) for name in names])
+    assert found[0] is None
     assert [type(outcome) for outcome in found[1:]] == [UnknownSession, SessionQuarantined]
-    assert store.head("session-a").owner == owner  # type: ignore[union-attr]  # it was just claimed
-    assert [type(outcome) for outcome in store.claims([Claim("session-none", owner, NOW)])] == [
+    head = store.head("session-a")
+    assert head is not None
+    assert (head.owner, head.epoch) == (owner, 2)
+    assert [type(outcome) for outcome in store.commit([step("session-none", 2, 0, owner=owner)])] == [
         UnknownSession
     ]
+
+
+@pytest.mark.parametrize(("epoch", "seq"), [(1, 1), (3, 1), (2, 0), (2, 2)])
+def test_a_claim_builds_on_the_session_as_it_was_found(store: Store, epoch: int, seq: int) -> None:
+    """Whoever claims a session that has moved since it was loaded is told, and nothing is stored."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a"), release=True))
+    [error] = store.commit([step("session-1", epoch, seq, event("b"), owner=owner)])
+    assert isinstance(error, Overtaken)
+    assert list(store.journal("session-1")) == [event("a")]
+    done(store, step("session-1", 2, 1, event("b"), owner=owner, release=True))
+    head = store.head("session-1")
+    assert head is not None
+    assert (head.epoch, head.seq, head.owner) == (2, 2, None)
 
 
 def test_claim_of_an_unknown_session(store: Store) -> None:
     """There is nothing to claim where there is no session."""
     with pytest.raises(UnknownSession):
-        store.claim("session-none", store.register("bot"), NOW)
+        claim(store, "session-none", store.register("bot"), NOW)
 
 
 # --- commit ----------------------------------------------------------------------------------------------
@@ -290,7 +308,7 @@ def test_a_zombie_cannot_write_after_a_claim(backend: SqliteBackend, store: Stor
     zombie = backend.open()
     done(zombie, new_session("session-1", zombie.register("bot"), event("a")))
     done(zombie, step("session-1", 1, 1, event("b"), release=True))
-    epoch = store.claim("session-1", store.register("bot"), NOW)
+    epoch = claim(store, "session-1", store.register("bot"), NOW)
     [error] = zombie.commit([step("session-1", 1, 2, event("zombie"))])
     assert isinstance(error, Fenced)
     done(store, step("session-1", epoch, 2, event("c")))
@@ -517,7 +535,7 @@ def test_quarantine_sets_a_session_aside(store: Store) -> None:
     store.quarantine("session-1", "does not verify", at(9), [PutOutbox("q", "T1:C1", "post", b"{}")])
     store.quarantine("session-1", "a second reason", at(10))
     with pytest.raises(SessionQuarantined, match="does not verify"):
-        store.claim("session-1", owner, NOW)
+        claim(store, "session-1", owner, NOW)
     [error] = store.commit([step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Fenced)
     head = store.head("session-1")

@@ -20,6 +20,7 @@ from tests.storage.storagekit import (
     NOW,
     SqliteBackend,
     at,
+    claim,
     done,
     event,
     new_session,
@@ -191,7 +192,7 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
         lambda: store.head("session-1"),
         lambda: store.load("session-1"),
         lambda: store.journal("session-1"),
-        lambda: store.claim("session-1", owner, NOW),
+        lambda: claim(store, "session-1", owner, NOW),
     ):
         with pytest.raises(Corrupt):
             work()
@@ -231,7 +232,7 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, stor
             "its quarantine note is unreadable",
         )
         with pytest.raises(SaysoError, match="set aside"):
-            store.claim("session-1", owner, NOW)
+            claim(store, "session-1", owner, NOW)
 
 
 @pytest.mark.parametrize(

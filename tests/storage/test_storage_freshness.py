@@ -23,6 +23,7 @@ from tests.storage.storagekit import (
     NOW,
     SqliteBackend,
     at,
+    claim,
     done,
     event,
     new_session,
@@ -315,7 +316,7 @@ def suspended(backend: SqliteBackend, store: Store) -> Iterator[Store]:
 WRITES: dict[str, Callable[[Store], object]] = {
     "commit": lambda store: store.commit([step("session-1", 1, 4 + STEPS, event("x"))]),
     "create": lambda store: store.commit([new_session("session-3", None, event("a"))]),
-    "claim": lambda store: store.claim("session-1", store.register("bot"), NOW),
+    "claim": lambda store: claim(store, "session-1", store.register("bot"), NOW),
     "ingest": lambda store: store.ingest([sample_item("session-3")], NOW),
     "consume": lambda store: store.consume((), NOW, [DropLock("lock", "session-1")]),
     "quarantine": lambda store: store.quarantine("session-1", "why", NOW),

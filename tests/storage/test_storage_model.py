@@ -26,7 +26,7 @@ from engine.language.errors import SaysoError
 from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, at, new_session, reaped, step
+from tests.storage.storagekit import KEY, at, claim, new_session, reaped, step
 from tests.support.proving import tries
 
 SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
@@ -190,7 +190,7 @@ class Backends(RuleBasedStateMachine):
     @rule(which=st.booleans(), session_id=SESSIONS, now=TIMES)
     def claim(self, which: bool, session_id: str, now: str) -> None:
         """An owner takes a session."""
-        self.both(which, lambda store, side: store.claim(session_id, self.owners[which][side], now))
+        self.both(which, lambda store, side: claim(store, session_id, self.owners[which][side], now))
 
     @rule(which=st.booleans(), session_id=SESSIONS, rows=SOME_ROWS)
     def quarantine(self, which: bool, session_id: str, rows: tuple[Row, ...]) -> None:

@@ -15,14 +15,14 @@ import pytest
 from engine.journal.records import InboxItem, Timer
 from engine.language.errors import Fenced, Owned, StorageError
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
+from tests.storage.storagekit import KEY, NOW, claim, done, event, new_session, python, step, tell
 from tests.support.prefork import Forked
 
 pytestmark = pytest.mark.process
 
 WORKER = """
 import sys
-from tests.storage.storagekit import KEY, NOW, done, event, new_session, outcome, step
+from tests.storage.storagekit import KEY, NOW, claim, done, event, new_session, outcome, step
 from engine.journal.records import Consumed, InboxItem
 from engine.storage.sqlite import open_sqlite
 
@@ -32,7 +32,7 @@ print("ready", flush=True)
 for line in sys.stdin:
     word, *args = line.split()
     if word == "claim":
-        found = outcome(lambda: store.claim(args[0], owner, NOW))
+        found = outcome(lambda: claim(store, args[0], owner, NOW))
     elif word == "create":
         found = outcome(lambda: done(store, new_session(args[0], owner, event("a"))))
     elif word == "step":
@@ -119,13 +119,13 @@ def test_a_killed_owners_session_can_be_claimed_at_once(store: SqliteStore, work
     ours = store.register("cli")
     assert tell(worker, "create session-1") == "None"
     with pytest.raises(Owned):
-        store.claim("session-1", ours, NOW)
+        claim(store, "session-1", ours, NOW)
     assert store.orphans() == []
     worker.kill()
     worker.wait()
     assert store.orphans() == ["session-1"]
     assert store.serving() == ["cli"]
-    assert store.claim("session-1", ours, NOW) == 2
+    assert claim(store, "session-1", ours, NOW) == 2
     [error] = store.commit([step("session-1", 1, 1, event("zombie"))])
     assert isinstance(error, Fenced)
     assert list(store.journal("session-1")) == [event("a")]
@@ -136,7 +136,7 @@ def test_a_stopped_process_is_alive(store: SqliteStore, worker: Forked) -> None:
     assert tell(worker, "create session-1") == "None"
     worker.send_signal(signal.SIGSTOP)
     with pytest.raises(Owned):
-        store.claim("session-1", store.register("cli"), NOW)
+        claim(store, "session-1", store.register("cli"), NOW)
     worker.send_signal(signal.SIGCONT)
     assert tell(worker, "step session-1 1 1 b") == "None"
 

@@ -20,6 +20,7 @@ from tests.storage.storagekit import (
     FLOW_DIGEST,
     KEY,
     NOW,
+    claim,
     done,
     event,
     rich_session,
@@ -227,7 +228,7 @@ def test_a_database_of_schema_1_is_read(tmp_path: Path) -> None:
     assert message.outcome == "applied"
     assert store.mark("T1:C1") == "1700000000.000100"
     store.bind("T1", "A1")
-    done(store, step("session-1", store.claim("session-1", store.register("bot"), NOW), 4, event("e")))
+    done(store, step("session-1", claim(store, "session-1", store.register("bot"), NOW), 4, event("e")))
     store.close()
 
 
