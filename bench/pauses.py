@@ -3,9 +3,9 @@
 Each round is a session of its own: a node, a question, a node.
 *Pause* is from the end of the first node until the question, the snapshot and the intent to show it are committed
 and the engine has heard so. *Resume* is from handing the reply to the store (as Slack's event would be) until the
-runner of the last node is called: ingest, wake up, claim, load, decide, commit. The floor is one plain commit with as
-many bytes as the commit of the pause; a resume holds three such commits, one after the other, because the reply is
-acknowledged before anything is done about it.
+runner of the last node is called: ingest, wake up, decide, commit. The floor is one plain commit with as many bytes as
+the commit of the pause; a resume holds two such commits, one after the other, because the reply is acknowledged before
+anything is done about it.
 """
 
 from __future__ import annotations

@@ -284,13 +284,11 @@ class SessionTables(RowTables):
         """See `Store.commit`. Nearly always all of them can be stored: only where one cannot are they undone, and
         carried out once more so that each can be undone alone."""
         parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
-        outcomes: list[Exception | None] = []
         with self._batch(batch):
-            for part in parts:
-                outcomes.append(self._part(*part))
-                if outcomes[-1] is not None:
-                    raise _NothingStored
-        if len(parts) > 1 and outcomes[-1] is not None:
+            outcomes = [self._part(*part) for part in parts]
+            if any(outcomes):
+                raise _NothingStored
+        if len(parts) > 1 and any(outcomes):
             with self._batch(batch):
                 outcomes = [self._part_alone(*part) for part in parts]
                 if None not in outcomes:
@@ -299,8 +297,7 @@ class SessionTables(RowTables):
 
     @contextlib.contextmanager
     def _batch(self, batch: Sequence[Commit]) -> Iterator[None]:
-        """A write transaction of several sessions, undone where `_NothingStored` is raised. What is remembered of them is
-        forgotten when it is undone."""
+        """A write transaction of several sessions. Where it is undone, what is remembered of them is forgotten."""
         try:
             with self._db.write():
                 yield
@@ -320,8 +317,7 @@ class SessionTables(RowTables):
         return cause
 
     def _part(self, commit: Commit, body: bytes) -> Exception | None:
-        """Carry out one commit of a batch: None, or why it alone is to be undone. What concerns the whole database
-        raises."""
+        """Carry out one commit of a batch: None, or why it alone is undone. What concerns the whole database raises."""
         try:
             self._apply(commit, body)
             self._consume(commit.consumed)

@@ -47,6 +47,45 @@ async def left_behind(backing: Backing, tmp_path: Path, flow: str) -> str:
     return session_id
 
 
+# --- what is cached -----------------------------------------------------------------------------------------
+
+
+TWO = """
+nodes:
+  - {id: one, type: ask, with: {message: One?}}
+  - {id: two, type: ask, with: {message: Two?}}
+"""
+
+
+async def test_a_command_is_decided_on_what_is_stored(backing: Backing, tmp_path: Path) -> None:
+    """Another process goes on with a session that this one has in memory: neither what this one decides of it nor what
+    it refuses may come from that memory."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(TWO)).session_id
+        async with running(backing.open(), tmp_path) as other:
+            second = await other.reply(session_id, "first")
+        [prompt_id] = second.open_prompts
+        assert prompt_id not in rig.engine.sessions._cached[session_id].state.prompts
+        state = await rig.engine.resume(session_id, "second", actor=ANA, prompt_id=prompt_id)
+        assert state.status == "complete"
+        assert [state.nodes[path].output["text"] for path in ("one", "two")] == ["first", "second"]
+
+
+async def test_a_session_that_another_process_took_is_left_to_it(backing: Backing, tmp_path: Path) -> None:
+    """What is in memory does not help to take a session from a process that lives."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        thief = backing.open()
+        claim(thief, session_id, thief.register("thief"), rig.clock.now)
+        with pytest.raises(Owned):
+            await rig.engine.apply(session_id, None)
+        with pytest.raises(Owned):
+            await rig.engine.resume(session_id, "fine", actor=ANA)
+        assert rig.engine.sessions.stale() == frozenset()
+        thief.close()
+        assert (await rig.reply(session_id, "fine")).status == "complete"
+
+
 # --- crashes and shutdowns ----------------------------------------------------------------------------------
 
 
