@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from bot.cli.app import ROOT as COMMANDS
 from bot.cli.declare import Command, Group
-from bot.cli.usage import help_text
+from bot.cli.parser import Parser
 from bot.terminal.console import MEANINGS
 from bot.wire.manifest import manifest_text
 from engine.flow.docs.reference import flow_reference_markdown
@@ -230,12 +230,16 @@ _CLI_HEAD = """
 {note}
 
 `sayso COMMAND --help` prints the same. Results go to standard output, everything else to standard error, so that
-`--json` can be read by a program. Ids may be shortened as long as they stay unique.
+`--json` can be read by a program. Ids may be shortened as long as they stay unique. A value that begins with a dash is
+written behind `=`: `--text=-x`.
+
+Commands, options, names of flows and files are completed after `eval "$(sayso --show-completion)"` in `~/.bashrc` or,
+behind `compinit`, in `~/.zshrc`; in `~/.config/fish/config.fish` it is `SHELL=fish sayso --show-completion | source`.
 """
 
 
 def _commands(command: Command | Group, path: str) -> Iterator[str]:
-    text = help_text(path, command, HELP_WIDTH).split("Exit codes:")[0].rstrip()
+    text = Parser(path, command, columns=HELP_WIDTH).format_help().split("Exit codes:")[0].rstrip()
     yield f"## {path}\n\n```text\n{text}\n```"
     for name, child in command.commands.items() if isinstance(command, Group) else ():
         yield from _commands(child, f"{path} {name}")

@@ -12,15 +12,16 @@ Files:
 
 * `act`: acts on a session by a request in the inbox, and awaits its receipt; `inbox`, the dead letters
 * `app`: the root: options that all commands share, and what errors become
-* `arguments`: from the words of a command line to a command and the values of its options
 * `commands`: the commands, their options and their help, as data; what they do is imported when they run
-* `completion`: completion of commands and options in bash, zsh and fish
+* `completion`: completion of commands, options, names of flows and files in bash, zsh and fish
 * `declare`: how a command is declared, as data
 * `dry_run`: `run --dry-run`, what a flow would do; `test`, which plays scenarios
+* `flow_names`: the names that flow files give themselves, without reading them as flows
 * `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
 * `fork`: `sessions fork` and `sessions migrate`
 * `identities`: whether somebody whom a command names is there, as far as that can be found out from here
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
+* `parser`: from the words of a command line to a command and the values of its options
 * `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
 * `resume`: `sessions resume`, `pause` and `abort`
 * `run`: `run`, a flow in this terminal
@@ -28,7 +29,6 @@ Files:
 * `sessions`: `sessions list`; `spend`, what agents have cost
 * `show`: `sessions show` and `export`
 * `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify` and `doctor`
-* `usage`: the help of a command and of a group
 """
 
 from __future__ import annotations

@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Action, ArgumentParser
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from bot.cli.arguments import HelpWanted, Misused, chosen, leading, values
 from bot.cli.commands import GROUPS, TOP
-from bot.cli.declare import Command, Group, flag, option
-from bot.cli.usage import help_text, usage, width
+from bot.cli.declare import Group, option
+from bot.cli.parser import read
 from bot.terminal.console import INTERRUPTED, Exit, Place, epilog, exit_for
 from engine.language.errors import FlowError, SaysoError
+
+
+class _Prints(Action):
+    """Prints something in place of a command."""
+
+    def __init__(self, text: Callable[[], str], **told: Any) -> None:
+        super().__init__(nargs=0, const=text, **told)
+
+    def __call__(self, parser: ArgumentParser, namespace: Any, values: Any, flag: str | None = None) -> None:
+        print(self.const())
+        parser.exit()
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"sayso {version('sayso')}"
+
+
+def _script() -> str:
+    from bot.cli.completion import script
+
+    return script()
+
 
 ROOT = Group(
     "sayso",
@@ -22,12 +48,13 @@ ROOT = Group(
         option("--home DIR", "Where state is kept. [SAYSO_HOME, else .sayso]"),
         option("--flows DIR", "The folder of flows. [SAYSO_FLOWS, else flows]"),
         option("--db FILE|URL", "The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]", name="database"),
-        option("-v --verbose", "Tell more; -vv tells all.", int, counted=True),
-        flag("--version", "Print the version."),
-        flag("--install-completion", "Install completion for the current shell."),
-        flag(
+        option("-v --verbose", "Tell more; -vv tells all.", int, 0, action="count"),
+        option("--version", "Print the version.", bool, action=partial(_Prints, _version)),
+        option(
             "--show-completion",
-            "Show completion for the current shell, to copy it or customize the installation.",
+            "Print what turns completion on in this shell.",
+            bool,
+            action=partial(_Prints, _script),
         ),
     ),
     epilog(),
@@ -49,53 +76,17 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if "_SAYSO_COMPLETE" in os.environ:
+    if "_ARGCOMPLETE" in os.environ:
         from bot.cli.completion import complete
 
-        return complete(ROOT, os.environ)
-    of: Command | Group = ROOT
-    path, words, given = "sayso", arguments, dict[str, Any]()
-    shared = given
+        complete(ROOT)
     try:
-        while isinstance(of, Group):
-            if not words and of.itself is None:
-                print(help_text(path, of, width()), end="", file=sys.stderr)
-                return Exit.USAGE
-            given, words = leading(of, words)
-            if of is ROOT:
-                shared = given
-                if _said(**shared):
-                    return Exit.OK
-            if not words:
-                break
-            of = chosen(of, words.pop(0))
-            path = f"{path} {of.name}"
-        else:
-            given = values(of.options, words)
-        command = of.itself if isinstance(of, Group) else of
-        if command is None:
-            raise Misused("Missing command.")
-    except HelpWanted:
-        print(help_text(path, of, width()), end="", flush=True)
-        return Exit.OK
-    except Misused as error:
-        print(f"{usage(path, of, width())}\nTry '{path} -h' for help.\n\nError: {error}", file=sys.stderr)
-        return Exit.USAGE
+        command, (shared, *_, given) = read("sayso", ROOT, arguments)
+    except SystemExit as left:
+        sys.stdout.flush()
+        return int(left.code or Exit.OK)
     _set_up_logging(shared["verbose"])
     return command.carry_out(Place(shared["home"], shared["flows"], shared["database"]), given)
-
-
-def _said(version: bool, install_completion: bool, show_completion: bool, **others: Any) -> bool:
-    """Carry out what the options of all commands ask for in place of a command, if they do. Raises `UsageError`."""
-    if version:
-        from importlib.metadata import version as installed
-
-        print(f"sayso {installed('sayso')}")
-    elif install_completion or show_completion:
-        from bot.cli.completion import install
-
-        install(only_show=show_completion)
-    return version or install_completion or show_completion
 
 
 def _explain(error: SaysoError) -> int:

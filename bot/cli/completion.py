@@ -1,85 +1,45 @@
-"""Completion of commands and options in bash, zsh and fish: the script that a shell runs, and what it asks for."""
+"""Completion in bash, zsh and fish, by `argcomplete`: commands, options, names of flows, and files."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Iterator, Mapping
+from argparse import Action
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from bot.cli.declare import Command, Group
-from bot.terminal.console import Exit, UsageError
+from argcomplete import autocomplete
+from argcomplete.completers import FilesCompleter, SuppressCompleter
+from argcomplete.shell_integration import shellcode
 
-_SCRIPTS = {
-    "bash": """_sayso_completion() {
-    local IFS=$'\\n'
-    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _SAYSO_COMPLETE=complete_bash $1 ) )
-    return 0
-}
+from bot.cli.declare import Group, Option
+from bot.cli.flow_names import flow_names
+from bot.cli.parser import Parser
+from bot.terminal.console import Place
 
-complete -o default -F _sayso_completion sayso""",
-    "zsh": """#compdef sayso
-
-_sayso_completion() {
-  compadd -- $(env _SAYSO_COMPLETE=complete_zsh _SAYSO_WORDS="${words[1,$CURRENT]}" sayso)
-}
-
-compdef _sayso_completion sayso""",
-    "fish": "complete --command sayso --arguments "
-    '"(env _SAYSO_COMPLETE=complete_fish _SAYSO_WORDS=(commandline -cp) sayso)"',
-}
-_FILES = {
-    "bash": (".bash_completions/sayso.sh", ".bashrc", "source '{}'"),
-    "zsh": (".zfunc/_sayso", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
-    "fish": (".config/fish/completions/sayso.fish", "", ""),
-}
-"""By shell where its script is kept, and the line that its own file needs for that."""
+_files = FilesCompleter()
 
 
-def install(*, only_show: bool) -> None:
-    """Write the script of the shell that runs, or only print it. Raises `UsageError`."""
-    shell = Path(os.environ.get("SHELL", "")).name
-    if shell not in _SCRIPTS:
-        raise UsageError(
-            f"There is no completion for {shell or 'this shell'}, only for {', '.join(_SCRIPTS)}."
-        )
-    if only_show:
-        print(_SCRIPTS[shell])
-        return
-    name, own, line = _FILES[shell]
-    script = Path.home() / name
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(_SCRIPTS[shell] + "\n")
-    if own:
-        file, line = Path.home() / own, line.format(script)
-        text = file.read_text() if file.is_file() else ""
-        if line not in text:
-            file.write_text(f"{text}\n{line}\n")
-    print(f"{shell} completion installed in {script}")
-    print("Completion will take effect once you restart the terminal")
+def script() -> str:
+    """What turns completion on in the shell that is used."""
+    shell = "fish" if os.environ.get("SHELL", "").endswith("fish") else "bash"
+    return shellcode(["sayso"], True, shell)
 
 
-def complete(root: Group, environ: Mapping[str, str]) -> int:
-    """Print what can stand where the shell's cursor is, each on a line; the exit code."""
-    if "COMP_CWORD" in environ:
-        words = environ["COMP_WORDS"].split("\n" if "\n" in environ["COMP_WORDS"] else None)
-        at = int(environ["COMP_CWORD"])
-        before, begun = words[1:at], words[at] if at < len(words) else ""
-    else:
-        line = environ.get("_SAYSO_WORDS", "")
-        words = shlex.split(line.replace("'", "").replace('"', ""))
-        begun = "" if line.endswith(" ") or len(words) < 2 else words.pop()
-        before = words[1:]
-    print("\n".join(word for word in _fitting(root, before) if word.startswith(begun)))
-    return Exit.OK
+def complete(root: Group) -> None:
+    """Tell the shell what can stand where its cursor is, and end the process."""
+    autocomplete(Parser("sayso", root, complete=_tell), "long", default_completer=SuppressCompleter())
 
 
-def _fitting(root: Group, before: list[str]) -> Iterator[str]:
-    of: Command | Group = root
-    for word in before:
-        of = of.commands.get(word, of) if isinstance(of, Group) else of
-    if isinstance(of, Group):
-        yield from of.commands
-    for one in of.options:
-        yield from (*one.flags, *one.off)
-    yield "--help"
+def _tell(one: Option, action: Action) -> None:
+    """Say how the values of an option are completed; those of which nothing is said are not."""
+    if one.kind is Path:
+        action.completer = _files  # type: ignore[attr-defined]
+    elif one.told.get("metavar") in ("FLOW", "[FLOW]"):
+        action.completer = _flows  # type: ignore[attr-defined]
+
+
+def _flows(prefix: str, parsed_args: Any, **told: Any) -> Iterator[str]:
+    place = Place(parsed_args.home, parsed_args.flows, parsed_args.database)
+    yield from flow_names(place.settings().flows)
+    yield from _files(prefix)

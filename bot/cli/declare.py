@@ -2,57 +2,55 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bot.terminal.console import Place
 
+_LISTS: dict[Any, type] = {list[str]: str, list[Path]: Path}
+
 
 class Option(NamedTuple):
-    """An option; without flags it is an argument. `default` is `...` for one that must be given.
-
-    `off` are the flags that say no, `metavar` is what stands for its value in the help.
-    """
+    """An option; without flags it is an argument."""
 
     name: str
     """What the function calls it."""
     flags: tuple[str, ...]
-    off: tuple[str, ...]
-    metavar: str | None
-    help: str
     kind: Any
-    many: bool
-    default: Any
-    min: float | None = None
-    max: float | None = None
-    exists: bool = False
-    dir_okay: bool = True
-    counted: bool = False
-    """Whether its value is how often it is given."""
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether it takes no value."""
-        return self.counted or (self.kind is bool and bool(self.flags))
-
-    @property
-    def called(self) -> str:
-        """What errors call it."""
-        return " / ".join(f"'{flag}'" for flag in self.flags) or f"'{self.metavar}'"
+    told: dict[str, Any]
+    """What `argparse` is told of it."""
 
 
 def option(
-    usage: str, help: str, kind: Any = str, default: Any = None, *, name: str = "", **told: Any
+    usage: str,
+    help: str,
+    kind: Any = str,
+    default: Any = None,
+    *,
+    name: str = "",
+    action: Any = None,
+    **fits: Any,
 ) -> Option:
     """An option as its usage says it: `-i --input KEY=VALUE`. `default` is `...` for one that must be given; `name` is what
-    the function calls it, if not as people do."""
-    flags = [word for word in usage.split() if word.startswith("-")]
-    metavar = " ".join(usage.split()[len(flags) :]) or None
-    on, off = [flag.partition("/")[0] for flag in flags], [flag.partition("/")[2] for flag in flags]
-    name = name or on[-1].lstrip("-").replace("-", "_")
-    return _option(name, on, filter(None, off), metavar, help, kind, default, told)
+    the function calls it, if not as people do. One of kind `bool` that has no default has a flag too that says no.
+    """
+    words = usage.split()
+    flags = tuple(word.partition("/")[0] for word in words if word.startswith("-"))
+    name = name or flags[-1].lstrip("-").replace("-", "_")
+    if kind is bool:
+        action = action or (BooleanOptionalAction if default is None else "store_true")
+    if action is not None:
+        return Option(name, flags, kind, {"help": help, "action": action, "default": default})
+    told: dict[str, Any] = {"required": True} if default is ... else {"default": default}
+    if kind in _LISTS:
+        told = {"action": "append", "default": []}
+    metavar = " ".join(words[len(flags) :]) or None
+    return _option(name, flags, metavar, help, kind, told, **fits)
 
 
 def flag(usage: str, help: str, name: str = "") -> Option:
@@ -60,23 +58,50 @@ def flag(usage: str, help: str, name: str = "") -> Option:
     return option(usage, help, bool, False, name=name)
 
 
-def argument(usage: str, help: str, name: str, kind: Any = str, default: Any = ..., **told: Any) -> Option:
+def argument(usage: str, help: str, name: str, kind: Any = str, default: Any = ..., **fits: Any) -> Option:
     """An argument, which must be given unless it has a default."""
-    return _option(name, (), (), usage, help, kind, default, told)
+    count = ("+" if default is ... else "*") if kind in _LISTS else None if default is ... else "?"
+    return _option(name, (), usage, help, kind, {"nargs": count}, **fits)
 
 
 def _option(
     name: str,
-    on: Any,
-    off: Any,
+    flags: tuple[str, ...],
     metavar: str | None,
     help: str,
     kind: Any,
-    default: Any,
     told: dict[str, Any],
+    **fits: Any,
 ) -> Option:
-    item = kind.__args__[0] if kind in (list[str], list[Path]) else kind
-    return Option(name, tuple(on), tuple(off), metavar, help, item, item is not kind, default, **told)
+    item = _LISTS.get(kind, kind)
+    read = partial(_path if item is Path else _number, kind=item, **fits) if fits else item
+    notes = [] if told.get("default") in (None, []) else ["default: %(default)s"]
+    notes += [_range(**fits)] if "min" in fits else []
+    help += f" [{', '.join(notes)}]" if notes else ""
+    return Option(name, flags, item, {"metavar": metavar, "type": read, "help": help, **told})
+
+
+def _path(text: str, *, kind: Any, exists: bool = False, dir_okay: bool = True) -> Any:
+    path, what = kind(text), "path" if dir_okay else "file"
+    if exists and not path.exists():
+        raise ArgumentTypeError(f"{what} '{path}' does not exist")
+    if not dir_okay and path.is_dir():
+        raise ArgumentTypeError(f"{what} '{path}' is a directory")
+    return path
+
+
+def _number(text: str, *, kind: Any, min: float, max: float = inf) -> Any:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise ArgumentTypeError(f"invalid {kind.__name__} value: {text!r}") from None
+    if not min <= number <= max:
+        raise ArgumentTypeError(f"{text} is not {_range(min, max)}")
+    return number
+
+
+def _range(min: float, max: float = inf) -> str:
+    return f"{min} or more" if max == inf else f"from {min} to {max}"
 
 
 class Command(NamedTuple):

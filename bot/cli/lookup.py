@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from msgspec.structs import replace
 
+from bot.cli.flow_names import flow_name
 from bot.config.settings import Settings
 from bot.terminal.console import Place, UsageError, database_exists, opened
 from engine.flow.load import SUFFIXES
@@ -59,7 +60,7 @@ def find_flow(settings: Settings, name: str) -> Flow:
     if name in flows:
         return flows[name]
     for file, error in errors.items():
-        if Path(file).stem == name or _says_it_is(file, name):
+        if Path(file).stem == name or flow_name(Path(file)) == name:
             raise error
     unread = ", ".join(sorted(errors))
     told = f" These files there cannot be read (sayso validate says why): {unread}." if unread else ""
@@ -90,17 +91,6 @@ def _loaded(name: str) -> Flow:
     from engine.run.flow_files import load_flow_file
 
     return load_flow_file(name)
-
-
-def _says_it_is(file: str, name: str) -> bool:
-    """Whether a file that is no flow as it stands has a line that gives it this name."""
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return (
-        re.search(rf"^flow:[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*(#.*)?$", text, re.MULTILINE) is not None
-    )
 
 
 def find_session(store: Store, text: str) -> Head:

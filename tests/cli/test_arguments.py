@@ -3,26 +3,25 @@ code 2, and the shell is told what can stand next."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.cli.app import ROOT, run
-from bot.cli.arguments import leading, values
-from bot.cli.completion import complete
-from bot.cli.declare import Command, Group
+from bot.cli.parser import read
+from tests.cli.clikit import Cli
+
+FLOW = "flow: tidy-up\nnodes:\n  - {id: a, type: noop}\n"
 
 
 def given(line: str) -> dict[str, Any]:
     """The values that a command gets, those that were given at all."""
-    of: Command | Group = ROOT
-    words = line.split()
-    while isinstance(of, Group):
-        of = of.commands[words.pop(0)]
-    return {
-        name: value for name, value in values(of.options, words).items() if value not in (None, [], False)
-    }
+    _, (*_, found) = read("sayso", ROOT, line.split())
+    return {name: value for name, value in found.items() if value not in (None, [], False)}
 
 
 @pytest.mark.parametrize(
@@ -32,12 +31,20 @@ def given(line: str) -> dict[str, Any]:
         ("run f -i a=1 -ib=2 --input c=3 --input=d=4", {"name": "f", "inputs": ["a=1", "b=2", "c=3", "d=4"]}),
         ("run --json f --no-wait --wait", {"name": "f", "as_json": True, "wait": True}),
         ("run -- --json", {"name": "--json"}),
+        ("run --json -- -f", {"name": "-f", "as_json": True}),
         ("run - --as ana --as ben", {"name": "-", "as_name": "ben"}),
         ("sessions show x --at -3", {"text": "x", "at": -3}),
         ("sessions resume a b", {"session_id": "a", "message": "b"}),
-        ("sessions delete a b c --dry-run", {"texts": ["a", "b", "c"], "dry_run": True}),
+        ("sessions resume a --as ben b", {"session_id": "a", "as_name": "ben", "message": "b"}),
+        ("sessions resume a --json -- -b", {"session_id": "a", "as_json": True, "message": "-b"}),
+        ("sessions resume", {}),
+        ("sessions delete a --dry-run b c", {"texts": ["a", "b", "c"], "dry_run": True}),
+        ("prompts answer p --text=-5%", {"prompt_id": "p", "text": "-5%"}),
+        ("inbox drop", {}),
         ("start-flow f --channel #ops --wait 1.5", {"name": "f", "channel": "#ops", "wait": 1.5}),
         ("sessions list", {"limit": 50}),
+        ("locks --json", {"as_json": True}),
+        ("locks --json release l --session s", {"name": "l", "session": "s"}),
         ("backup out", {"target": Path("out")}),
     ],
 )
@@ -48,76 +55,124 @@ def test_a_command_line_gives_each_option_its_value(line: str, found: dict[str, 
 
 def test_options_of_all_commands_stand_before_the_command() -> None:
     """`-v` counts, and the first word that is no option ends them."""
-    found, rest = leading(ROOT, ["-vv", "--home=x", "--verbose", "run", "--home", "y"])
-    assert (found["verbose"], found["home"], rest) == (3, "x", ["run", "--home", "y"])
+    command, (shared, own) = read("sayso", ROOT, ["-vv", "--home=x", "--verbose", "dev", "--port", "1"])
+    assert (shared["verbose"], shared["home"], command.name, own["port"]) == (3, "x", "dev", 1)
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "path", "named"),
     [
-        ("runn f", "No such command 'runn'. Did you mean 'run'?"),
-        ("run", "Missing argument 'FLOW'."),
-        ("run f g h", "Got unexpected extra argument(s) (g h)"),
-        ("run f -i", "Option '-i' requires an argument."),
-        ("run f --json=1", "Option '--json' does not take a value."),
-        (
-            "run f --inputs-file nope.yml",
-            "Invalid value for '--inputs-file': file 'nope.yml' does not exist.",
-        ),
-        ("run --home x f", "No such option: --home (Possible options: --help)"),
-        ("-vx run f", "No such option: -x"),
-        ("--home x", "Missing command."),
-        ("sessions purge", "Missing option '--older-than'."),
-        ("sessions export x -o .", "Invalid value for '-o' / '--output': file '.' is a directory."),
-        (
-            "sessions list --limit 1.5",
-            "Invalid value for '--limit': Input should be a valid integer, unable to parse string as an integer",
-        ),
-        (
-            "sessions list --limit 0",
-            "Invalid value for '--limit': Input should be greater than or equal to 1",
-        ),
-        ("dev --port 70000", "Invalid value for '--port': Input should be less than or equal to 65535"),
-        ("dev nope.yml", "Invalid value for '[FLOW...]': path 'nope.yml' does not exist."),
+        ("runn f", "sayso", "no such command: runn. Did you mean run?"),
+        ("locks relase", "sayso locks", "no such command: relase. Did you mean release?"),
+        ("run", "sayso run", "FLOW"),
+        ("run f g h", "sayso run", "g h"),
+        ("run f -i", "sayso run", "-i/--input"),
+        ("run f --json=1", "sayso run", "--json"),
+        ("run f --jsn", "sayso run", "--jsn. Did you mean --json?"),
+        ("run f --inputs", "sayso run", "--inputs"),
+        ("--hom x run", "sayso", "--hom. Did you mean --home?"),
+        ("-vx run f", "sayso", "x"),
+        ("--home x", "sayso", "COMMAND"),
+        ("run f --inputs-file nope.yml", "sayso run", "--inputs-file: file 'nope.yml' does not exist"),
+        ("sessions purge", "sayso sessions purge", "--older-than"),
+        ("sessions delete", "sayso sessions delete", "ID..."),
+        ("sessions export x -o .", "sayso sessions export", "-o/--output: file '.' is a directory"),
+        ("sessions list --limit 1.5", "sayso sessions list", "--limit: invalid int value: '1.5'"),
+        ("sessions list --limit 0", "sayso sessions list", "--limit: 0 is not 1 or more"),
+        ("start-flow f --wait nan", "sayso start-flow", "--wait: nan is not 0 or more"),
+        ("dev --port 70000", "sayso dev", "--port: 70000 is not from 0 to 65535"),
+        ("dev nope.yml", "sayso dev", "[FLOW...]: path 'nope.yml' does not exist"),
     ],
 )
-def test_what_is_no_command_line_is_refused(line: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, with how it is called and what is wrong; nothing is carried out."""
+def test_what_is_no_command_line_is_refused(
+    line: str, path: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, with how it is called, what is wrong and where more is told; nothing is carried out."""
     assert run(line.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("Usage: sayso ")
-    assert err.splitlines()[-1] == f"Error: {why}"
+    assert err.startswith(f"usage: {path} ")
+    *_, error, hint = err.splitlines()
+    assert error.startswith(f"{path}: error: ")
+    assert named in error
+    assert hint == f"Try '{path} --help' for help."
 
 
 @pytest.mark.parametrize(
-    ("environ", "offered"),
+    "line", ["--help", "-h", "run -h", "sessions --help", "sessions list --help", "run --jsn -h"]
+)
+def test_the_help_goes_to_standard_output(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of each command and group, with exit code 0."""
+    assert run(line.split()) == 0
+    out, err = capsys.readouterr()
+    assert (out.startswith("usage: sayso "), err) == (True, "")
+
+
+@pytest.mark.parametrize("line", ["", "sessions"])
+def test_a_group_without_a_command_shows_its_help_as_an_error(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, with exit code 2."""
+    assert run(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, "commands:" in err) == ("", True)
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("60", 58), ("500", 108)])
+def test_the_help_is_as_wide_as_the_terminal(
+    columns: str, widest: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And never too wide to be read."""
+    monkeypatch.setenv("COLUMNS", columns)
+    run(["sessions", "--help"])
+    assert widest - 15 < max(map(len, capsys.readouterr().out.splitlines())) <= widest
+
+
+# --- completion --------------------------------------------------------------------------------------------
+
+
+def offered(line: str, cwd: Path) -> list[str]:
+    """What a shell is told that can stand at the end of the line."""
+    told = cwd / "told"
+    asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
+    env = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "SAYSO_FLOWS": "flows"}
+    subprocess.run([sys.executable, "-m", "bot.cli"], cwd=cwd, env=env, check=True, capture_output=True)
+    return sorted(told.read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
     [
-        ({"COMP_WORDS": "sayso se", "COMP_CWORD": "1"}, ["sessions"]),
-        (
-            {"COMP_WORDS": "sayso sessions ", "COMP_CWORD": "2"},
-            [*ROOT.commands["sessions"].commands, "--help"],
-        ),
-        ({"_SAYSO_WORDS": "sayso --home x sessions li"}, ["list"]),
-        ({"_SAYSO_WORDS": "sayso run --no"}, ["--no-input", "--no-wait"]),
+        ("sayso se", ["sessions"]),
+        ("sayso sessions ", [*ROOT.commands["sessions"].commands, "--help"]),
+        ("sayso --home x sessions li", ["list"]),
+        ("sayso run --no", ["--no-input", "--no-wait"]),
+        ("sayso run ti", ["tidy-up"]),
+        ("sayso graph t", ["tidy-up", "told"]),
+        ("sayso --flows other run s", ["swab"]),
+        ("sayso sessions migrate some-id f", ["flows/"]),
+        ("sayso validate flows/t", ["flows/tidy.yml"]),
+        ("sayso run tidy-up --inputs-file ot", ["other/"]),
+        ("sayso prompts answer some-id --reason ", []),
+        ("sayso locks r", ["release"]),
     ],
 )
-def test_a_shell_is_told_what_can_stand_next(
-    environ: dict[str, str], offered: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Commands of the group, or options of the command, that begin with what is typed."""
-    assert complete(ROOT, environ) == 0
-    assert capsys.readouterr().out.split() == offered
+def test_a_shell_is_told_what_can_stand_next(line: str, found: list[str], cli: Cli) -> None:
+    """Commands of the group, options of the command, names of flows where a flow is meant, and files where one is."""
+    cli.write("flows/tidy.yml", FLOW)
+    cli.write("flows/broken.yml", "flow: [")
+    cli.write("other/swab.yml", FLOW.replace("tidy-up", '"swab"  # the deck'))
+    assert offered(line, cli.cwd) == sorted(found)
 
 
-def test_completion_is_installed_for_the_shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("shell", "registers"),
+    [("/bin/bash", "complete -o nospace"), ("/bin/zsh", "compdef"), ("fish", "complete --command sayso")],
+)
+def test_completion_is_turned_on_for_the_shell(
+    shell: str, registers: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its script is written, and the shell's own file reads it, once."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    assert [run(["--install-completion"]), run(["--install-completion"])] == [0, 0]
-    script = tmp_path / ".bash_completions/sayso.sh"
-    assert (tmp_path / ".bashrc").read_text().count(f"source '{script}'") == 1
-    run(["--show-completion"])
-    assert capsys.readouterr().out.endswith(script.read_text())
+    """By what `--show-completion` prints."""
+    monkeypatch.setenv("SHELL", shell)
+    assert run(["--show-completion"]) == 0
+    assert registers in capsys.readouterr().out

@@ -1,0 +1,26 @@
+"""The names that flow files give themselves, found without reading them as flows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_NAMED = re.compile(r"^flow:[ \t]*[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
+def flow_name(file: Path) -> str | None:
+    """What the flow of a file is called by a line of it, whatever else is wrong with it."""
+    try:
+        found = _NAMED.search(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found and found[1]
+
+
+def flow_names(folder: Path) -> Iterator[str]:
+    """What the flows of a folder are called."""
+    for file in sorted(folder.glob("*.y*ml")):
+        name = flow_name(file)
+        if name is not None:
+            yield name
