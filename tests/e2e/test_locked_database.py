@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -32,14 +32,16 @@ async def test_a_database_that_is_locked_at_the_start_is_waited_for(
     other.__enter__()
     refusals = 0
 
-    async def let_go(_seconds: float) -> None:
+    def let_go() -> Iterator[float]:
         nonlocal refusals
-        refusals += 1
-        if refusals == 2:
-            other.__exit__(None, None, None)
+        while True:
+            yield 0.0
+            refusals += 1
+            if refusals == 2:
+                other.__exit__(None, None, None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(backoff, "asyncio", SimpleNamespace(sleep=let_go))
+        patched.setattr(backoff, "delays", let_go)
         async with bot_here(workspace, tmp_path, ASKS):
             thread = await start_flow(workspace, "ana", "ops", "asks")
             await thread.says("Why?")
