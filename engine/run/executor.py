@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -249,6 +250,18 @@ class Job(Struct, frozen=True):
     """The names of secrets whose values nothing that it gives may have, since a model reads it."""
 
 
+@lru_cache(1_000)
+def _folder(home: Path, session_id: str) -> Path:
+    return home / SESSIONS / session_id
+
+
+@lru_cache(1_000)
+def _file_and_folder(file: str) -> tuple[Path | None, Path | None]:
+    """A flow's file and its folder; neither where it has none."""
+    path = Path(file) if file else None
+    return path, path and path.parent
+
+
 class JobRunner(Struct, frozen=True):
     """Runs jobs with the runners and folders of a process."""
 
@@ -262,7 +275,7 @@ class JobRunner(Struct, frozen=True):
 
     def folder(self, session_id: str) -> Path:
         """Where the nodes of a session work; it is made by the first that needs it."""
-        return self.home / SESSIONS / session_id
+        return _folder(self.home, session_id)
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
@@ -289,18 +302,19 @@ class JobRunner(Struct, frozen=True):
             return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
 
     def _context(self, job: Job) -> NodeContext:
+        flow_file, flow_dir = _file_and_folder(job.file)
         return NodeContext(
             session_id=job.session_id,
             path=job.path,
             idempotency_key=f"{job.session_id}:{job.path}",
             attempt=job.run.attempt,
             workdir=self.folder(job.session_id),
-            flow_dir=Path(job.file).parent if job.file else None,
+            flow_dir=flow_dir,
             secret=self.secret,
             timeout=job.node.timeout,
             saved=job.run.saved,
             aborted=job.stop,
-            flow_file=Path(job.file) if job.file else None,
+            flow_file=flow_file,
             meter=lambda meter: self.meter(job.session_id, job.path, meter),
             stream=lambda event: self.stream(job.session_id, job.path, event),
             progress=lambda line: log.debug("%s %s: %s", job.session_id, job.path, line),

@@ -177,6 +177,7 @@ class Writer:
         assert first is not None, "what ends the thread is no job"
         if first.kind == "call":
             outcomes = _called(jobs)
+            del jobs[: len(outcomes)]
         else:
             alike = _alike(jobs, first.kind)
             found = self._together(first.kind, [job.given for job in alike])
@@ -184,9 +185,9 @@ class Writer:
                 (job, None, outcome) if isinstance(outcome, Exception) else (job, outcome, None)
                 for job, outcome in zip(alike, found, strict=True)
             ]
+            done = set(map(id, alike))
+            jobs[:] = [job for job in jobs if id(job) not in done]
         self._trouble.note([error for _, _, error in outcomes if error is not None])
-        done = {id(job) for job, _, _ in outcomes}
-        jobs[:] = [job for job in jobs if id(job) not in done]
         _tell(outcomes)
 
     def _together(self, kind: str, given: list[Any]) -> Sequence[Any]:

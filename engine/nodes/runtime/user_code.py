@@ -17,11 +17,12 @@ import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import NotJson, PauseError
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.types.spec import Meter
 
 POLITE = 0.5
@@ -58,21 +59,22 @@ class Context:
         self.idempotency_key = ctx.idempotency_key
         self.attempt = ctx.attempt
         self.saved: Json = ctx.saved
-        self.log: logging.LoggerAdapter[logging.Logger] = _Log(
-            _log, {"where": f"{ctx.session_id} {ctx.path}"}
-        )
         self._show = ctx.progress
         self._meter = ctx.meter
         self._loop = asyncio.get_running_loop()
-        self._told = threading.Event()
-        self._signal = asyncio.Event()
+        self._told = False
         self._watched = False
         self._checked = False
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """Writes to sayso's log, and says which node of which session does."""
+        return _Log(_log, {"where": f"{self.session_id} {self.path}"})
 
     @property
     def aborted(self) -> bool:
         """Whether the function was asked to leave. Whoever finds this true should clean up and call `checkpoint`."""
-        return self._told.is_set() and self._note()
+        return self._told and self._note()
 
     @property
     def abort_signal(self) -> asyncio.Event:
@@ -103,13 +105,21 @@ class Context:
             else:
                 self._loop.call_soon_threadsafe(self._meter, Meter(float(done), float(total), line))
 
+    @cached_property
+    def _signal(self) -> asyncio.Event:
+        signal = asyncio.Event()
+        if self._told:
+            signal.set()
+        return signal
+
     def _note(self) -> bool:
         self._watched = True
         return True
 
     def _leave(self) -> None:
-        self._told.set()
-        self._signal.set()
+        self._told = True
+        if "_signal" in vars(self):
+            self._signal.set()
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
@@ -124,23 +134,37 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     if ctx.aborted.is_set():
         # Nothing has happened yet, so nobody needs to be asked.
         return Interrupted("left", f"the session was leaving before {name} began", ctx.saved)
-    context = Context(ctx)
-    task = asyncio.ensure_future(_guarded(work, context))
+    loop = asyncio.get_running_loop()
+    context, ended = Context(ctx), loop.create_future()
+    task = loop.create_task(_guarded(work, context, ended))
+    reason: Literal["timeout", "cut"] | None = None
     cancelled = False
-    try:
-        reason = await first_of(task, ctx.aborted, ctx.timeout)
-        if reason is not None:
+
+    def leave(why: Literal["timeout", "cut"]) -> None:
+        nonlocal reason
+        if reason is None and not ended.done():
+            reason = why
             context._leave()
-            await asyncio.wait({task}, timeout=POLITE)
-            if not task.done():
-                cancelled = task.cancel()
-                await asyncio.wait({task})
+            timers.append(loop.call_later(POLITE, cancel))
+
+    def cancel() -> None:
+        nonlocal cancelled
+        cancelled = task.cancel()
+
+    aborted = loop.create_task(ctx.aborted.wait())
+    aborted.add_done_callback(lambda _: leave("cut"))
+    timers = [] if ctx.timeout is None else [loop.call_later(ctx.timeout, leave, "timeout")]
+    try:
+        result = await ended
         # What the code saw of its being asked to leave: what it raised then may well come from that.
         noticed = reason is not None and (cancelled or context._watched)
-        return _outcome(name, task, reason, noticed, ctx)
+        return _outcome(name, result, reason, noticed, ctx)
     finally:
         context._leave()
         task.cancel()
+        aborted.cancel()
+        for timer in timers:
+            timer.cancel()
 
 
 class Threads:
@@ -193,7 +217,7 @@ async def in_thread(function: Callable[[], Json]) -> Json:
     The thread never keeps a process from ending. Raises what the function raises.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[_Ended] = loop.create_future()
+    waiting: list[asyncio.Future[_Ended]] = [loop.create_future()]
     surroundings = contextvars.copy_context()
 
     def run() -> None:
@@ -203,42 +227,53 @@ async def in_thread(function: Callable[[], Json]) -> Json:
         except BaseException as error:
             result = None, error
         with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
-            loop.call_soon_threadsafe(_settle, ended, result)
+            loop.call_soon_threadsafe(_settle, waiting, result)
 
     _threads.run(run)
     try:
-        value, error = await asyncio.shield(ended)
+        value, error = await waiting[0]
     except asyncio.CancelledError:
         # It cannot be stopped. Leaving it behind would let it run beside its own repetition.
-        value, error = await ended
+        if waiting[0].cancelled():
+            waiting[0] = loop.create_future()
+        value, error = await waiting[0]
     if error is not None:
         raise error
     return value
 
 
-def _settle(future: asyncio.Future[_Ended], result: _Ended) -> None:
-    if not future.done():
-        future.set_result(result)
+def _settle(waiting: list[asyncio.Future[_Ended]], result: _Ended) -> None:
+    if not waiting[0].done():
+        waiting[0].set_result(result)
 
 
-async def _guarded(work: Callable[[Context], Awaitable[Json]], context: Context) -> Json:
-    """What would end the whole process fails the node."""
+async def _guarded(
+    work: Callable[[Context], Awaitable[Json]], context: Context, ended: asyncio.Future[_Ended]
+) -> None:
+    """Say how the work ended. What would end the whole process fails the node."""
+    result: _Ended
     try:
-        return await work(context)
+        result = await work(context), None
     except (SystemExit, KeyboardInterrupt) as error:
-        raise NodeError(f"it tried to end the process ({error!r})", "exit") from error
+        failure = NodeError(f"it tried to end the process ({error!r})", "exit")
+        failure.__cause__ = error
+        result = None, failure
+    except BaseException as error:
+        result = None, error
+    if not ended.done():
+        ended.set_result(result)
 
 
 def _outcome(
     name: str,
-    task: asyncio.Future[Json],
+    ended: _Ended,
     reason: Literal["timeout", "cut"] | None,
     noticed: bool,
     ctx: NodeContext,
 ) -> Outcome:
-    error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
+    output, error = ended
     if error is None:
-        return _completed(name, task.result())
+        return _completed(name, output)
     left = _pause_in(error)
     if left is not None and reason is None:
         text = f"{name} raised PauseError although nothing asked it to leave; call `ctx.checkpoint(saved)` instead"
