@@ -465,6 +465,23 @@ async def test_many_run_at_the_same_time(kit: Kit) -> None:
 # --- threads ---------------------------------------------------------------------------------------------
 
 
+async def test_a_call_that_ends_while_its_caller_is_cancelled_is_heard_of() -> None:
+    go = threading.Event()
+
+    def function() -> int:
+        go.wait(10)
+        return 7
+
+    caller = asyncio.ensure_future(user_code.in_thread(function))
+    await asyncio.sleep(0)
+    idle = user_code._threads.idle
+    go.set()
+    while user_code._threads.idle == idle:
+        time.sleep(0.001)  # noqa: ASYNC251 - the outcome is on its way to this event loop, which has not looked yet
+    caller.cancel()
+    assert await asyncio.wait_for(caller, 10) == 7
+
+
 def test_calls_that_follow_each_other_share_a_thread() -> None:
     """A thread that has nothing to do takes the next call; one that is busy does not."""
     threads, told, gate = Threads(), queue.SimpleQueue[int](), threading.Event()

@@ -80,6 +80,8 @@ class Context:
     def abort_signal(self) -> asyncio.Event:
         """The same, to be awaited in `async` functions."""
         self._watched = True
+        if self._told:
+            self._signal.set()
         return self._signal
 
     def checkpoint(self, saved: Json = None) -> None:
@@ -107,10 +109,7 @@ class Context:
 
     @cached_property
     def _signal(self) -> asyncio.Event:
-        signal = asyncio.Event()
-        if self._told:
-            signal.set()
-        return signal
+        return asyncio.Event()
 
     def _note(self) -> bool:
         self._watched = True
@@ -243,8 +242,10 @@ async def in_thread(function: Callable[[], Json]) -> Json:
 
 
 def _settle(waiting: list[asyncio.Future[_Ended]], result: _Ended) -> None:
-    if not waiting[0].done():
-        waiting[0].set_result(result)
+    if waiting[0].cancelled():
+        # Whoever waits hears of the cancellation only after this, and then looks here.
+        waiting[0] = waiting[0].get_loop().create_future()
+    waiting[0].set_result(result)
 
 
 async def _guarded(
