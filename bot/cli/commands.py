@@ -48,6 +48,7 @@ TOP = (
         FLOWS,
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
+        flag("--limits", "Enforce Slack's published rate limits; the page counts what they refuse."),
     ),
     command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(

@@ -61,12 +61,16 @@ async def run_dev(
     port: int | None,
     on_ready: Callable[[Ready], None],
     lease: Lease,
+    *,
+    limits: bool = False,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
-    a workspace that runs would be overwritten. Raises `DevFailed`, `StorageError`."""
+    a workspace that runs would be overwritten. `limits` are Slack's published ones. Raises `DevFailed`, `StorageError`."""
     places = flows or default_flows(settings)
     home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
+    if limits:
+        workspace.core.faults.limit()
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))

@@ -20,6 +20,7 @@ Files:
 * `elements`: interactive elements in blocks; text as typed, and as stored
 * `faults`: faults on demand
 * `interactions`: what a person does with buttons, commands and modals
+* `limits`: Slack's published limits, enforced as one of the faults
 * `methods/`: the Web API methods
 * `pageapi`: what the page talks to: JSON over HTTP, and a WebSocket for news
 * `payloads`: what the app receives; who hears of changes, and the saved file

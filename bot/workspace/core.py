@@ -27,7 +27,7 @@ class Core:
     def __init__(self, state: State, clock: Callable[[], float]) -> None:
         self.state = state
         self.clock = clock
-        self.faults = Faults()
+        self.faults = Faults(clock=clock)
         self.changes = Changes()
         self.sockets = SocketMode(state, self.faults, self.changes, clock)
         self.base_url = ""

@@ -6,10 +6,12 @@ that it tested what it meant to test. Another process uses `POST /_faults` (see 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from bot.workspace.limits import Limits
 from bot.workspace.state import WorkspaceError
 
 Json = dict[str, Any]
@@ -34,6 +36,8 @@ class MethodFault:
     seconds: float = 0.0
     mode: LossMode = "drop_connection"
     error: str = ""
+    until: float | None = None
+    """When it ends, whatever is left of `times`."""
 
 
 @dataclass
@@ -53,6 +57,8 @@ class Faults:
     redeliveries: int = 0
     duplicates: int = 0
     methods: list[MethodFault] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.time
     log: list[Json] = field(default_factory=list)
     struck: list[Json] = field(default_factory=list)
     on_disconnect: Callable[[DisconnectMode, int | None], None] = lambda mode, place: None
@@ -99,9 +105,21 @@ class Faults:
 
     # -- the Web API
 
-    def ratelimit(self, method: str, times: int = 1, retry_after: int = 1) -> None:
-        """Answer the next calls with HTTP 429 and `Retry-After` (whole seconds)."""
-        self._add(MethodFault(method, "ratelimit", times, status=429, retry_after=retry_after))
+    def ratelimit(
+        self, method: str, times: int = 1, retry_after: int = 1, seconds: float | None = None
+    ) -> None:
+        """Answer the next calls with HTTP 429 and `Retry-After` (whole seconds): so many, or all of the next `seconds`."""
+        fault = MethodFault(method, "ratelimit", times, status=429, retry_after=retry_after)
+        if seconds is not None:
+            fault.times, fault.until = 1_000_000, self.clock() + seconds
+        self._add(fault)
+
+    def limit(self, factor: float | None = 1.0) -> None:
+        """Enforce Slack's published limits from now on, times `factor`; None ends that. What was counted stays."""
+        if factor is not None and factor <= 0:
+            raise WorkspaceError("invalid_fault", f"a factor is more than 0, not {factor}")
+        self._note("limit", factor=factor)
+        self.limits.factor = factor
 
     def fail(self, method: str, times: int = 1, status: int = 500, error: str = "") -> None:
         """Refuse the next calls without any effect: with an HTTP `status`, or with a Slack `error` code."""
@@ -133,7 +151,7 @@ class Faults:
         self.scopes, self.announce_scopes = scopes, announce
 
     def clear(self) -> None:
-        """End all faults that have not struck yet. Times and scopes stay as they were set."""
+        """End all faults that have not struck yet. Times, scopes and limits stay as they were set."""
         self._note("clear")
         self.lost_acks = self.redeliveries = self.duplicates = 0
         self.methods.clear()
@@ -144,11 +162,21 @@ class Faults:
     def take(self, method: str, kinds: tuple[str, ...]) -> MethodFault | None:
         """The fault of one of these kinds that strikes this call, counted down; None when there is none."""
         for fault in self.methods:
-            if fault.kind in kinds and fault.method in (method, "*") and fault.times > 0:
+            over = fault.times <= 0 or (fault.until is not None and self.clock() >= fault.until)
+            if fault.kind in kinds and fault.method in (method, "*") and not over:
                 fault.times -= 1
                 self.strike(fault.kind, method=method)
                 return fault
         return None
+
+    def refusal(self, method: str, channel: str) -> MethodFault | None:
+        """What refuses this call: a fault, or the limits, which count it either way."""
+        seconds = self.limits.wait(method, channel, self.clock())
+        asked = self.take(method, ("ratelimit", "fail"))
+        if asked is not None or not seconds:
+            return asked
+        self.strike("limit", method=method, channel=channel)
+        return MethodFault(method, "ratelimit", 0, status=429, retry_after=seconds)
 
     def take_count(self, name: CountedFault, **where: Any) -> bool:
         """Whether this counter strikes now; counts it down."""
@@ -200,6 +228,7 @@ REMOTE = (
     "go_away",
     "come_back",
     "ratelimit",
+    "limit",
     "fail",
     "effect_then_fail",
     "slow",

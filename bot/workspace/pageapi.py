@@ -52,6 +52,7 @@ class PageApi:
             web.get("/page/messages", self._get(self._messages)),
             web.get("/page/home", self._get(self._home)),
             web.get("/page/views", self._get(self._views)),
+            web.get("/page/limits", self._get(self._limits)),
             web.get("/page/ws", self._socket),
             *(web.post(f"/page/{name}", self._handler(work)) for name, work in posts.items()),
         ]
@@ -116,7 +117,13 @@ class PageApi:
             "channels": [self._channel_shown(user, c) for c in visible],
             "suggestions": elements.shown(self.core.suggestions, state, {c.id for c in visible}),
             "connected_sockets": len(self.core.sockets.connections),
+            "limits": self.core.faults.limits.factor,
         }
+
+    def _limits(self, user: User, query: Any) -> Json:
+        """How much of Slack's limits is used; what was not called in the last minute and never refused is left out."""
+        rows = self.core.faults.limits.shown(self.core.clock())
+        return {"limits": [row for row in rows if row["used"] or row["refused"]]}
 
     def _is_visible(self, user: User, channel: Channel) -> bool:
         return self.core.audience(channel) is None or user.id in channel.members

@@ -21,6 +21,7 @@ from bot.workspace.core import Core, Views
 from bot.workspace.elements import Suggestion, checked
 from bot.workspace.faults import MethodFault
 from bot.workspace.interactions import Interactions, People
+from bot.workspace.limits import RESPONSE
 from bot.workspace.methods import METHODS, files
 from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.pageapi import PageApi
@@ -53,9 +54,9 @@ class Workspace:
         self._interactions = Interactions(self.core, self._views)
         self._people = People(self.core, self._views)
         self._saver = Saver(self.state, persist_path, self.core.changes) if persist_path else None
-        self._web_api = WebApi(self.core, self._views)
+        self._web_api = WebApi(self.core, self._views, self._interactions)
         self._page = PageApi(self.core, self._views, self._interactions, self._people)
-        self._site = Site(self.core, self._web_api, self._page, self._interactions, port)
+        self._site = Site(self.core, self._web_api, self._page, port)
         if self._saver is not None:
             self._site.flush = self._saver.flush
 
@@ -133,10 +134,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Site:
     """The routes, and the listening socket."""
 
-    def __init__(
-        self, core: Core, web_api: WebApi, page: PageApi, interactions: Interactions, port: int
-    ) -> None:
-        self.core, self.web_api, self.interactions = core, web_api, interactions
+    def __init__(self, core: Core, web_api: WebApi, page: PageApi, port: int) -> None:
+        self.core, self.web_api = core, web_api
         self.flush: Callable[[], None] = lambda: None
         """Called before an answer goes out."""
         self._port = port
@@ -157,7 +156,7 @@ class Site:
             [
                 web.route("*", "/api/{method}", self.web_api.handle),
                 web.get("/link/", self.core.sockets.handle),
-                web.post("/response/{app}/{key}", self._response_url),
+                web.post("/response/{app}/{key}", self.web_api.respond),
                 web.post("/upload/{file}", self._upload),
                 web.get("/files/{file}", self._file),
                 web.post("/_faults", self._set_fault),
@@ -181,18 +180,6 @@ class Site:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    async def _response_url(self, request: web.Request) -> web.Response:
-        if self.core.faults.away:
-            return web.Response(status=503, text="the local workspace was told to be away")
-        try:
-            body = json.loads(await request.text())
-            self.interactions.answer_by_url(request.match_info["key"], body)
-        except SlackError as refusal:
-            return web.json_response(refusal.body(), status=404 if "url" in refusal.error else 400)
-        except (ValueError, AttributeError):
-            return web.json_response({"ok": False, "error": "invalid_payload"}, status=400)
-        return web.Response(text="ok")
 
     async def _upload(self, request: web.Request) -> web.Response:
         content = await request.read()
@@ -244,10 +231,13 @@ class Site:
                 self.core.faults.apply(one)
         except (WorkspaceError, ValueError, AttributeError) as problem:
             return web.json_response({"ok": False, "error": str(problem)}, status=400)
+        self.core.changes.tell({"type": "channels"})
         return web.json_response({"ok": True})
 
     async def _faults(self, request: web.Request) -> web.Response:
-        return web.json_response({"log": self.core.faults.log, "struck": self.core.faults.struck})
+        faults = self.core.faults
+        told = {"log": faults.log, "struck": faults.struck, "limits": faults.limits.shown(self.core.clock())}
+        return web.json_response(told)
 
     async def _calls(self, request: web.Request) -> web.Response:
         return web.json_response({"calls": [call.to_json() for call in self.web_api.calls]})
@@ -322,8 +312,8 @@ class ApiCall:
 class WebApi:
     """The handler of `/api/{method}`."""
 
-    def __init__(self, core: Core, views: Views) -> None:
-        self.core, self.views = core, views
+    def __init__(self, core: Core, views: Views, interactions: Interactions) -> None:
+        self.core, self.views, self.interactions = core, views, interactions
         self.calls: list[ApiCall] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -331,21 +321,48 @@ class WebApi:
         method = request.match_info["method"]
         args, token, token_in = await _arguments(request)
         record = ApiCall(method, args, self.core.clock(), token_in)
+        channel = str(args.get("channel", ""))
+        refused = await self._attempt(record, request, channel, lambda: self._answer(method, args, token))
+        return refused or web.json_response(record.response, headers=self._headers(method, token))
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Answer one use of a response URL: `ok`, or an error with a status that is none of success."""
+        key, body = request.match_info["key"], await _json_body(request)
+        record = ApiCall(RESPONSE, {"key": key, **body}, self.core.clock())
+        grant = self.interactions.responses.get(key)
+        channel = grant.channel.id if grant is not None else ""
+        refused = await self._attempt(record, request, channel, lambda: self._respond(key, body))
+        if refused is not None or record.response is None:
+            return refused or web.Response(status=500)
+        if record.ok:
+            return web.Response(text="ok")
+        record.status = 404 if "url" in record.response["error"] else 400
+        return web.json_response(record.response, status=record.status)
+
+    async def _attempt(
+        self, record: ApiCall, request: web.Request, channel: str, answer: Callable[[], Json]
+    ) -> web.StreamResponse | None:
+        """Carry a call out, unless a fault forbids it; what is sent in place of the answer, if anything is."""
         self.calls.append(record)
         if self.core.faults.away:
             return await self._away(record, request)
-        slow = self.core.faults.take(method, ("slow",))
+        slow = self.core.faults.take(record.method, ("slow",))
         if slow:
             await asyncio.sleep(slow.seconds)
-        refusal = self.core.faults.take(method, ("ratelimit", "fail"))
+        refusal = self.core.faults.refusal(record.method, channel)
         if refusal:
             return self._refused(record, refusal)
-        record.response = self._answer(method, args, token)
-        lost = self.core.faults.take(method, ("effect_then_fail",)) if record.ok else None
+        record.response = answer()
+        lost = self.core.faults.take(record.method, ("effect_then_fail",)) if record.ok else None
         self.core.changes.touch()
-        if lost:
-            return self._lost(record, request, lost)
-        return web.json_response(record.response, headers=self._headers(method, token))
+        return self._lost(record, request, lost) if lost else None
+
+    def _respond(self, key: str, body: Json) -> Json:
+        try:
+            self.interactions.answer_by_url(key, body)
+            return {"ok": True}
+        except SlackError as refusal:
+            return refusal.body()
 
     async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
         """Nobody is there: nothing is done."""

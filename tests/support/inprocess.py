@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from aiohttp import ServerDisconnectedError
 from aiohttp.web import Response as WebResponse
+from aiohttp.web import StreamResponse
 
 from bot.compose.environment import Machine
 from bot.config.settings import Rate, Rates, Settings
@@ -29,6 +30,7 @@ from bot.serve.main import Bot
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core, Views
 from bot.workspace.interactions import Interactions, People
+from bot.workspace.limits import RESPONSE
 from bot.workspace.methods.files import content_of
 from bot.workspace.methods.files import store as store_file
 from bot.workspace.server import WebApi
@@ -108,8 +110,8 @@ class Town:
         # What a page would show; nobody looks at one here.
         self.core.shown = lambda channel, message: {}  # type: ignore[method-assign]
         self.views = Views(self.core)
-        self.web = WebApi(self.core, self.views)
         self.hands = Interactions(self.core, self.views)
+        self.web = WebApi(self.core, self.views, self.hands)
         self.people = People(self.core, self.views)
         self.store = MemoryStore()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -189,18 +191,25 @@ class Town:
         if waits := self.limited.get(method):
             self.calls.append(Called(method, kept, {"ok": False, "error": "ratelimited"}))
             return Response(429, self.calls[-1].answer, {"Retry-After": str(waits.pop(0))})
-        found = await self._asked(method, args) if api else self._elsewhere(url, args)
-        answer = found.body if isinstance(found.body, dict) else {"ok": False, "error": found.body}
+        if api:
+            found = await self._asked(Asked(method, args), self.web.handle)
+        elif "/response/" in url:
+            method, key = RESPONSE, url.rsplit("/", 1)[-1]
+            found = await self._asked(Asked(method, args, key), self.web.respond)
+        else:
+            found = self._elsewhere(url, args)
+        fine = found.status == 200 and found.body == "ok"
+        answer = found.body if isinstance(found.body, dict) else {"ok": fine, "error": found.body}
         call = Called(method, kept, answer)
         self.calls.append(call)
         if not answer.get("ok"):
             self.refused.append(call)
         return found
 
-    async def _asked(self, method: str, args: Json) -> Response:
+    @staticmethod
+    async def _asked(asked: Asked, handle: Callable[[Any], Coroutine[Any, Any, StreamResponse]]) -> Response:
         """Ask the workspace's own Web API, with whatever faults it was told to have."""
-        asked = Asked(method, args)
-        found = await self.web.handle(asked)  # type: ignore[arg-type]  # the part of a request that it reads
+        found = await handle(asked)
         assert isinstance(found, WebResponse)
         if asked.aborted:
             raise ServerDisconnectedError
@@ -209,17 +218,14 @@ class Town:
         return Response(found.status, body, dict(found.headers))
 
     def _elsewhere(self, url: str, args: Json) -> Response:
-        """An answer by a response URL, a download, or an upload."""
+        """A download, or an upload."""
         file_id = url.rsplit("/", 1)[-1]
         if "/files/" in url:
             content = content_of(self.core.state.files[file_id])
             return Response(200, {"ok": True}, content=Pieces(content), content_length=len(content))
         try:
-            if "/response/" in url:
-                self.hands.answer_by_url(file_id, args)
-            else:
-                self.uploads.append((file_id, args.get("content", b"")))
-                store_file(self.core.state.files, *self.uploads[-1])
+            self.uploads.append((file_id, args.get("content", b"")))
+            store_file(self.core.state.files, *self.uploads[-1])
             return Response(200, {"ok": True})
         except SlackError as refusal:
             return Response(200, refusal.body())

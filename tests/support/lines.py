@@ -142,8 +142,12 @@ class Asked:
     content_type, method, headers = "", "GET", {}  # type: ignore[var-annotated]  # nobody writes into it
     aborted = False
 
-    def __init__(self, method: str, args: Json) -> None:
-        self.match_info, self.query, self.transport = {"method": method}, args, self
+    def __init__(self, method: str, args: Json, key: str = "") -> None:
+        self.match_info, self.query, self.transport = {"method": method, "key": key}, args, self
+
+    async def text(self) -> str:
+        """The body."""
+        return json.dumps(self.query)
 
     def abort(self) -> None:
         """Cut the connection."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import ClientSession
 from playwright.async_api import Browser, Locator, Page, Route, expect
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 
 from tests.support.acting import Workspace
 from tests.support.browser import PHONE, SCREENS, opened_page
@@ -656,3 +658,18 @@ async def test_text_never_becomes_code(desk: Desk) -> None:
         assert await page.evaluate(f"[window.hacked, {found}]") == [None, []]
         schemes = await page.evaluate("[...document.querySelectorAll('article a')].map((a) => a.protocol)")
         assert set(schemes) <= {"http:", "https:", "mailto:"}
+
+
+async def test_enforced_limits_are_counted_at_the_side(desk: Desk) -> None:
+    """Once the workspace enforces Slack's limits, the page says by method what was used and what was refused."""
+    async with desk.page() as page, ClientSession(desk.workspace.url) as session:
+        await expect(page.get_by_test_id("limits")).to_be_hidden()
+        await session.post("/_faults", json={"do": "limit", "factor": 0.04})
+        await expect(page.get_by_test_id("limits")).to_contain_text("Slack's limits × 0.04")
+        await desk.say("one")
+        for _ in range(5):
+            with suppress(SlackApiError):
+                await desk.app.client.users_list()
+        users = page.locator('[data-method="users.list"]')
+        await expect(users).to_contain_text("5 of 1, 4 refused")
+        await expect(page.locator('[data-method="chat.postMessage"]')).to_contain_text("1 of 12")

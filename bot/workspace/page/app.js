@@ -8,6 +8,7 @@ import { toast } from "./dialogs.js";
 import { Directory } from "./directory.js";
 import { avatar, fill, h, icon, iconButton, isNarrow } from "./dom.js";
 import { HomeTab } from "./home.js";
+import { LimitsPanel } from "./limits.js";
 import { authorOf } from "./message.js";
 import { Modals } from "./modal.js";
 import { plain } from "./mrkdwn.js";
@@ -32,7 +33,8 @@ class App {
     this.held = null; // pushes that arrive while a conversation is being read
     this.pushed = 0; // how many pushes came: an answer that one of them overtook may be older than it
     this.reading = 0;
-    this.drawList = () => drawSidebar(find("sidebar"), this.people, this.route.channel);
+    this.limits = new LimitsPanel(this.people);
+    this.drawList = () => drawSidebar(find("sidebar"), this.people, this.route.channel, this.limits.element);
     this.surfaces = new Surfaces(this.people, (path, body) => this.send(path, body));
     this.modals = new Modals({ people: this.people, send: (path, body) => this.send(path, body) });
     this.home = new HomeTab({ element: find("home"), people: this.people, send: (path, body) => this.send(path, body), onTab: () => this.#drawHead() });
@@ -363,6 +365,7 @@ class App {
     find("notice").textContent = this.people.state.not_slack || find("notice").textContent;
     drawActAs(this.actAs, this.people);
     drawStatus(find("status"), find("offline"), this.people);
+    this.limits.watch();
     this.#drawSidebar();
     this.#drawHead();
     this.#drawComposers();

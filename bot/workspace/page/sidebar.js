@@ -5,13 +5,14 @@ import { avatar, fill, h, icon } from "./dom.js";
 import { Listbox, matching } from "./listbox.js";
 import { openMenu } from "./popup.js";
 
-/** The list of conversations. `current` is the id of the open one. */
-export function drawSidebar(element, people, current) {
+/** The list of conversations, and below it `foot`. `current` is the id of the open one. */
+export function drawSidebar(element, people, current, foot) {
   const channels = people.state.channels;
   const focused = element.contains(document.activeElement) ? document.activeElement.dataset.channel : null;
   fill(element,
     group("Channels", channels.filter((channel) => !channel.is_im), people, current),
     group("Direct messages", channels.filter((channel) => channel.is_im), people, current),
+    foot,
   );
   if (focused) element.querySelector(`[data-channel="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
