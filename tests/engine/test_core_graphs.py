@@ -288,6 +288,33 @@ edges: [{from: a, to: b}, {from: b, to: c}]
     assert statuses(case) == {"a~2": "completed", "b~2": "completed", "c~2": "completed"}
 
 
+def test_a_loop_edge_waits_for_a_target_that_has_not_run_yet() -> None:
+    """A gate `any` may let the source of a loop edge run before its target: the jump waits until that has ended."""
+    flow = """
+nodes:
+  - {id: slow, type: shell, with: {run: [s]}}
+  - {id: quick, type: noop}
+  - {id: a, type: noop}
+  - {id: b, type: noop}
+edges:
+  - {from: slow, to: a}
+  - {from: a, to: b, gate: any}
+  - {from: quick, to: b, gate: any}
+  - {from: b, to: a, type: loop, max_iterations: 1, on_limit: continue}
+"""
+    case = given(flow).started()
+    assert statuses(case) == {"slow": "started", "quick": "completed", "b": "completed"}
+    case.when(NodeDone("slow", 1, OUTPUT))
+    assert [event.path for event in case.last if event.type == "loop:iterate"] == ["b"]
+    assert case.state.status == "complete"
+    assert statuses(case) == {
+        "slow": "completed",
+        "quick": "completed",
+        "a~2": "completed",
+        "b~2": "completed",
+    }
+
+
 def test_a_person_skips_a_failed_node_of_a_graph_and_it_passes_on() -> None:
     """`on_error: ask` and its answer hold in graphs."""
     flow = DIAMOND.replace("id: b, type: shell,", "id: b, type: shell, on_error: ask,")
