@@ -246,8 +246,9 @@ def check(decision: Decision) -> Decision:
     match decision:
         case Take(item, _, instead):
             _check(decode(item.payload), {"user"} if item.kind == OVERHEARD else ())
-            if not _text(item.key):
-                raise Malformed("key")
+            for name, value in (("key", item.key), ("thread", item.thread_key or "")):
+                if not _text(value):
+                    raise Malformed(name)
             if instead is not None:
                 check(instead)
         case Ask(_, _, data):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Literal
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -166,6 +166,7 @@ class Outbound:
             del self._lanes[lane]
         try:
             rows = await self._writer.call(self._writer.store.outbox, now=self._now(), limit=self._limit)
+            await self._forget_cards({row.lane for row in rows})
         except StorageBroken:
             raise
         except StorageError as error:
@@ -175,6 +176,15 @@ class Outbound:
             self._give(rows)
         self._resize(len(rows))
         return self._until_next()
+
+    async def _forget_cards(self, found: Set[str]) -> None:
+        """A card waited, and nothing is to be sent of it any more: the process that was here before may have posted it."""
+        now = self._clock()
+        for lane in self._cards - found - set(self._lanes):
+            if self._holds.get(lane, 0.0) <= now:
+                row = await self._ledger.row(lane)
+                if row is None or row.state != "pending":
+                    self._cards.discard(lane)
 
     def _give(self, rows: Sequence[OutboxRow]) -> None:
         now, passed = self._clock(), set(self._lanes)

@@ -164,6 +164,20 @@ def test_a_malformed_message_is_acknowledged_and_counted(tmp_path: Path, field: 
     play(story)
 
 
+def test_a_thread_that_is_no_text_is_never_looked_up(tmp_path: Path) -> None:
+    """A lone surrogate in where a deleted message stood: the store could not look for its thread."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            shown = {**place.thread(root)[-1], "thread_ts": "\ud800"}
+            event = payloads.deleted_event(place.channel(), shown, place.core.now_ts())
+            await place.deliver(payloads.event_callback(place.core.state, event, "Ev9", place.seconds()))
+            assert place.app.skipped[MALFORMED] == 1
+
+    play(story)
+
+
 @pytest.mark.parametrize("actions", [[], {}, [5], [{"action_id": 5}], None])
 def test_a_press_without_its_action_is_acknowledged_and_counted(tmp_path: Path, actions: Any) -> None:
     """A press that says not what was pressed starts nothing and raises nothing."""

@@ -16,7 +16,7 @@ from bot.rendering.notes import note
 from bot.wire.client import AuthLost
 from engine.journal.records import PutOutbox
 from engine.language import timestamps
-from engine.language.codec import decode
+from engine.language.codec import decode, encode
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.run.stored import utc_now
 from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, key_of, running_rig
@@ -232,6 +232,28 @@ async def test_a_crash_before_the_request_posts_once(rig: Rig) -> None:
     await rig.settled("note:1")
     assert len(copies(rig, "note:1")) == 1
     assert rig.calls("conversations.replies") >= 1
+
+
+async def test_a_card_that_another_process_records_keeps_nothing_back(rig: Rig) -> None:
+    """A card waits to be looked up, and the process that was held while it posted it records it: the question follows."""
+    session_id = await rig.start(APPROVAL)
+    key = f"card:{session_id}"
+    rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
+
+    async def the_other_process(method: str) -> None:
+        if method != "outbox":
+            return
+        row = await rig.row(key)
+        if row.state == "pending" and row.attempts:
+            (card,) = copies(rig, key)
+            result = encode({"channel": "C0LOCALOPS", "ts": card["ts"]})
+            finish = rig.store.outbox_finish
+            await rig.writer.peek(finish, row.id, row.rev, now=rig.now(), state="sent", result=result)
+
+    rig.writer.before = the_other_process
+    rig.send()
+    prompt_id = await rig.shown(session_id)
+    assert len(copies(rig, f"prompt:{prompt_id}")) == len(copies(rig, key)) == 1
 
 
 async def test_two_copies_after_a_crash_leave_one_that_counts(rig: Rig) -> None:

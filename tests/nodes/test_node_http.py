@@ -417,6 +417,7 @@ async def test_five_redirects_are_followed_and_not_six(context: Context) -> None
         ("http://2852039166/", "redirect"),
         ("file:///etc/passwd", "redirect"),
         ("gopher://127.0.0.1:1/", "redirect"),
+        ("//[::1]@", "redirect"),
     ],
 )
 async def test_redirects_are_checked_again(context: Context, target: str, type_: str) -> None:

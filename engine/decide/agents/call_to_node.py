@@ -16,7 +16,7 @@ from engine.flow.node import ToolPlan
 from engine.language.codec import Json, encode, problems
 from engine.language.errors import SaysoError, ToolRefused
 from engine.language.template import escape_markup
-from engine.nodes.types.addresses import host_allowed, is_disguised, why_refused
+from engine.nodes.types.addresses import host_allowed, is_disguised, parsed, why_refused
 from engine.nodes.types.paths import BadPath, session_path
 from engine.nodes.types.preview import action_text
 
@@ -66,9 +66,7 @@ def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
         case "shell":
             return {**given, "command": shlex.join(config["run"])}
         case "http":
-            from yarl import URL  # what reads the address when it is used must read it here
-
-            return {**given, "method": config["method"], "url": URL(given["url"].strip()).human_repr()}
+            return {**given, "method": config["method"], "url": parsed(given["url"].strip()).human_repr()}
         case "read_file" | "write_file":
             return {**given, "path": config["path"]}
         case "python":
@@ -153,11 +151,9 @@ def _http(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json
 
 def _refuse_url(text: str, hosts: Json, beside: Json) -> None:
     """Raise `ToolRefused` unless this address is one that the author of the flow named."""
-    from yarl import URL  # what reads the address when it is used must read it here
-
     listed = ", ".join(f"`{host}`" for host in hosts) or "none"
     try:
-        url = URL(text.strip())
+        url = parsed(text.strip())
         host, port = url.host or "", url.port
     except ValueError as error:
         raise ToolRefused(f"{text[:200]!r} is no URL: {error}.") from error

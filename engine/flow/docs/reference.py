@@ -310,8 +310,8 @@ nodes that no forward edge leads to are first.
 - An edge is dead when its `when` is false, or when the node that it comes from never ran. A node that its own `if`
   skipped passes on.
 - Forward edges may not form a circle. A loop edge leads back to a node from which edges lead to where it begins.
-- A jump (a loop edge, or `on_error: goto:<id>`) stays in its list, and waits until all that comes after its target has
-  ended. Then that runs once more.
+- A jump (a loop edge, or `on_error: goto:<id>`) stays in its list, and waits until its target and all that comes after
+  it have ended. Then they run once more.
 - A loop edge that was taken `max_iterations` times and would be taken once more is a failure, unless `on_limit` says
   otherwise. With `ask` the requester and the admins say in the thread: once more, go on without, or stop.
 - A graph ends at its final nodes, those that no forward edge leaves. One of which no final node was reached (one that its own

@@ -40,7 +40,7 @@ from engine.nodes.runtime.runner import (
     first_of,
 )
 from engine.nodes.runtime.secrets import Resolver, marked, redacted
-from engine.nodes.types.addresses import is_disguised, why_refused
+from engine.nodes.types.addresses import is_disguised, parsed, why_refused
 
 MAX_REDIRECTS = 5
 CONNECT_TIMEOUT = 30.0
@@ -358,7 +358,7 @@ def _redirected(request: Request, status: int, location: str) -> Request:
     for a POST, turn the request into a GET without a body, as browsers do.
     """
     try:
-        url = request.url.join(URL(location))
+        url = request.url.join(parsed(location))
         _check(url)
     except (ValueError, Refusal) as error:
         raise Refusal(
@@ -389,7 +389,7 @@ def reported(request: Request) -> str:
 def _url(text: str, shown: str | None) -> URL:
     """The address in this text; of one with secrets errors say only how it is `shown`, since they may quote a part."""
     try:
-        url = URL(text.strip())
+        url = parsed(text.strip())
         _check(url)
     except (ValueError, Refusal) as error:
         if shown is not None:

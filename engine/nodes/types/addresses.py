@@ -14,6 +14,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -33,6 +37,16 @@ _LINK_LOCAL = (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe8
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.ip_network("::/96")
 _NUMERIC = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
+
+
+def parsed(text: str) -> URL:
+    """An address as the sender of requests reads it. Raises `ValueError`."""
+    from yarl import URL  # not for flows that reach nothing
+
+    try:
+        return URL(text)
+    except IndexError:  # what it raises for `//[::1]@`
+        raise ValueError("no host stands behind the @") from None
 
 
 def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:

@@ -172,6 +172,7 @@ _URL_PIECES = st.sampled_from(
 @settings(max_examples=tries(600))
 @given(st.lists(_URL_PIECES, max_size=9).map("".join), st.booleans())
 @example(".xn--", True)
+@example("//[::1]@", False)
 def test_no_address_leads_elsewhere(text: str, whole: bool) -> None:
     """Whatever the address, what is accepted goes to a named host and port as the sender of requests reads it."""
     url = f"https://a.example{text}" if whole else text
