@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias
 
 from engine.decide.commands import Due, Hold
 from engine.journal.events import Event, NodeRetried, TimerSet
-from engine.journal.records import DEAD, Consumed, Head, InboxRow, Row, Timer
+from engine.journal.records import DEAD, Consumed, Head, InboxItem, InboxRow, Row, Timer
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
@@ -352,6 +352,17 @@ class Dispatcher:
         except StorageError:
             return False
         return stored is None or stored.outcome is not None
+
+    async def at_once(self, request: InboxItem) -> State | None:
+        """Carry out a request of this program that takes one step: it needs no row in the inbox. How the session stands
+        then, or None where the request has to go through there: others come first, or another process has the session.
+        Nothing was stored then. Raises what refuses it, and storage errors."""
+        if request.session_id is None or request.session_id in self._lanes or self._stopping.is_set():
+            return None
+        try:
+            return await self.engine.apply(request.session_id, command(request))
+        except (Owned, Fenced, SchemaTooNew, ClockJumped):
+            return None
 
     async def _request(self, row: InboxRow) -> bool:
         """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""

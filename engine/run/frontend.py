@@ -132,7 +132,9 @@ def question_rows(before: State, after: State, events: Sequence[Event]) -> Seque
 
 def may_have_rows(state: State, events: Sequence[Event]) -> bool:
     """Whether a commit with these events may have made an intent for a frontend."""
-    return state.ended or any(
+    if state.ended and any(asked.shown != UNSEEN for asked in state.prompts.values()):
+        return True
+    return any(
         _is_shown(state, event.prompt_id)
         if isinstance(event, PromptEvent)
         else isinstance(event, NodeStarted | ChildStarted) and mode_of(event.node_type) == "delivery"

@@ -62,7 +62,7 @@ def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fi
     return InboxItem(key=key, kind="request", payload=encode(payload), session_id=session_id)
 
 
-def command(row: InboxRow) -> Command:
+def command(row: InboxRow | InboxItem) -> Command:
     """The command that a request asks for. Raises `BadRequest` for one that this release does not know."""
     try:
         return _command(row, decode(row.payload))
@@ -70,7 +70,7 @@ def command(row: InboxRow) -> Command:
         raise BadRequest(f"not a request of this release: {error!r}") from error
 
 
-def _command(row: InboxRow, data: Json) -> Command:
+def _command(row: InboxRow | InboxItem, data: Json) -> Command:
     word = data["do"]
     if word not in _WORDS:
         raise ValueError(f"unknown request {word!r}")
@@ -78,7 +78,7 @@ def _command(row: InboxRow, data: Json) -> Command:
     return make(*(_part(row, data, name) for name in parts.split()))
 
 
-def _part(row: InboxRow, data: Json, name: str) -> Any:
+def _part(row: InboxRow | InboxItem, data: Json, name: str) -> Any:
     if name == "key":
         return row.key
     if name.endswith("?"):

@@ -251,7 +251,7 @@ class Runtime:
     async def session(self, session_id: str) -> Session:
         """A session that was started at any time. Raises `UnknownSession`."""
         state = await self.engine.verified_state(session_id)
-        return Session(self.engine, state, self._dispatcher.notify, self._news_of)
+        return Session(self.engine, state, self._dispatcher.notify, self._news_of, self._dispatcher.at_once)
 
     def wake(self) -> None:
         """Look at the store and the clock at once, in place of at the next poll."""

@@ -1,9 +1,11 @@
 """One session of a runtime: how it stands, what it asks, and what can be said to it.
 
-Whatever is asked of a session goes through the inbox: a living process that serves the session carries it out, this one
-or another. A request is durable once it is in; `act` waits until it was carried out or refused. Where whoever made a
-request is killed before it is carried out, the request stays: the next process that serves the session carries it out
-once (it is consumed in the commit of the step that it causes), or refuses it where something else was quicker.
+Whatever is asked of a session is carried out in this process, in one step: what `act` has returned is durable, and of a
+request whose process is killed before that, all is stored or nothing. Where another process has the session, where
+other requests come first, or where it may take longer (a pause), it goes through the inbox: there it is durable once it is
+in, and `act` waits until it was carried out or refused. It stays where this process is killed: the next one that serves
+the session carries it out once (it is consumed in the commit of the step that it causes), or refuses it where something
+else was quicker.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ Look: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for news, up to so many seconds."""
 
 _LOOK_SECONDS = 0.05
+_LONGER = ("pause", "migrate")
+"""Requests that take more than a step."""
+
 _UNSEEN_SECONDS = 5.0
 
 
@@ -141,11 +146,14 @@ class Session:
         state: State,
         notify: Callable[[], None],
         news: Callable[[str], Look],
+        at_once: Callable[[InboxItem], Awaitable[State | None]],
     ) -> None:
-        """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on."""
+        """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on;
+        `at_once` carries a request out without the inbox, where that is possible."""
         self._engine = engine
         self._notify = notify
         self._news = news
+        self._at_once = at_once
         self.id = state.session_id
         self.state = state
 
@@ -248,11 +256,20 @@ class Session:
         return await self.act("abort", actor=actor, reason=reason)
 
     async def act(self, do: str, *, actor: Actor, seconds: float = REPLY_SECONDS, **fields: Any) -> Receipt:
-        """Put a request into the inbox (`engine.run.remote_commands` knows its words) and wait so many seconds until it was
-        carried out. Raises `RequestRefused`."""
+        """Carry out a request (`engine.run.remote_commands` knows its words), or put it into the inbox and wait so many
+        seconds until it was carried out. Raises `RequestRefused`."""
         check_actor(actor)
         key = f"api:{self._engine.new_id()}"
         request = remote_commands.item(key, self.id, do, actor=actor, **fields)
+        try:
+            after = None if do in _LONGER else await self._at_once(request)
+        except StorageError:
+            raise
+        except SaysoError as error:
+            raise RequestRefused(error.code, str(error)) from error
+        if after is not None:
+            self.state = after
+            return Receipt(key, "applied")
         look = self._news(self.id)
         await self._engine.writer.ingest([request], self._engine.now())
         self._notify()

@@ -118,10 +118,15 @@ class Sessions:
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
+        released: State | None = None
         while (live := self.active.get(session_id)) is not None and self._poison is None:
             await live.parked.wait()
+            released = live.state
         if self._poison is not None:
             raise self._poison
+        cached = self._cached.get(session_id)
+        if cached is not None and cached.state is released:
+            return cached.state
         return await self.state(session_id)
 
     def at_work(self, session_id: str) -> bool:
@@ -356,4 +361,5 @@ class Sessions:
     def lose(self, live: ActiveSession) -> None:
         """Another owner has the session: stop its work here at once, write nothing."""
         live.claimed = False
+        self._cached.pop(live.session_id, None)
         live.stop_all()

@@ -13,7 +13,7 @@ import pytest
 from engine import Actor, Event, Json, Runtime, Session, State, load_flow, open_store
 from engine.journal.state import Asked
 from engine.language.errors import SeveralPrompts, StorageError
-from engine.run import frontend
+from engine.run import frontend, remote_commands
 from engine.run.frontend import Message, NotDelivered
 from engine.run.runtime import NotOpen
 from engine.run.session import RequestRefused
@@ -231,6 +231,56 @@ async def test_several_questions_are_named(tmp_path: Path) -> None:
             await session.answer("x", actor=ANA)
         await session.answer("x", actor=ANA, question=session.questions[1].prompt_id)
         assert [asked.message for asked in session.questions] == ["One?"]
+
+
+async def test_what_is_said_takes_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer, and a refusal, needs no row in the inbox where nothing comes first."""
+    async with runtime(tmp_path) as place:
+        session = await begun(place, GATE)
+        monkeypatch.setattr("engine.storage.group_commit.Writer.ingest", None)
+        with pytest.raises(RequestRefused):
+            await session.answer("approve", actor=ANA)
+        await session.answer("approve", actor=BEN)
+        assert (await session.rest()).status == "complete"
+
+
+async def test_what_is_said_elsewhere_reaches_the_owner(tmp_path: Path) -> None:
+    """A session that another runtime works for is answered through the inbox, by that one."""
+    text = """
+    flow: two
+    nodes:
+      - id: both
+        type: parallel
+        branches:
+          one: [{id: one, type: ask, with: {message: One?}}]
+          two: [{id: two, type: shell, with: {run: [sleep, "60"]}}]
+    """
+    async with runtime(tmp_path) as owner, runtime(tmp_path) as other:
+        session = await owner.start(load_flow(text), actor=ANA)
+        async with asyncio.timeout(20):
+            there = await other.session(session.id)
+            while not there.questions:
+                await there.refresh()
+            receipt = await there.answer("x", actor=ANA)
+            assert (await owner.engine.writer.call(owner.engine.store.inbox_row, receipt.key)) is not None
+            assert not there.questions
+            await there.abort(actor=ANA)
+            assert (await session.ended()).status == "aborted"
+
+
+async def test_what_is_said_while_others_wait_comes_after_them(tmp_path: Path) -> None:
+    """A request is not carried out at once where one that is in the inbox has not been carried out yet."""
+    async with runtime(tmp_path) as place:
+        session = await begun(place, GATE)
+        request = remote_commands.item("k", session.id, "abort", actor=ANA)
+        lanes = place._dispatcher._lanes
+        lanes[session.id] = []
+        assert await place._dispatcher.at_once(request) is None
+        assert (await session.refresh()).status == "paused"
+        del lanes[session.id]
+        after = await place._dispatcher.at_once(request)
+        assert after is not None
+        assert after.status == "aborted"
 
 
 async def test_what_was_left_is_shown_by_the_next_runtime(tmp_path: Path) -> None:
