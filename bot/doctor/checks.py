@@ -22,6 +22,7 @@ from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
+from bot.outbound.calls import UNTAKEN
 from bot.wire.client import app_client, bot_client, describe
 from bot.wire.manifest import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.wire.sockets import HEARD
@@ -289,6 +290,8 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
+    if untaken := store.mark(UNTAKEN):
+        yield Check("blocks", "ok", f"this workspace takes no {untaken}: older blocks stand in their place")
 
 
 # --- the manifest ------------------------------------------------------------------------------------------

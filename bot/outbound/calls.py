@@ -9,19 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
+from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key, in_older_blocks, newer_types
 from bot.rendering.text import clip
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, pages, quiet_client
 
 log = logging.getLogger("sayso.outbound")
 
 POST = "chat.postMessage"
+UNTAKEN = "untaken_blocks"
+"""The mark that names the newer types of blocks that this workspace was found not to take since the last start."""
+T = TypeVar("T")
 
 _AWAY = 3
 """After so many calls in a row without an answer Slack is taken for away."""
@@ -101,6 +104,7 @@ _BLOCKS_REFUSED = (
     "block_mismatch",
     "msg_too_long",
 )
+_UNKNOWN_BLOCKS = ("invalid_blocks", "invalid_blocks_format")
 _STREAMED = "agent:"
 """How the keys of what may be streamed begin."""
 _PLAIN_TEXT = 3_000
@@ -133,18 +137,19 @@ class Calls:
         pace: Pace,
         bot_user_id: str,
         posted: Callable[[], None] = lambda: None,
+        note: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
+        """`note` keeps a word on the workspace, by its name, for whoever asks how things are."""
         self._client = quiet_client(client)
         self._pace = pace
         self._bot_user_id = bot_user_id
         self._posted = posted
+        self._note = note
+        self._untaken: frozenset[str] = frozenset()
 
     async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
-        """Post a message; as plain text where Slack does not take its blocks. The pace was taken before."""
-        try:
-            return await self._post(place, message, broadcast)
-        except Permanent as fault:
-            return await self._post(place, _without_blocks(message, fault), broadcast)
+        """Post a message; in a simpler form where Slack does not take its blocks. The pace was taken before."""
+        return await self._in_a_form(message, lambda form: self._post(place, form, broadcast))
 
     async def _post(self, place: Place, message: Rendered, broadcast: bool) -> Posted:
         call = self._client.chat_postMessage(
@@ -166,10 +171,7 @@ class Calls:
     async def edit(self, where: Posted, message: Rendered, *, metadata: bool = False) -> None:
         """Change a message of ours; its metadata stays unless `metadata` says to replace it."""
         self._pace.take("chat.update", where.channel)
-        try:
-            await self._edit(where, message, metadata)
-        except Permanent as fault:
-            await self._edit(where, _without_blocks(message, fault), metadata)
+        await self._in_a_form(message, lambda form: self._edit(where, form, metadata))
 
     async def _edit(self, where: Posted, message: Rendered, metadata: bool) -> None:
         call = self._client.chat_update(
@@ -183,18 +185,44 @@ class Calls:
         )
         await self._answered("chat.update", where.channel, call)
 
-    async def whisper(self, place: Place, user: str, text: str, blocks: list[dict[str, Any]]) -> None:
+    async def whisper(self, place: Place, user: str, message: Rendered) -> None:
         """Show something to one person."""
+        await self._in_a_form(message, lambda form: self._whisper(place, user, form))
+
+    async def _whisper(self, place: Place, user: str, message: Rendered) -> None:
         call = self._client.chat_postEphemeral(
             channel=place.channel,
             user=user,
             thread_ts=place.thread_ts,
-            text=text,
-            blocks=blocks,
+            text=message.text,
+            blocks=message.blocks or None,
             parse="none",
             link_names=False,
         )
         await self._answered("chat.postEphemeral", place.channel, call)
+
+    async def _in_a_form(self, message: Rendered, send: Callable[[Rendered], Awaitable[T]]) -> T:
+        """Send a message as it is, in older blocks, or as plain text: the first form that Slack takes."""
+        newer, refused = newer_types(message.blocks), False
+        if newer and not newer & self._untaken:
+            try:
+                return await send(message)
+            except Permanent as fault:
+                if fault.reason not in _BLOCKS_REFUSED:
+                    raise
+                refused = fault.reason in _UNKNOWN_BLOCKS
+        form = in_older_blocks(message)
+        try:
+            sent = await send(form)
+        except Permanent as fault:
+            return await send(_without_blocks(form, fault))
+        if refused:
+            self._untaken |= newer
+            types = ", ".join(sorted(self._untaken))
+            log.warning("this workspace takes no %s: older blocks are sent instead", types)
+            if self._note is not None:
+                await self._note(UNTAKEN, types)
+        return sent
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""

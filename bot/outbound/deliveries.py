@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.session_files import SessionFiles
@@ -275,11 +276,11 @@ class Deliveries(Sender):
         await self.ledger.attempt(row)
         message = made.message
         assert message is not None
-        blocks = message.blocks
         if made.extras:
             # A file would be there for everybody.
-            blocks = [*blocks[:-1], *message_blocks("_The rest does not fit and is not shown._")]
-        await self.calls.whisper(place, user, message.text, blocks)
+            rest = message_blocks("_The rest does not fit and is not shown._")
+            message = replace(message, blocks=[*message.blocks[:-1], *rest])
+        await self.calls.whisper(place, user, message)
         return result
 
     # --- files ---------------------------------------------------------------------------------------------

@@ -94,9 +94,9 @@ class Outbound:
         self._wake = asyncio.Event()
         self._stopping = False
         self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
-        calls = Calls(client, self._pace, bot_user_id, posted)
         sessions = Sessions(load_state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
+        calls = Calls(client, self._pace, bot_user_id, posted, ledger.note)
         delays = tuning.look_delays
         self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)

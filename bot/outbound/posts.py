@@ -76,6 +76,10 @@ class Ledger:
         """More is to be sent."""
         await self.writer.call(self.writer.store.consume, [], self.now(), rows)
 
+    async def note(self, name: str, value: str) -> None:
+        """Keep a mark."""
+        await self.writer.call(self.writer.store.set_mark, name, value)
+
     async def attempt(self, row: OutboxRow) -> None:
         """A request is about to be made."""
         await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())

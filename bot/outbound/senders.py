@@ -22,7 +22,7 @@ from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered
 from bot.rendering.card import Behind, card, holder_thread
-from bot.rendering.notes import end_note, message_blocks, note
+from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
 from bot.rendering.text import addresses, mentioning
@@ -217,9 +217,7 @@ class Rows(Sender):
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         place = Place(data["channel"], data.get("threadTs"))
         text = mentioning(data["text"], await self.names(addresses(data["text"])))
-        return await self._at_most_once(
-            row, self.calls.whisper, place, data["user"], note(text).text, message_blocks(text)
-        )
+        return await self._at_most_once(row, self.calls.whisper, place, data["user"], note(text))
 
     async def _respond(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         return await self._at_most_once(row, self.calls.respond, data["responseUrl"], note(data["text"]).text)

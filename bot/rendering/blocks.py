@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bot.rendering.text import clip, cut, for_reader, one_line, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
@@ -251,10 +253,12 @@ def _label(text: str) -> Block:
     return words(one_line(text, 24) or "sayso")
 
 
-MOST_ROWS = 100
-"""Of a table block, the one with the columns' names among them."""
+MOST_ROWS = 101
+"""Of a data table, the one with the columns' names among them."""
 MOST_CELLS = 10_000
 """Characters of all cells of a message, as Slack counts them."""
+_PAGE = 10
+"""Rows of a data table that are seen at once."""
 _CELL = 400
 _WIDTH = 40
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -278,29 +282,55 @@ def _text(cell: Json) -> str:
     return clean_text(cell)[0] if isinstance(cell, str) else encode(cell).decode()
 
 
-def table_block(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> tuple[Block, bool]:
+def table_block(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, title: str = ""
+) -> tuple[Block, bool]:
     """As many of the first rows as Slack takes and `room` units hold, and whether that is all of the table.
 
-    Cells are plain text, in which nothing is a mention or a link.
+    Cells are plain text, in which nothing is a mention or a link; numbers are sorted as such.
     """
-    block: Block = {"type": "table", "rows": [_cells(columns)]}
-    room -= size([block])
+    made = [_cells(columns)]
+    room -= size([_data_table(made, title, len(rows))])
     cells = sum(map(len, columns))
     whole = all(len(row) <= len(columns) for row in rows)
     for row in rows:
-        made = _cells(row[: len(columns)])
-        room -= size(made) + 1
-        cells += sum(len(cell["text"]) for cell in made)
-        if room < 0 or cells > MOST_CELLS or len(block["rows"]) >= MOST_ROWS:
-            return block, False
-        block["rows"].append(made)
+        shown_row = [_cell(cell) for cell in row[: len(columns)]]
+        room -= size(shown_row) + 1
+        cells += sum(len(cell["text"]) for cell in shown_row)
+        if room < 0 or cells > MOST_CELLS or len(made) >= MOST_ROWS:
+            return _data_table(made, title, len(rows)), False
+        made.append(shown_row)
         whole = whole and all(len(cell) <= _CELL for cell in row)
-    return block, whole
+    return _data_table(made, title, len(rows)), whole
+
+
+def _data_table(rows: list[list[Block]], title: str, total: int) -> Block:
+    shown_rows = len(rows) - 1
+    count = f"{total:,} row{'' if total == 1 else 's'}"
+    caption = one_line(title, 200) or (count if shown_rows == total else f"{shown_rows:,} of {count}")
+    if not shown_rows:
+        # Slack takes no data table without rows.
+        rows = [*rows, [{"type": "raw_text", "text": " "} for _ in rows[0]]]
+    return {"type": "data_table", "caption": caption, "page_size": _PAGE, "rows": rows}
 
 
 def _cells(row: Sequence[str]) -> list[Block]:
     # Slack takes no empty cell.
     return [{"type": "raw_text", "text": one_line(cell, _CELL) or " "} for cell in row]
+
+
+def _cell(text: str) -> Block:
+    (made,) = _cells([text])
+    number = _number(text)
+    return made if number is None else {"type": "raw_number", "value": number, "text": made["text"]}
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def csv_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -313,11 +343,7 @@ def csv_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _inert(cell: str) -> str:
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}" if cell.startswith(_FORMULA) else cell
-    return cell
+    return f"'{cell}" if cell.startswith(_FORMULA) and _number(cell) is None else cell
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 60) -> str:
@@ -328,3 +354,37 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
     made.insert(1, "  ".join("─" * width for width in widths))
     more = len(rows) - most
     return "\n".join([line.rstrip() for line in made] + ([f"… {more:,} more rows"] if more > 0 else []))
+
+
+# --- blocks that not every workspace takes -----------------------------------------------------------------
+
+
+def newer_types(blocks: Sequence[Block]) -> frozenset[str]:
+    """The types of those blocks that not every workspace takes."""
+    return frozenset(block["type"] for block in blocks) & _OLDER.keys()
+
+
+def in_older_blocks(message: Rendered) -> Rendered:
+    """The same message of blocks that every workspace takes."""
+    made = [older for block in message.blocks for older in _older(block)]
+    return replace(message, blocks=made)
+
+
+def _older(block: Block) -> list[Block]:
+    convert = _OLDER.get(block["type"])
+    if convert is None:
+        return [block]
+    made = convert(block)
+    if made and "block_id" in block:
+        made[0] = {**made[0], "block_id": block["block_id"]}
+    return made
+
+
+def _older_table(block: Block) -> list[Block]:
+    rows = [[{"type": "raw_text", "text": cell["text"]} for cell in row] for row in block["rows"]]
+    most = MOST_ROWS - 1
+    left = [context(f"_The last {len(rows) - most} of them is not shown._")] if len(rows) > most else []
+    return [small(block["caption"]), {"type": "table", "rows": rows[:most]}, *left]
+
+
+_OLDER: dict[str, Callable[[Block], list[Block]]] = {"data_table": _older_table}

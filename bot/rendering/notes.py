@@ -326,6 +326,7 @@ def fallback(config: Mapping[str, Json]) -> str:
     table = config.get("table")
     if table:
         columns = [str(name) for name in table["columns"]]
+        parts += [f"*{safe(one_line(str(table['title']), 200))}*"] if table.get("title") else []
         parts.append(f"```\n{safe(aligned(columns, rows_of(columns, table['rows'])))}\n```")
     parts += [f"🖼️ {safe(image['alt'])}" for image in config.get("images") or () if image.get("url")]
     return "\n".join(parts)
@@ -408,7 +409,8 @@ def _table(table: Json, making: _Making, beside: bool) -> list[Block]:
         return []
     columns = [str(name) for name in table["columns"]]
     rows = rows_of(columns, table["rows"])
-    block, whole = table_block(columns, rows, min(making.room, _TABLE_MOST if beside else MOST_UNITS))
+    room = min(making.room, _TABLE_MOST if beside else MOST_UNITS)
+    block, whole = table_block(columns, rows, room, str(table.get("title") or ""))
     if not whole:
         making.into_file("table.csv", csv_of(columns, rows), f"All {len(rows):,} rows are in")
     return [block]

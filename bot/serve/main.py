@@ -23,7 +23,7 @@ from bot.handlers.clicks import Presses
 from bot.handlers.replies import Conversation, Replies, edited
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound.calls import Modals
+from bot.outbound.calls import UNTAKEN, Modals
 from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
@@ -115,6 +115,9 @@ class Bot:
             store.bind(identity.team_id, identity.app_id or "")
             if store.mark(INSTALLED) is None:
                 store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
+            if store.mark(UNTAKEN):
+                # The workspace may take them by now.
+                store.set_mark(UNTAKEN, "")
         except BaseException:
             store.close()
             raise

@@ -50,9 +50,9 @@ def check_message(text: str, blocks: list[Json], *, limit: int = MAX_TEXT) -> No
 
 
 def _check_tables(blocks: list[Json]) -> None:
-    """A message has one table, and its cells have so many characters in all."""
-    tables = [block for block in blocks if block["type"] == "table"]
-    if len(tables) > 1:
+    """A message has one plain table, and the cells of all its tables have so many characters."""
+    tables = [block for block in blocks if block["type"] in ("table", "data_table")]
+    if sum(block["type"] == "table" for block in tables) > 1:
         raise SlackError("invalid_blocks", "only one table is allowed in a message")
     cells = sum(len(str(cell.get("text", ""))) for table in tables for row in table["rows"] for cell in row)
     if cells > MAX_TABLE:
@@ -165,6 +165,12 @@ def whole(least: int, most: int) -> Check:
             yield _at(f"must be a whole number from {least} to {most}", pointer)
 
     return check
+
+
+def a_number(value: Any, pointer: str) -> Iterator[str]:
+    """A number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        yield _at("must be a number", pointer)
 
 
 def numeric(value: Any, pointer: str) -> Iterator[str]:
@@ -355,14 +361,32 @@ VIEW_BLOCKS: dict[str, Check] = {
 }
 CELLS: dict[str, Check] = {
     "raw_text": Shape().must(text=string(MAX_BLOCKS_SIZE)),
-    "raw_number": Shape().must(value=anything).may(text=string(MAX_BLOCKS_SIZE)),
+    "raw_number": Shape().must(value=a_number).may(text=string(MAX_BLOCKS_SIZE)),
     "rich_text": RICH_TEXT,
 }
 COLUMN = Shape().may(align=one_of("left", "center", "right"), is_wrapped=boolean)
-TABLE = BLOCK.must(rows=items(100, items(20, typed(CELLS, "table cell"))))
+ROW = items(20, typed(CELLS, "table cell"))
+TABLE = BLOCK.must(rows=items(100, ROW))
+
+
+def data_rows(value: Any, pointer: str) -> Iterator[str]:
+    """The header and 1 to 100 rows, all of one length; no rich text in the header."""
+    problems = list(items(101, ROW, 2)(value, pointer))
+    yield from problems
+    if problems:
+        return
+    for number, row in enumerate(value):
+        if len(row) != len(value[0]):
+            yield _at("all rows must have the same number of cells", f"{pointer}/{number}")
+    if any(cell["type"] == "rich_text" for cell in value[0]):
+        yield _at("rich_text is not allowed in the header", f"{pointer}/0")
+
+
+DATA_TABLE = BLOCK.must(caption=string(MAX_BLOCKS_SIZE), rows=data_rows)
 MESSAGE_BLOCKS: dict[str, Check] = {
     **VIEW_BLOCKS,
     "markdown": BLOCK.must(text=string(MAX_MARKDOWN)),
+    "data_table": DATA_TABLE.may(page_size=MANY, row_header_column_index=whole(0, 19)),
     "table": TABLE.may(column_settings=items(20, COLUMN, 0)),
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bot.intents.session_rows import file_row
+from bot.outbound.calls import UNTAKEN
 from engine.journal.state import State
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json
@@ -77,14 +78,37 @@ async def test_markdown_is_a_block_of_its_own(rig: Rig) -> None:
     assert [block["text"] for block in blocks(shown, "markdown")] == ["# Plan\n\n- one\n- two"]
 
 
+TABLE = '{table: {columns: [host, load], rows: [["a1", 0.5], {load: 2, host: "b2"}, ["c3"]]}}'
+
+
 async def test_a_table_has_a_row_for_its_names_and_plain_cells(rig: Rig) -> None:
-    """Rows may be lists or mappings, and what is no text appears as JSON."""
-    config = '{table: {columns: [host, load], rows: [["a1", 0.5], {load: 2, host: "b2"}, ["c3"]]}}'
-    _, (shown,) = await told(rig, config)
-    (table,) = blocks(shown, "table")
+    """Rows may be lists or mappings, numbers are sorted as such, and the caption says how many rows there are."""
+    _, (shown,) = await told(rig, TABLE)
+    (table,) = blocks(shown, "data_table")
     rows = [[cell["text"] for cell in row] for row in table["rows"]]
     assert rows == [["host", "load"], ["a1", "0.5"], ["b2", "2"], ["c3", " "]]
-    assert {cell["type"] for row in table["rows"] for cell in row} == {"raw_text"}
+    assert [cell.get("value") for row in table["rows"] for cell in row[1:]] == [None, 0.5, 2, None]
+    assert table["caption"] == "3 rows"
+
+
+async def test_a_table_has_a_title(rig: Rig) -> None:
+    """It is the caption, and stands in the words for notifications."""
+    _, (shown,) = await told(rig, TABLE.replace("table: {", 'table: {title: "Load by host", '))
+    (table,) = blocks(shown, "data_table")
+    assert table["caption"] == "Load by host"
+    assert "*Load by host*" in shown["text"]
+
+
+async def test_a_workspace_without_data_tables_gets_plain_ones(rig: Rig) -> None:
+    """The first is refused and sent again in older blocks; later ones are so at once, and the reason is kept."""
+    rig.workspace.faults.untaken_blocks = ("data_table",)
+    for posts in (2, 1):
+        before = rig.calls("chat.postMessage")
+        _, (shown,) = await told(rig, f"{{text: first, {TABLE[1:]}")
+        assert [block["type"] for block in shown["blocks"]] == ["section", "context", "table"]
+        assert key_of(shown) == shown["blocks"][0]["block_id"]
+        assert rig.calls("chat.postMessage") - before == posts + 1
+    assert rig.store.mark(UNTAKEN) == "data_table"
 
 
 async def test_fields_stand_side_by_side(rig: Rig) -> None:

@@ -74,7 +74,7 @@ def check(config: dict[str, Any]) -> None:
         assert not _TAG.search(text)
         assert not _LEADS.search(read(text))
     for block in message.blocks:
-        assert block["type"] in ("section", "markdown", "table", "image", "context")
+        assert block["type"] in ("section", "markdown", "data_table", "image", "context")
         assert block["type"] != "image" or block["image_url"].startswith("https://charts.example.com/")
 
 

@@ -70,6 +70,25 @@ def test_a_table_keeps_its_other_limits() -> None:
     assert refused([{"type": "table", "rows": [[{"type": "button"}]]}]) == "invalid_blocks"
 
 
+def test_a_data_table_keeps_its_limits() -> None:
+    """A header and 1 to 100 rows of one length, numbers as numbers, no rich text in the header."""
+    text, number = {"type": "raw_text", "text": "x"}, {"type": "raw_number", "value": 1}
+    rich = {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": []}]}
+
+    def told(*rows: list[dict[str, Any]], **more: Any) -> str:
+        return refused([{"type": "data_table", "caption": "loads", "rows": [*rows], **more}])
+
+    assert told([text], *[[number]] * 100) == ""
+    assert told([text], *[[number]] * 101) == "invalid_blocks"
+    assert told([text]) == "invalid_blocks"
+    assert told([text], [text, text]) == "invalid_blocks"
+    assert told([rich], [text]) == "invalid_blocks"
+    assert told([text], [{"type": "raw_number", "value": "1"}]) == "invalid_blocks"
+    assert told([text], [text], caption="") == "invalid_blocks"
+    assert told([text], [text], page_size=101) == "invalid_blocks"
+    assert told([text], [{"type": "raw_text", "text": "x" * 10_000}]) == "invalid_blocks"
+
+
 def refused(blocks: list[dict[str, Any]]) -> str:
     """Slack's error for a message with these blocks; empty when it is taken."""
     try:

@@ -1,6 +1,7 @@
 // Blocks of Block Kit as DOM nodes. One that this page does not know says so in its place; one that is
 // broken never takes the rest of the message with it.
 
+import { dataTable } from "./datatable.js";
 import { h, icon, localImage, safeLink, uid } from "./dom.js";
 import { renderElement, unsupported, words } from "./elements.js";
 import { markdown } from "./markdown.js";
@@ -108,11 +109,12 @@ function table(block, surface) {
 }
 
 function cellNodes(cell, surface) {
-  return cell?.type === "rich_text" ? richText(cell, surface.people) : String(cell?.text ?? "");
+  return cell?.type === "rich_text" ? richText(cell, surface.people) : String(cell?.text ?? cell?.value ?? "");
 }
 
 const DRAW = {
   actions, context, header, image, input, section, table,
+  data_table: (block, surface) => dataTable(block, (cell) => cellNodes(cell, surface)),
   divider: () => h("hr"),
   markdown: markdownBlock,
   rich_text: richTextBlock,

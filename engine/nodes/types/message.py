@@ -69,6 +69,7 @@ class MessageTable(Config):
     rows: list[list[Any] | dict[str, Any]] = Field(
         description="The rows: each a list of cells, or a mapping of which the columns' names are the keys."
     )
+    title: Text | None = Field(None, description="What the table shows; left out: how many rows it has.")
 
 
 class MessageImage(Config):
@@ -113,7 +114,7 @@ class MessageConfig(Config):
     fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = Field(
         None, description="Short facts, two in a line: mappings of `title` and `value`."
     )
-    table: MessageTable | None = Field(None, description="A table: `columns` and `rows`.")
+    table: MessageTable | None = Field(None, description="A table: `columns`, `rows` and a `title`.")
     images: Annotated[list[MessageImage], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
         None, description="Pictures: mappings of `alt` with `url` or `path`, and a `title`."
     )
