@@ -63,7 +63,7 @@ async def test_a_report_is_updated_and_told_elsewhere(tmp_path: Path) -> None:
         await thread.says("Completed")
         shown = await thread.says("## Hosts")
         assert thread.count("Counting") == 0
-        (table,) = [block for block in shown["blocks"] if block["type"] == "table"]
+        (table,) = [block for block in shown["blocks"] if block["type"] == "data_table"]
         assert table["rows"][3][0] == {"type": "raw_text", "text": "<!channel>"}
         told = workspace.messages("releases")[-1]
         assert "Ana" in words(told)
