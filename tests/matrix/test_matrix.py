@@ -162,6 +162,7 @@ def cells(scenario: str, *, all_of_them: bool = PROVE) -> int:
     return sum(len(pairs(doors, state, all_of_them=all_of_them)) for doors, state in found)
 
 
+@pytest.mark.timeout(600 if PROVE else 120)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_only_whom_the_table_names_gets_in(
     tmp_path: Path, scenario: str, capsys: pytest.CaptureFixture[str]

@@ -118,15 +118,16 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
     """A commit does not check that the session is where it was read: read, then write."""
     part = SqliteStore._part
 
-    def unchecked(self: SqliteStore, commit: Commit) -> Exception | None:
+    def unchecked(self: SqliteStore, commit: Commit, body: bytes) -> Exception | None:
         if commit.new is None:
-            head = self._sessions.get(commit.session_id)
+            head = self._stored(commit.session_id)
+            epoch = head.epoch if commit.owner is None else head.epoch + 1
             rows = [
                 self._db.one("SELECT outcome FROM inbox WHERE id = ?", (c.inbox_id,)) for c in commit.consumed
             ]
             consumed = tuple(c for c, row in zip(commit.consumed, rows, strict=True) if row == (None,))
-            commit = commit.but(epoch=head.epoch, seq=head.seq, consumed=consumed)
-        return part(self, commit)
+            commit = commit.but(epoch=epoch, seq=head.seq, consumed=consumed)
+        return part(self, commit, body)
 
     patch.setattr(SqliteStore, "_part", unchecked)
 
@@ -158,7 +159,7 @@ MUTANTS: dict[str, Mutant] = {
 SEEN_AT = {
     "a_change_forgets_the_attempt_that_is_out": 312,
     "acknowledges_before_it_stores": 152,
-    "writes_what_it_decided_on_what_it_read": 462,
+    "writes_what_it_decided_on_what_it_read": 152,
     "obeys_a_word_that_is_offered_as_a_choice": 165,
     "an_answer_is_committed_without_its_row": 1778,
     "takes_what_was_posted_unheard_for_not_posted": 139,

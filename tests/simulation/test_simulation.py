@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -37,7 +39,8 @@ FIRSTS = (*range(0, SEEDS, BLOCK), *range(FORMS, FORMS + FORM_SEEDS, BLOCK), *LA
 MOST_SEEDS = 2_000
 MOST_FORM_SEEDS = 1_000
 """Within so many runs a seeded fault must be found."""
-FAULTS = [*MUTANTS, *FORM_MUTANTS, *FURTHER_MUTANTS]
+SEEDED: dict[str, Mutant] = {**MUTANTS, **FORM_MUTANTS, **FURTHER_MUTANTS}
+FAULTS = list(SEEDED)
 SEARCHED = ("an_answer_is_committed_without_its_row",)
 """The faults that take a search of minutes, in `make prove`; the seed that shows another one is known."""
 DELIVERIES = 100_000
@@ -128,14 +131,41 @@ def test_a_loop_that_never_waits_is_found() -> None:
     loop.close()
 
 
+class Shapes:
+    """Takes what a fault puts in, beside what it replaces; nothing is changed."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def setattr(self, place: Any, name: str, value: Any) -> None:
+        """As pytest's."""
+        self.pairs.append((getattr(place, name), value))
+
+    def setitem(self, place: Any, name: Any, value: Any) -> None:
+        """As pytest's."""
+        self.pairs.append((place[name], value))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_seeded_fault_takes_what_it_is_called_with(name: str) -> None:
+    """One that cannot be called breaks everything, which proves nothing."""
+    shapes = Shapes()
+    SEEDED[name](cast(pytest.MonkeyPatch, shapes))
+    assert shapes.pairs
+    for before, fault in shapes.pairs:
+        asked = inspect.signature(before).parameters.values()
+        plain = [each.name for each in asked if each.kind is not each.KEYWORD_ONLY]
+        named = {each.name: None for each in asked if each.kind is each.KEYWORD_ONLY}
+        inspect.signature(fault).bind(*plain, **named)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sampled(FAULTS, [name for name in FAULTS if name not in SEARCHED]))
 def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     name: str, land: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the fault the simulation turns red; every flow still ends well on a day without faults (in `make prove`)."""
-    mutant: Mutant = {**MUTANTS, **FORM_MUTANTS, **FURTHER_MUTANTS}[name]
-    mutant(monkeypatch)
+    SEEDED[name](monkeypatch)
     area = max((first for first in LATER if first <= FURTHER_SEEN_AT.get(name, 0)), default=0)
     for flow in LATER.get(area, form_flows.ALL) if PROVE else ():
         assert run(land, 1, weather=Weather(), wants=flow).problems == []
