@@ -142,6 +142,7 @@ async def test_an_agent_is_steered_stopped_and_resumed(
     ):
         claude.queue(first, second, text("It is the disk of web-2. Nothing was restarted."))
         await visit.begin("ops", "@sayso look")
+        await first.reached.wait()
         await visit.says("writing …")
         await visit.write("Only web-2, please")
         await visit.says("👀")
