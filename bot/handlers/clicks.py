@@ -61,7 +61,7 @@ class Presses:
         ids = action.removeprefix(INLINE) if inline else value
         prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
         prompt = await self._prompt(row, prompt_id)
-        if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data["messageTs"]):
+        if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data):
             return await self.notices.whisper(row, data, COPY, "refused")
         known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
         if prompt is None or not known:
@@ -192,9 +192,10 @@ class Presses:
         return found if found is not None and found.thread_key == row.thread_key else None
 
 
-def _stands_in(prompt: PromptState, message_ts: str) -> bool:
-    """Whether a message is the one that shows a prompt. While it is being posted nobody knows yet which one that is."""
-    return prompt.message_ts in (None, message_ts)
+def _stands_in(prompt: PromptState, data: dict[str, Json]) -> bool:
+    """Whether what was pressed is the message that shows a prompt, or a copy outside of the thread. While it is being
+    posted nobody knows yet which one that is."""
+    return "from" in data or prompt.message_ts in (None, data["messageTs"])
 
 
 def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:

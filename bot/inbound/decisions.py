@@ -27,6 +27,8 @@ PAGE = "slack.page"
 
 OPEN, INSIDE = "sayso:open:", "sayso:inside:"
 """Buttons that open a view of the kind that follows; and elements that change the view they stand in."""
+HOME = "home"
+"""`from` of a press or submission that came from the app's Home; else it is the direct message with the copy."""
 CALLBACK = "sayso:"
 
 
@@ -81,8 +83,8 @@ class Submission:
 
 # --- answers to an opening ---------------------------------------------------------------------------------
 
-Opened: TypeAlias = View | str
-"""The view that is opened; or why none is, for the person who asked: no mrkdwn."""
+Opened: TypeAlias = View | str | None
+"""The view that is opened; why none is, for the person who asked: no mrkdwn; None where it is shown otherwise."""
 
 
 # --- answers to a submission -------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ def _text(value: Json) -> bool:
 
 
 _FIELDS: dict[str, Callable[[Json], bool]] = {
-    **dict.fromkeys(("team", "channel", "user", "userTeam", "viewId", "triggerId"), _id),
+    **dict.fromkeys(("team", "channel", "user", "userTeam", "viewId", "triggerId", "from"), _id),
     **dict.fromkeys(("ts", "threadTs", "messageTs"), _ts),
     **dict.fromkeys(("text", "subtype", "actionId", "value", "reaction", "responseUrl", "reason"), _text),
 }

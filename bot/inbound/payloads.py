@@ -15,6 +15,7 @@ from bot.inbound.decisions import (
     DEAF,
     DELETED,
     EDITED,
+    HOME,
     INSIDE,
     MALFORMED,
     MESSAGE,
@@ -295,30 +296,43 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
         return _opening(body, action, home)
     if action_id.startswith(INSIDE):
         return _submission(body, home, action)
-    if not action_id.startswith("sayso:") or "message_ts" not in body["container"]:
+    value = action.get("value") or (action.get("selected_option") or {}).get("value")
+    place = _place_in(str(value))
+    if not action_id.startswith("sayso:") or ("message_ts" not in body["container"] and place is None):
         return Skip("not one of our buttons")
-    return _pressed(body, action, home)
+    return _pressed(body, action, home, value, place)
 
 
-def _pressed(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Take:
-    """A button or a control in a message, which is an answer as it stands."""
-    channel, root = _where(body)
-    user, message_ts = body["user"]["id"], body["container"]["message_ts"]
+def _pressed(
+    body: Mapping[str, Any], action: Mapping[str, Any], home: Home, value: Json, place: tuple[str, str] | None
+) -> Take:
+    """A button or a control, which is an answer as it stands. One outside of the thread says in which it belongs."""
+    user, message_ts = body["user"]["id"], body["container"].get("message_ts")
+    channel, root = place or _where(body)
+    where: dict[str, Json] = {"messageTs": message_ts}
+    if place is not None:
+        where = {"from": HOME if message_ts is None else _where(body)[0]}
     item = _item(
         CLICK,
-        f"click:{home.team_id}:{message_ts}:{user}:{action['action_ts']}",
+        f"click:{home.team_id}:{message_ts or body['view']['id']}:{user}:{action['action_ts']}",
         home,
         channel,
         root,
-        messageTs=message_ts,
+        **where,
         threadTs=root,
         user=user,
         userTeam=body["user"].get("team_id"),
         actionId=action["action_id"],
-        value=action.get("value") or (action.get("selected_option") or {}).get("value"),
+        value=value,
         picked={name: action[name] for name in action if name.startswith("selected_")},
     )
     return Take(item)
+
+
+def _place_in(value: str) -> tuple[str, str] | None:
+    """The channel and the thread of a button outside of its thread (`bot.rendering.waiting.pressed_value`)."""
+    parts = value.split("|")
+    return (parts[3], parts[4]) if len(parts) == 5 else None
 
 
 def _where(body: Mapping[str, Any]) -> tuple[str, str]:

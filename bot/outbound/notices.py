@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from bot.intents.session_rows import ephemeral_row, note_row
+from bot.intents.session_rows import direct_row, ephemeral_row, note_row
 from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
@@ -149,8 +149,16 @@ class Notices:
 
 
 def whispered(row: InboxRow, data: dict[str, Json], text: str, key: str | None = None) -> PutOutbox:
-    """Words for the author of a row only; they are no mrkdwn."""
-    key = key or f"ephemeral:{row.key}"
+    """Words for the author of a row only; they are no mrkdwn. On the app's Home nothing can be said: there a direct
+    message says it."""
+    key, where = key or f"ephemeral:{row.key}", data.get("from")
+    if where is not None:
+        said = for_reader(text)
+        return (
+            direct_row(key, data["user"], said)
+            if where == "home"
+            else ephemeral_row(key, where, data["user"], None, said)
+        )
     return ephemeral_row(key, data["channel"], data["user"], data.get("threadTs"), for_reader(text))
 
 

@@ -26,4 +26,5 @@ Files:
 * `phrases`: what the bot says, in plain words
 * `prompts`: a prompt, open and closed, and what its clocks say
 * `text`: text escaped, visible, cut where nothing breaks, and sized as Slack sizes it
+* `waiting`: a question outside of its thread: on the Home, in a direct message, in a digest
 """

@@ -1,4 +1,4 @@
-"""The app's Home: what waits for this person, what runs and what ran, and the flows to start. Pure."""
+"""The app's Home: what waits for this person, for whom their own runs wait, what runs and ran, flows to start. Pure."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.rendering.blocks import Block, actions, button, context, header, section
+from bot.rendering.blocks import Block, actions, button, context, header, option, section, select
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import date, one_line, person, safe
+from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict_and_reason
 from engine.journal.state import State
-from prompt_state.question_row import PromptState
 
-START, AGAIN = "sayso:open:start", "sayso:open:home"
-MOST_WAITING, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 20, 15, 10, 40
-"""A Home has a hundred blocks; what does not fit is counted."""
+START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
+MOST_WAITING, MOST_OTHERS, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 22, 8, 8, 5, 14
+"""A Home has a hundred blocks; what does not fit is counted, and can be paged to where it waits for this person."""
+_MOST_GROUPS = 4
 
 _ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
 _STANDING = {"paused": "waiting"}
 _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
-_ASKED = {
-    "approval": "Approval",
-    "interrupted": "Please check",
-    "failed": "A step failed",
-    "input": "Input",
-    "budget": "At a cap",
-    "limit": "At a limit",
+KINDS = {
+    "all": ("Everything", None),
+    "approval": ("Approvals", ("approval",)),
+    "question": ("Questions", ("ask", "input")),
+    "problem": ("Problems", ("interrupted", "failed", "budget", "limit")),
 }
+"""What can be shown of what waits: the label, and the kinds of questions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A question that waits for this person."""
+class Look:
+    """What somebody wants to see of what waits for them."""
 
-    prompt: PromptState
-    flow_name: str
-    link: str | None
+    kind: str = "all"
+    flow: str = ""
+    start: int = 0
+
+    def shows(self, entry: Waiting) -> bool:
+        """Whether a question is among it."""
+        kinds = KINDS[self.kind][1]
+        return (kinds is None or entry.prompt.kind in kinds) and self.flow in ("", entry.flow_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +55,26 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
-    """What a Home shows, newest first."""
+    """What a Home shows, newest first. `others` are questions of this person's runs that wait for somebody else."""
 
     waiting: Sequence[Waiting]
     running: Sequence[Run]
     recent: Sequence[Run]
     flows: Mapping[str, Flow]
     now: str
+    others: Sequence[Waiting] = ()
+    look: Look = Look()
+    about_me: str = ""
+    """How this person wants to be told, and who stands in for them."""
 
 
 def home_view(page: HomePage) -> dict[str, Any]:
     """The Home as Slack takes it."""
     blocks = [
         header("Waiting for you"),
-        *_listed(
-            [_waiting(entry) for entry in page.waiting[:MOST_WAITING]],
-            len(page.waiting) - MOST_WAITING,
-            "Nothing waits for you.",
-        ),
+        *_controls(page),
+        *_waiting(page),
+        *_others(page.others),
         header("Running"),
         *_listed(
             [_run(entry) for entry in page.running[:MOST_RUNNING]],
@@ -75,15 +82,10 @@ def home_view(page: HomePage) -> dict[str, Any]:
             "Nothing of yours or of your channels is running.",
         ),
         header("Recent"),
-        *_listed(
-            [_run(entry) for entry in page.recent[:MOST_RECENT]],
-            0,
-            "Nothing ended lately.",
-        ),
+        *_listed([_run(entry) for entry in page.recent[:MOST_RECENT]], 0, "Nothing ended lately."),
         header("Start a flow"),
         *_flows(page.flows),
         context(f"As of {date(page.now, '{time_secs}')}"),
-        actions([button("Refresh", AGAIN, "refresh")]),
     ]
     return {"type": "home", "blocks": blocks}
 
@@ -93,18 +95,92 @@ def words_home(text: str) -> dict[str, Any]:
     return {"type": "home", "blocks": [section(safe(text))]}
 
 
+def page_of(page: HomePage) -> list[Waiting]:
+    """The questions that one Home shows."""
+    shown = [entry for entry in page.waiting if page.look.shows(entry)]
+    return shown[page.look.start : page.look.start + MOST_WAITING]
+
+
 def _listed(blocks: list[Block], beyond: int, nothing: str) -> list[Block]:
     if not blocks:
         return [section(f"_{nothing}_")]
     return [*blocks, context(f"… and {beyond:,} more")] if beyond > 0 else blocks
 
 
-def _waiting(entry: Waiting) -> Block:
-    prompt = entry.prompt
-    what = _ASKED.get(prompt.kind, "Question")
-    question = safe(one_line(prompt.message, 160))
-    until = f"\n⏳ until {date(prompt.deadline)}" if prompt.deadline else ""
-    return section(f"🙋 *{what}* · {_linked(entry.flow_name, entry.link)}\n{question}{until}")
+# --- what waits for this person ----------------------------------------------------------------------------
+
+
+def _controls(page: HomePage) -> list[Block]:
+    """Filters, where there is something to filter; how this person is told; and a look anew."""
+    made: list[Block] = []
+    if len(page.waiting) > 1:
+        kinds = [option(label, f"kind:{name}") for name, (label, _) in KINDS.items()]
+        made.append(_menu("kind", kinds, list(KINDS).index(page.look.kind)))
+        names = sorted({entry.flow_name for entry in page.waiting} | {page.look.flow} - {""})[:99]
+        flows = [option("All flows", "flow:"), *(option(one_line(n, 75), f"flow:{n}"[:150]) for n in names)]
+        made.append(_menu("flow", flows, names.index(page.look.flow) + 1 if page.look.flow in names else 0))
+    made.append(button("Refresh", AGAIN, "again"))
+    if page.about_me:
+        made.append(button("How I am told…", ME, "me"))
+    found: list[Block] = [{**actions(made), "block_id": "home:controls"}]
+    return [*found, context(page.about_me)] if page.about_me else found
+
+
+def _menu(name: str, options: list[Block], chosen: int) -> Block:
+    return {**select(f"{AGAIN}:{name}", "Show", options), "initial_option": options[chosen]}
+
+
+def _waiting(page: HomePage) -> list[Block]:
+    shown = [entry for entry in page.waiting if page.look.shows(entry)]
+    if not shown:
+        hidden = len(page.waiting)
+        return [
+            section(
+                f"_Nothing of this kind; {hidden} other{'s' if hidden > 1 else ''}._"
+                if hidden
+                else "_Nothing waits for you._"
+            )
+        ]
+    made: list[Block] = []
+    for first, group in list(alike(shown).items())[:_MOST_GROUPS]:
+        made.append(_group(first, group))
+    for entry in page_of(page):
+        made += question_blocks(entry)
+    return [*made, *_pages(len(shown), page.look.start)]
+
+
+def _group(first: str, group: Sequence[Waiting]) -> Block:
+    """Alike approvals, with the button that decides them together."""
+    count = len(group)
+    node = safe(one_line(str(group[0].prompt.node_name or group[0].prompt.node_id), 60))
+    text = f"🗂️ *{count} alike* · *{safe(one_line(group[0].flow_name, 80))}* › {node}"
+    many = min(count, MOST_TOGETHER)
+    together = button(f"Decide {many} together…", f"sayso:open:{TOGETHER}", first, "primary")
+    return {**section(text), "block_id": f"alike:{first}", "accessory": together}
+
+
+def _pages(count: int, start: int) -> list[Block]:
+    if count <= MOST_WAITING:
+        return []
+    made = []
+    if start > 0:
+        made.append(button("Newer", f"{AGAIN}:newer", f"from:{max(0, start - MOST_WAITING)}"))
+    if start + MOST_WAITING < count:
+        made.append(button("Older", f"{AGAIN}:older", f"from:{start + MOST_WAITING}"))
+    last = min(start + MOST_WAITING, count)
+    return [context(f"{start + 1} to {last} of {count:,}"), {**actions(made), "block_id": "home:pages"}]
+
+
+def _others(others: Sequence[Waiting]) -> list[Block]:
+    """For whom this person's runs wait."""
+    if not others:
+        return []
+    lines = [context(waits_line(entry)) for entry in others[:MOST_OTHERS]]
+    more = len(others) - MOST_OTHERS
+    return [header("You wait for"), *lines, *([context(f"… and {more:,} more")] if more > 0 else [])]
+
+
+# --- runs and flows ----------------------------------------------------------------------------------------
 
 
 def _run(entry: Run) -> Block:

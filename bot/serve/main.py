@@ -35,7 +35,8 @@ from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
-from bot.views.kinds import FullText, HandOverForm, HomeKind, PromptLookup, Reject
+from bot.views.home import HomeKind, Together, WaitingFor
+from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject, Words
 from bot.views.service import Kind, Views
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
@@ -189,14 +190,18 @@ class Bot:
         presses = Presses(people, home, notices, replies)
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
+        waiting, screen = WaitingFor(engine, people, gate), Modals(bot)
+        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady)
+        engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
-            *(kind(lookup, replies) for kind in (Fill, Change, Reject, HandOverForm)),
+            *(kind(lookup, replies) for kind in (Fill, Change, Reject, Words, HandOverForm)),
             FullText(lookup),
             form,
             FlowChoice(self.library, form),
-            HomeKind(engine, self.library, people, gate, links),
+            self.homes,
+            Together(engine, waiting, lookup, lambda: self.service.notify()),
         ]
-        self.views = Views(Modals(bot), kinds, engine.writer, self.machine.now)
+        self.views = Views(screen, kinds, engine.writer, self.machine.now)
         handled: dict[str, Handler] = {
             decisions.MESSAGE: talk.message,
             decisions.CLICK: presses.click,
@@ -324,6 +329,7 @@ class Bot:
             asyncio.create_task(self._watch_token(), name="token"),
             asyncio.create_task(self.slack.sockets.watch(), name="sockets"),
             asyncio.create_task(self.schedules.run(), name="schedules"),
+            asyncio.create_task(self.homes.run(), name="homes"),
         ]
         stop = asyncio.create_task(self.stopping.wait())
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)

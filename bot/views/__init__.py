@@ -16,6 +16,7 @@ the keys that the next page carries; so a crash between two pages loses nothing.
 Files:
 
 * `forms`: a question's form, page by page, and the form of an approval
-* `kinds`: views that are no forms, Home, and what views about a prompt share
+* `home`: the app's Home, and alike approvals that are decided together
+* `kinds`: views that are no forms, and what views about a prompt share
 * `service`: opens views and checks what is submitted
 """

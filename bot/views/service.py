@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from bot.inbound.decisions import (
+    HOME,
     PAGE,
     VIEW,
+    Accept,
     Errors,
     Next,
     Opened,
@@ -18,13 +20,14 @@ from bot.inbound.decisions import (
     Refuse,
     Submission,
     Verdict,
+    View,
 )
 from bot.outbound.calls import Modals, OpenView
 from bot.rendering.blocks import words_view
 from bot.rendering.text import for_reader
 from bot.wire.client import AuthLost, SlackFault, Unknown
 from engine.journal.records import Consumed, InboxRow
-from engine.language.codec import Json, decode
+from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError
 from engine.storage.group_commit import Writer
 
@@ -115,9 +118,9 @@ class Views:
             if isinstance(found, str):
                 await self._say(opening, found)
                 return
-            if found["type"] == "home":
-                await self._screen.publish(opening.user, found)
+            if found is None:
                 return
+            found = _from_elsewhere(found, opening)
             on_top = opening.within == "modal"
             standing = await self._screen.open(opening.trigger_id, found, on_top=on_top)
         except SlackFault as fault:
@@ -179,7 +182,10 @@ class Views:
             return Refuse("This form is not known here any more. Please close it.")
         if submission.meta.get("user") not in (None, submission.user):
             return Refuse("This was opened by somebody else. Please press the button yourself.")
-        return await kind.check(submission)
+        verdict = await kind.check(submission)
+        if isinstance(verdict, Accept) and submission.meta.get("from"):
+            return Accept({**verdict.data, "from": submission.meta["from"]}, verdict.thread_key)
+        return verdict
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
         """By kind of inbox row."""
@@ -193,6 +199,15 @@ class Views:
         """A page of a form is there to be read again; nothing is done with it."""
         await self._writer.call(self._writer.store.consume, [Consumed(row.id, "kept")], self._now(), [])
         return True
+
+
+def _from_elsewhere(view: View, opening: Opening) -> View:
+    """A view about a prompt that was opened outside of its thread says so: there its author is told what becomes of it."""
+    where = HOME if opening.within == "home" else opening.channel
+    meta = decode(view.get("private_metadata", "{}").encode())
+    if "promptId" not in meta or where in (None, meta.get("channel")):
+        return view
+    return {**view, "private_metadata": encode({**meta, "from": where}).decode()}
 
 
 def acknowledgement(verdict: Verdict, submission: Submission) -> dict[str, Any] | None:

@@ -1,0 +1,264 @@
+"""A question outside of its thread, with its buttons: on the Home, in a direct message, in a digest. Pure.
+
+It is drawn from the question's row, so all places say the same. Its buttons carry the question's ids and its thread:
+pressed anywhere, they mean what they mean there. A question is shown so only to who can read its thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from bot.rendering import approvals
+from bot.rendering.blocks import (
+    Block,
+    Rendered,
+    actions,
+    button,
+    context,
+    field_block,
+    modal,
+    option,
+    rendered,
+    section,
+)
+from bot.rendering.text import asked, cut, date, one_line, person, plain, safe, shown, whom
+from engine.forms import value_text
+from engine.language.codec import Json
+from prompt_state.question_row import PromptState
+
+ANSWER, TOGETHER = "answer", "together"
+"""The views in which a question is answered, and alike ones are decided together."""
+DECISION, REASON, ONE = "decision", "reason", "one:"
+"""What is filled in there."""
+MOST_TOGETHER = 40
+MOST_REASON = 3_000
+_MOST_BUTTONS = 5
+_VALUES, _RUNS = 6, 400
+_KINDS = {
+    "approval": "🔐 Approval",
+    "ask": "💬 Question",
+    "input": "💬 Input",
+    "interrupted": "⚠️ Please check",
+    "failed": "❌ A step failed",
+    "budget": "💰 At a cap",
+    "limit": "🔁 At a limit",
+}
+
+
+class Waiting(Struct, frozen=True):
+    """A question that waits, with what its flow is called and the address of its message."""
+
+    prompt: PromptState
+    flow_name: str
+    link: str | None = None
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What alike questions have in common: the step, and what can be decided. Those of one step of a flow that is run
+        often, or for many items, differ in their words only."""
+        prompt = self.prompt
+        labels = tuple(option["label"] for option in prompt.options)
+        return (self.flow_name, prompt.node_id, prompt.kind, labels, prompt.require_reason)
+
+
+def alike(entries: Sequence[Waiting]) -> dict[str, list[Waiting]]:
+    """Approvals that can be decided together, by the id of the first of them."""
+    found: dict[tuple[object, ...], list[Waiting]] = {}
+    for entry in entries:
+        if entry.prompt.kind == "approval":
+            found.setdefault(entry.alike, []).append(entry)
+    return {group[0].prompt.prompt_id: group for group in found.values() if len(group) > 1}
+
+
+def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
+    """A question with its buttons: two blocks."""
+    prompt = entry.prompt
+    text = "\n".join([_head(entry), cut(shown(prompt.message), most), *_proposed(prompt)])
+    block: Block = {**section(text), "block_id": f"asked:{prompt.prompt_id}"}
+    return [block, {**actions(_buttons(prompt)), "block_id": f"press:{prompt.prompt_id}"}]
+
+
+def waits_line(entry: Waiting) -> str:
+    """A question that waits for others: for whom, since when."""
+    prompt = entry.prompt
+    people = whom(asked(prompt, requester(prompt)), requester(prompt), call=False)
+    return f"⏳ *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(one_line(prompt.message, 120))}"
+
+
+def requester(prompt: PromptState) -> dict[str, Json]:
+    """Whoever started the session, as an actor's record."""
+    return {"id": prompt.requester_id, "name": prompt.requester_name}
+
+
+def linked(entry: Waiting) -> str:
+    """The flow's name, with a link to the question."""
+    words = safe(one_line(entry.flow_name, 80))
+    return f"<{entry.link}|{words}>" if entry.link else words
+
+
+def _head(entry: Waiting) -> str:
+    prompt = entry.prompt
+    by = f" · {person(requester(prompt))} waits" if prompt.requester_id else ""
+    people = asked(prompt, requester(prompt))
+    beside = f" · asked of {whom(people, requester(prompt), call=False)}" if len(people) > 1 else ""
+    until = f" · until {date(prompt.deadline)}" if prompt.deadline else ""
+    votes = f" · {len(prompt.votes)} of {prompt.required} voted" if prompt.required > 1 else ""
+    what = _KINDS.get(prompt.kind, "Question")
+    return f"*{what}* · *{linked(entry)}*{by}{_since(prompt)}{beside}{until}{votes}"
+
+
+def _since(prompt: PromptState) -> str:
+    ts = prompt.message_ts
+    return f" since <!date^{int(float(ts))}^{{date_short_pretty}} at {{time}}|{ts}>" if ts else ""
+
+
+def _proposed(prompt: PromptState) -> list[str]:
+    """What an approval proposes and what will run, as far as there is room; a button shows all of it."""
+    if prompt.kind != "approval":
+        return []
+    lines = [
+        f"• {safe(one_line(str(field.get('title') or field['name']), 60))}: "
+        f"{safe(one_line(value_text(field, prompt.values.get(field['name'])), 120))}"
+        for field in prompt.fields[:_VALUES]
+    ]
+    runs = str((prompt.covers or {}).get("text") or "")
+    if runs:
+        lines.append(f"*Will run:* `{safe(one_line(runs.replace('`', chr(39)), _RUNS))}`")
+    return lines
+
+
+# --- buttons -----------------------------------------------------------------------------------------------
+
+
+def pressed_value(prompt: PromptState, index: int) -> str:
+    """What a button carries outside of the thread: ids, the place in the list, and the thread that it is about."""
+    return f"{prompt.prompt_id}|{prompt.nonce}|{index}|{prompt.channel}|{prompt.thread_ts}"
+
+
+def _buttons(prompt: PromptState) -> list[Block]:
+    many = len(prompt.options) > _MOST_BUTTONS
+    made = [] if many else [_option(prompt, index) for index in range(len(prompt.options))]
+    if prompt.kind != "approval" and prompt.fields:
+        made.append(_opens("Fill in…", "form", prompt, None if made else "primary"))
+    elif many or prompt.accepts_text:
+        made.append(_opens("Answer…", ANSWER, prompt, None if made else "primary"))
+    menu = [option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in _rare(prompt)]
+    return [*made, {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": menu}]
+
+
+def _rare(prompt: PromptState) -> Iterator[tuple[str, str]]:
+    """What is needed rarely: the menu behind the three dots."""
+    if prompt.covers or (prompt.kind == "approval" and prompt.fields):
+        yield "See all of it", approvals.WHOLE
+    if prompt.kind == "approval" and prompt.editable:
+        yield "Edit…", "edit"
+    if prompt.kind == "approval" and not prompt.require_reason:
+        yield "Reject with a reason…", "reject"
+    yield "Hand over to somebody else…", "hand"
+
+
+def _option(prompt: PromptState, index: int) -> Block:
+    chosen = prompt.options[index]
+    label, style = str(chosen["label"]), chosen["style"]
+    if prompt.kind == "approval" and chosen["value"] == "reject" and prompt.require_reason:
+        return _opens(f"{one_line(label, 70)}…", "reject", prompt, style)
+    return button(label, f"sayso:option:{index}", pressed_value(prompt, index), style)
+
+
+def _opens(label: str, kind: str, prompt: PromptState, style: str | None = None) -> Block:
+    return button(label, f"{approvals.OPEN}{kind}", f"{prompt.prompt_id}|{prompt.nonce}", style)
+
+
+# --- direct messages ---------------------------------------------------------------------------------------
+
+
+def direct_message(entry: Waiting, key: str) -> Rendered:
+    """A question for one person, with the buttons of its thread."""
+    text = f"{_head(entry)}\n{shown(entry.prompt.message)}"
+    return rendered(text, question_blocks(entry, most=2_000), key)
+
+
+def elsewhere_message(entry: Waiting, key: str) -> Rendered:
+    """For whoever is asked and cannot read the thread: that there is a question, and no word of it."""
+    prompt = entry.prompt
+    where = f"<#{prompt.channel}>"
+    text = (
+        f"{person(requester(prompt))} waits for you in {where} (*{safe(one_line(entry.flow_name, 80))}*), where you are no "
+        f"member. Ask to be invited: what is asked there is only for who can read it."
+    )
+    return rendered(text, [section(text)], key)
+
+
+def closed_message(entry: Waiting, outcome: str) -> Rendered:
+    """The same message once it is nothing to answer for this person any more. `outcome` is mrkdwn that is safe."""
+    question = safe(one_line(entry.prompt.message, 300))
+    text = f"*{linked(entry)}*: {question}\n{outcome}"
+    return rendered(text, [section(text)])
+
+
+def digest_message(entries: Sequence[Waiting], key: str) -> Rendered:
+    """What waits for somebody, once a day."""
+    head = f"☀️ *{len(entries)} question{'s wait' if len(entries) > 1 else ' waits'} for you*"
+    blocks = [section(head)]
+    for entry in entries[:_DIGEST]:
+        blocks += question_blocks(entry, most=300)
+    if len(entries) > _DIGEST:
+        blocks.append(context(f"… and {len(entries) - _DIGEST} more: open *Home* above."))
+    return rendered(head, blocks, key)
+
+
+_DIGEST = 15
+
+
+# --- views -------------------------------------------------------------------------------------------------
+
+
+def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]:
+    """A question that is answered with words, or with one of many choices."""
+    blocks: list[Block] = [section(cut(shown(prompt.message), 2_900))]
+    if prompt.options:
+        menu = [
+            option(one_line(str(one["label"]), 75), str(index))
+            for index, one in enumerate(prompt.options[:100])
+        ]
+        element: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
+        optional = prompt.accepts_text
+        blocks.append(field_block(DECISION, "One of these", element, optional=optional))
+    if prompt.accepts_text:
+        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
+        element |= {"max_length": MOST_REASON}
+        label = "Or in other words" if prompt.options else "Your answer"
+        blocks.append(field_block(REASON, label, element, optional=bool(prompt.options)))
+    return modal(str(prompt.node_name or "Answer"), blocks, kind=ANSWER, meta=meta, submit="Answer")
+
+
+def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
+    """Alike approvals, each with its words and a tick: one decision for those that are ticked."""
+    first = group[0].prompt
+    some = group[:MOST_TOGETHER]
+    head = (
+        f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each that is ticked is decided and "
+        "recorded by itself, in its own thread."
+    )
+    choices = [option(one_line(str(one["label"]), 75), str(one["value"])) for one in first.options]
+    radio: Block = {"type": "radio_buttons", "action_id": DECISION, "options": choices}
+    element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
+    element |= {"max_length": MOST_REASON}
+    blocks = [section(head), field_block(DECISION, "Decision", radio)]
+    blocks += [_ticked(entry.prompt) for entry in some]
+    blocks.append(
+        field_block(REASON, "Why?", element, optional=True, hint="Everybody in the threads can read it.")
+    )
+    return modal("Decide together", blocks, kind=TOGETHER, meta={"user": user}, submit="Decide")
+
+
+def _ticked(prompt: PromptState) -> Block:
+    tick = option("Decide this one", f"{prompt.prompt_id}|{prompt.nonce}")
+    element: Block = {"type": "checkboxes", "action_id": f"{ONE}{prompt.prompt_id}", "options": [tick]}
+    element["initial_options"] = [tick]
+    runs = str((prompt.covers or {}).get("text") or "")
+    values = [line.removeprefix("• ") for line in _proposed(prompt)[: len(prompt.fields[:_VALUES])]]
+    words = " · ".join([plain(prompt.message), *values, *([f"will run: {runs}"] if runs else [])])
+    return field_block(f"{ONE}{prompt.prompt_id}", words, element, optional=True)

@@ -1,0 +1,369 @@
+"""The app's Home, and alike approvals that are decided together from there.
+
+A Home is published to whoever opened it in the last quarter of an hour: when they open it, when they press in it, and
+when something happens that it shows. One publish a person waits at a time and is rendered when it is sent, so it shows
+what is true then however much happened before; one that would show the same again is left out. Slack takes a hundred
+publishes a minute.
+
+A crash: who looks at a Home is forgotten, and it is published anew when they open it. Buttons of an older Home are
+checked like any others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.config.library import Library
+from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
+from bot.outbound.calls import Hold, Modals
+from bot.rendering.home import (
+    KINDS,
+    MOST_OTHERS,
+    MOST_RECENT,
+    MOST_RUNNING,
+    HomePage,
+    Look,
+    Run,
+    home_view,
+    page_of,
+    words_home,
+)
+from bot.rendering.waiting import DECISION, ONE, REASON, TOGETHER, Waiting, alike, together_view
+from bot.views.kinds import PromptLookup
+from bot.views.service import BROKEN, Kind
+from bot.wire.client import RateLimited, SlackFault
+from bot.wire.users import Links, LookupFailed, People, Spot
+from engine.decide.policy import Gate
+from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
+from engine.journal.records import Consumed, InboxItem, InboxRow
+from engine.journal.state import State
+from engine.journal.transitions import ENDED
+from engine.language.actors import requester_of
+from engine.language.codec import Json, encode
+from engine.language.errors import SaysoError
+from engine.run.engine import Engine
+from engine.storage.port import Store
+from prompt_state import question_row as prompts
+from prompt_state.question_row import PromptState, may_act_on, thread_key
+
+log = logging.getLogger("sayso.views")
+
+LOOKS_SECONDS = 900.0
+"""How long after somebody opened a Home it is kept up to date."""
+APART_SECONDS = 0.7
+"""The least time between two publishes for one person."""
+_LOOKED_AT = 100
+"""Sessions that are looked at for one Home; beyond them only newer ones are shown."""
+_MOST_ASKED = 500
+"""Questions that a person's Home counts."""
+_OPEN = ("running", "paused")
+_SHOWN = (PromptEvent, SessionStarted, SessionEnd, SessionAborted)
+"""What happens to sessions that a Home shows."""
+
+
+@dataclass
+class Watch:
+    """Somebody looks at their Home."""
+
+    look: Look
+    opened: float
+    published: float = float("-inf")
+    shows: View = field(default_factory=dict)
+    """What was published last, but for the time."""
+
+
+class WaitingFor:
+    """Which open questions wait for somebody, and for whom somebody's own runs wait."""
+
+    def __init__(self, engine: Engine, people: People, gate: Gate) -> None:
+        self._engine = engine
+        self._people = people
+        self._gate = gate
+
+    async def of(self, user: str) -> tuple[list[Waiting], list[Waiting]]:
+        """The questions that this person may answer, and those of their own runs that only others may; newest first.
+        Whoever cannot read a thread does not get its question here either."""
+        mine: list[Waiting] = []
+        others: list[Waiting] = []
+        for entry in await self._engine.writer.call(_asked, self._engine.store):
+            if len(mine) >= _MOST_ASKED:
+                break
+            if await self._may_answer(user, entry.prompt):
+                mine.append(entry)
+            elif entry.prompt.requester_id == user:
+                others.append(entry)
+        return mine, others
+
+    async def _may_answer(self, user: str, prompt: PromptState) -> bool:
+        data: dict[str, Json] = {"user": user, "channel": prompt.channel}
+        entries = [*(prompt.approvers or ()), *(prompt.who or ())]
+        try:
+            if not await self._people.is_member(user, str(prompt.channel)):
+                return False
+            actor = await self._people.actor(data, entries=entries, in_channel=True)
+        except LookupFailed:
+            return False
+        requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
+        return bool(may_act_on(actor, [prompt], self._gate.target(requester, True)))
+
+    async def is_in(self, user: str, channel: str) -> bool:
+        """Whether somebody is in a channel, as far as Slack says so."""
+        try:
+            return await self._people.is_member(user, channel)
+        except LookupFailed:
+            return False
+
+
+def _asked(store: Store) -> list[Waiting]:
+    """The open questions in channels with the names of their flows, newest first."""
+    found, names = [], dict[str, str | None]()
+    for prompt in reversed(prompts.waiting(store)):
+        if prompt.session_id not in names:
+            head = store.head(prompt.session_id)
+            names[prompt.session_id] = None if head is None or head.quarantined else head.flow_name
+        name = names[prompt.session_id]
+        if name is not None and prompt.channel and prompt.thread_ts:
+            found.append(Waiting(prompt, name))
+    return found
+
+
+class HomeKind(Kind):
+    """`app_home_opened`, and the controls of a Home."""
+
+    name = "home"
+
+    def __init__(
+        self,
+        engine: Engine,
+        library: Library,
+        people: People,
+        waiting: WaitingFor,
+        links: Links,
+        screen: Modals,
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._library = library
+        self._people = people
+        self._waiting = waiting
+        self._links = links
+        self._screen = screen
+        self._clock = clock
+        self._watches: dict[str, Watch] = {}
+        self._pending: dict[str, None] = {}
+        self._wake = asyncio.Event()
+
+    async def open(self, opening: Opening) -> Opened:
+        """It is published at once, and again for a while when something changes."""
+        before = self._watches.get(opening.user)
+        look = Look() if before is None else before.look
+        watch = Watch(_looked(look, opening.value), self._clock())
+        self._watches[opening.user] = watch
+        self._publish(opening.user)
+        return None
+
+    def happened(self, state: State, events: Sequence[Event]) -> None:
+        """A session took a step: Homes that people look at may show it."""
+        if not any(isinstance(event, _SHOWN) for event in events):
+            return
+        since = self._clock() - LOOKS_SECONDS
+        self._watches = {user: watch for user, watch in self._watches.items() if watch.opened >= since}
+        for user in self._watches:
+            self._publish(user)
+
+    def _publish(self, user: str) -> None:
+        self._pending.setdefault(user)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish what is pending, one after the other, whoever waits longest first."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                now = self._clock()
+                due = {user: self._watches[user].published + APART_SECONDS for user in self._pending}
+                user = min(due, key=lambda each: max(now, due[each]))
+                if due[user] > now:
+                    await asyncio.sleep(due[user] - now)
+                del self._pending[user]
+                await self._published(user, self._watches[user])
+
+    async def _published(self, user: str, watch: Watch) -> None:
+        try:
+            view = await self._view(user, watch.look)
+        except Exception:
+            # A fault of ours: whoever looks is told.
+            log.exception("the Home of %s could not be made", user)
+            view = words_home(BROKEN)
+        shows = {**view, "blocks": [block for block in view["blocks"] if block["type"] != "context"]}
+        if shows == watch.shows:
+            return
+        watch.published = self._clock()
+        try:
+            await self._screen.publish(user, view)
+            watch.shows = shows
+        except (SlackFault, Hold) as fault:
+            log.warning("the Home of %s was not published: %s", user, fault)
+            if isinstance(fault, RateLimited | Hold):
+                seconds = fault.seconds if isinstance(fault, Hold) else fault.retry_after
+                watch.published += seconds
+                self._publish(user)
+
+    # --- what is seen --------------------------------------------------------------------------------------
+
+    async def _view(self, user: str, look: Look) -> View:
+        """What this person may see. Whoever cannot be looked up sees the flows only."""
+        try:
+            actor = await self._people.actor({"user": user, "channel": ""}, in_channel=False)
+        except LookupFailed:
+            return words_home("Slack could not say who you are just now. Please open this again.")
+        if actor.deleted or actor.is_bot or actor.is_stranger:
+            return words_home("This is for members of the workspace.")
+        waiting, others = await self._waiting.of(user)
+        running = await self._runs(user, _OPEN, MOST_RUNNING + 1)
+        recent = await self._runs(user, ENDED, MOST_RECENT)
+        if look.start >= len(waiting):
+            look = replace(look, start=0)
+        page = HomePage(waiting, [], [], self._library.refresh(), self._engine.now(), others, look)
+        seen = [*page_of(page), *others[:MOST_OTHERS]]
+        spots = [_spot(entry.prompt) for entry in seen] + [_root(state) for state in [*running, *recent]]
+        links = await self._links.those_known(spot for spot in spots if spot is not None)
+
+        def linked(entry: Waiting) -> Waiting:
+            link = links.get(_spot(entry.prompt) or ("", ""))
+            return Waiting(entry.prompt, entry.flow_name, link)
+
+        def run(state: State) -> Run:
+            return Run(state, links.get(_root(state) or ("", "")))
+
+        return home_view(
+            replace(
+                page,
+                waiting=[linked(entry) for entry in waiting],
+                others=[linked(entry) for entry in others],
+                running=[run(state) for state in running],
+                recent=[run(state) for state in recent],
+            )
+        )
+
+    async def _runs(self, user: str, statuses: Sequence[str], most: int) -> list[State]:
+        """Sessions in channels that this person is in, their own first, then the newest."""
+        heads = await self._engine.writer.call(self._engine.store.heads, statuses=statuses, limit=_LOOKED_AT)
+        found: list[State] = []
+        for head in heads:
+            if head.thread_key is None or head.quarantined is not None:
+                continue
+            if not await self._waiting.is_in(user, head.thread_key.split(":")[1]):
+                continue
+            try:
+                found.append(await self._engine.verified_state(head.session_id))
+            except SaysoError:
+                continue
+        found.sort(key=lambda state: state.updated_at, reverse=True)
+        found.sort(key=lambda state: requester_of(state.actor) != user)
+        return found[:most]
+
+
+def _looked(look: Look, value: str) -> Look:
+    """What somebody wants to see after they pressed a control that carries this."""
+    name, _, chosen = value.partition(":")
+    if name == "kind" and chosen in KINDS:
+        return replace(look, kind=chosen, start=0)
+    if name == "flow":
+        return replace(look, flow=chosen, start=0)
+    if name == "from" and chosen.isdigit():
+        return replace(look, start=int(chosen))
+    return look if name == "again" else Look()
+
+
+def _spot(prompt: PromptState) -> Spot | None:
+    """Where a question stands; while it is being posted, its thread."""
+    ts = prompt.message_ts or prompt.thread_ts
+    return (prompt.channel, ts) if prompt.channel and ts else None
+
+
+def _root(state: State) -> Spot | None:
+    thread = state.thread or {}
+    return (thread["channel"], thread["threadTs"]) if thread.get("threadTs") else None
+
+
+# --- alike approvals, decided together ---------------------------------------------------------------------
+
+
+class Together(Kind):
+    """`sayso:open:together`: one decision for alike approvals. Each becomes a row of the inbox, as if it was pressed in
+    its own thread: decided, refused and recorded by itself."""
+
+    name = TOGETHER
+
+    def __init__(
+        self, engine: Engine, waiting: WaitingFor, prompts: PromptLookup, taken: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._waiting = waiting
+        self._prompts = prompts
+        self._taken = taken
+
+    async def open(self, opening: Opening) -> Opened:
+        """Those that are like the one that the button names."""
+        waiting, _ = await self._waiting.of(opening.user)
+        for group in alike(waiting).values():
+            if any(entry.prompt.prompt_id == opening.value for entry in group):
+                return together_view(group, opening.user)
+        return "There are no such questions for you any more."
+
+    async def check(self, submission: Submission) -> Verdict:
+        """A decision, and questions that are still those that were shown."""
+        decision = (submission.given(DECISION).get("selected_option") or {}).get("value")
+        reason = str(submission.given(REASON).get("value") or "").strip()
+        if decision not in ("approve", "reject"):
+            return Errors({DECISION: "Please choose."})
+        errors: dict[str, str] = {}
+        each: list[Json] = []
+        for block in submission.values:
+            ticked = submission.given(block).get("selected_options") if block.startswith(ONE) else None
+            if not ticked:
+                continue
+            prompt_id, _, nonce = str(ticked[0]["value"]).partition("|")
+            asked = await self._prompts.asked(prompt_id, nonce)
+            if isinstance(asked, str):
+                errors[block] = f"{asked} Please leave it out."
+                continue
+            refused = self._prompts.out_of_question(asked, submission.user, "decide")
+            if refused is not None:
+                errors[block] = refused
+            if decision == "reject" and asked.run.require_reason and not reason:
+                errors[REASON] = "Please say why."
+            row = asked.row
+            each.append(
+                {"promptId": prompt_id, "nonce": nonce, "channel": row.channel, "threadTs": row.thread_ts}
+            )
+        if not each and not errors:
+            return Errors({DECISION: "None is ticked."})
+        return (
+            Errors(errors)
+            if errors
+            else Accept({"decision": decision, "reason": reason or None, "each": each})
+        )
+
+    async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
+        """A row for each. Their keys are made of this one's, so a crash in between doubles none."""
+        told = {name: data[name] for name in ("team", "user", "decision", "reason")}
+        items = [
+            InboxItem(
+                f"{row.key}:{one['promptId']}",
+                VIEW,
+                encode({**told, **one, "kind": "reject", "from": "home"}),
+                thread_key=thread_key(data["team"], one["channel"], one["threadTs"]),
+            )
+            for one in data["each"]
+        ]
+        writer, now = self._engine.writer, self._engine.now()
+        await writer.ingest(items, now)
+        await writer.call(writer.store.consume, [Consumed(row.id, "applied")], now, [])
+        self._taken()
+        return True
