@@ -36,7 +36,7 @@ PEOPLE = ("ana", "ben", "cleo", "dev")
 PATTERN = "mrprprprpp"
 """Of ten acts: a (m)ention, (r)eplies, and (p)lain talk."""
 UNLIMITED = dict.fromkeys(
-    ("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_CATCH_UP"), "off"
+    ("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE", "SAYSO_SLACK_LIMITS"), "off"
 )
 """Nobody starts flows as fast as these four people, with the usual limits most of it would be refused; and reading fifty
 channels at the usual pace takes a minute."""

@@ -129,7 +129,7 @@ async def _cost(base: Path, count: int, vfs: str) -> Cost:
             await _pause_all(home, threads, vfs)
             size = (home / "sayso.db").stat().st_size
             begin = time.perf_counter()
-            async with running_bot(workspace, home, flows, SAYSO_CATCH_UP="off") as bot:
+            async with running_bot(workspace, home, flows, SAYSO_SLACK_LIMITS="off") as bot:
                 ready = time.perf_counter()
                 await caught_up(workspace)
                 done = time.perf_counter()

@@ -117,6 +117,29 @@ def _prices(raw: str, cwd: Path) -> Mapping[str, Json]:
     return dict(given)
 
 
+_LIMITS = ("a_minute", "spare", "channel_a_minute", "channel_ahead")
+
+
+def _slack_limits(raw: str, cwd: Path) -> Mapping[str, Mapping[str, float]] | None:
+    """Limits of Slack from JSON, or from a file of JSON."""
+    raw = raw.strip()
+    if raw.lower() in ("off", "none"):
+        return None
+    try:
+        given = decode((cwd / raw).read_bytes() if not raw.startswith("{") else raw.encode())
+        return {str(method): _limit(limit) for method, limit in given.items()}
+    except (OSError, NotJson, AttributeError, TypeError, ValueError):
+        raise ValueError(
+            '`off`, JSON such as {"chat.update": {"a_minute": 25}}, or the name of a file with it'
+        ) from None
+
+
+def _limit(given: Mapping[str, Json]) -> Mapping[str, float]:
+    if not given.keys() <= {*_LIMITS} or any(not float(given[name]) >= 0 for name in given):
+        raise ValueError
+    return dict(given)
+
+
 def _dollars(raw: str, cwd: Path) -> Decimal | None:
     if raw.strip().lower() in ("off", "none"):
         return None
@@ -203,9 +226,11 @@ class Settings:
     channels: frozenset[str] = setting("SAYSO_CHANNELS", _CHANNELS, frozenset())
     """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
     rates: Rates = field(default_factory=Rates)
-    catch_up: Rate | None = setting("SAYSO_CATCH_UP", _rate, Rate(40, 60.0))
-    """How often catch-up may call one method of Slack, which allows some fifty calls a minute of those that read
-    conversations; None means as often as Slack answers."""
+    slack_limits: Mapping[str, Mapping[str, float]] | None = field(
+        default_factory=dict, metadata={"env": "SAYSO_SLACK_LIMITS", "read": _slack_limits}
+    )
+    """What takes the places of Slack's published limits (`bot/wire/slack_limits.json`), by method; None is no limits of
+    our own."""
     connections: int = setting("SAYSO_CONNECTIONS", _number(1, 10, int), 2)
     quiet_seconds: float = setting("SAYSO_QUIET", _seconds, 600.0)
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
@@ -342,19 +367,10 @@ class Tuning:
 
     look_delays: tuple[float, ...] = LOOK_DELAYS
     """Seconds after an attempt at which a message is looked for whose answer was lost."""
-    rate: float | None = 1.0
-    """Slack's advice: messages a second and channel; None for no limit of our own."""
-    burst: int = 5
-    card_seconds: float = 1.0
-    """The least time between two edits of a card."""
-    live_seconds: float = 1.2
-    """The least time between two edits of messages that are still being written, all of them together."""
     backoff: tuple[float, float] = (1.0, 60.0)
     """The first and the longest wait after an error that will pass."""
     unreachable_seconds: float = 300.0
     """How often it is tried whether a thread can be posted in again."""
-    lanes: int = 8
-    """How many lanes are served at once."""
     poll_seconds: float = 0.25
     """How often the outbox is read although nobody said that there is anything new."""
     jitter: Callable[[], float] = random.random

@@ -3,8 +3,8 @@
 A thread's mark says how far a completed read has come, and only a completed read moves it: a live reply may not jump
 over a missed one. Everything found goes the same way as an event, under the same key, so what was delivered too
 is taken once. Threads that wait are read first, those with the newest prompts foremost; then channels, for
-mentions that were missed, a day back. All this has a budget of its own (`ReadBudget`); a thread in which somebody
-writes meanwhile is read at once.
+mentions that were missed, a day back. All this stands back behind whoever waits for an answer (`bot.wire.budget`); a
+thread in which somebody writes meanwhile is read at once.
 
 A message that was edited before it was read is taken with the words that it has now, if nobody heard the first ones;
 else its author is told that the edit does not count, as for any other edit.
@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.inbound import decisions, payloads
-from bot.wire.client import RateLimited, ReadBudget, classify, code_of, pages
+from bot.wire.budget import Urgency, urgency
+from bot.wire.client import BudgetedClient, code_of, pages
 from engine.journal.records import Head, InboxItem
 from engine.storage.group_commit import Writer
 
@@ -40,7 +40,6 @@ Missed: TypeAlias = tuple[InboxItem, InboxItem | None]
 """A message that was found, and the edit of it, if it was edited."""
 
 _KINDS = ("public_channel", "private_channel", "im")
-_REPLIES, _HISTORY, _LISTING = "conversations.replies", "conversations.history", "users.conversations"
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
@@ -49,7 +48,7 @@ class CatchUp:
 
     def __init__(
         self,
-        client: AsyncWebClient,
+        client: BudgetedClient,
         writer: Writer,
         home: decisions.Home,
         *,
@@ -58,9 +57,8 @@ class CatchUp:
         clock: Callable[[], float] = time.time,
         hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
         first: Callable[[str], str] = lambda channel: channel,
-        budget: ReadBudget | None = None,
     ) -> None:
-        """`first` gives the id that a channel had when it was first known; without a `budget` it is not limited."""
+        """`first` gives the id that a channel had when it was first known."""
         self._client = client
         self._writer = writer
         self._home = home
@@ -69,7 +67,6 @@ class CatchUp:
         self._clock = clock
         self._hears = hears
         self._first = first
-        self._budget = budget or ReadBudget(None, time.monotonic)
         self._unread: dict[str, None] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._failed: dict[str, None] = {}
@@ -100,13 +97,18 @@ class CatchUp:
 
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
+        with urgency(Urgency.PROGRESS):
+            return await self._run()
+
+    async def _run(self) -> int:
         found = 0
         again, self._failed = self._failed, {}
         self._unread = {**{key: None for key in again if ":" in key}, **self._unread}
         while self._unread:
-            await self._budget.take(_REPLIES)
-            if self._unread:
-                found += await self._once(next(iter(self._unread)))
+            # Not under the thread's lock: who writes there meanwhile does not wait for this turn.
+            async with self._client.budget.reserved("conversations.replies"):
+                if self._unread:
+                    found += await self._once(next(iter(self._unread)))
         for kind in _KINDS:
             for channel in await self._channels(kind):
                 found += await self._guarded(self._channel(channel), channel)
@@ -119,8 +121,7 @@ class CatchUp:
         it, since what was missed is older. Raises nothing: a thread that cannot be read now is read at the next `run()`."""
         if key is None or key not in self._unread:
             return 0
-        with self._budget.hurry():
-            return await self._once(key)
+        return await self._once(key)
 
     async def _once(self, key: str) -> int:
         """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
@@ -154,9 +155,6 @@ class CatchUp:
             log.info("catch-up of %s: %s", scope, code)
             return
         self._failed[scope] = None
-        fault = classify(error)
-        if isinstance(fault, RateLimited):
-            self._budget.block(_method(scope), fault.retry_after)
         log.warning("catch-up of %s failed and is tried again: %s", scope, code or repr(error))
 
     async def _thread(self, key: str) -> int:
@@ -187,11 +185,8 @@ class CatchUp:
         mark = max(read, day_ago, key=float)
         found, reacted, newest = [], [], mark
 
-        async def ask(cursor: str) -> Any:
-            await self._budget.take(_HISTORY)
-            return await self._client.conversations_history(
-                channel=channel, oldest=mark, limit=200, cursor=cursor
-            )
+        def ask(cursor: str) -> Any:
+            return self._client.conversations_history(channel=channel, oldest=mark, limit=200, cursor=cursor)
 
         async for answer in pages(ask):
             for message in answer["messages"]:
@@ -241,9 +236,8 @@ class CatchUp:
     async def _channels(self, kind: str) -> list[str]:
         """The conversations of one kind that the bot is in: each kind needs a right of its own."""
 
-        async def ask(cursor: str) -> Any:
-            await self._budget.take(_LISTING)
-            return await self._client.users_conversations(
+        def ask(cursor: str) -> Any:
+            return self._client.users_conversations(
                 types=kind, exclude_archived=True, limit=200, cursor=cursor
             )
 
@@ -253,11 +247,6 @@ class CatchUp:
             self._note_failure(f"{kind} conversations", error)
             return []
         return [self._first(channel["id"]) for channel in found]
-
-
-def _method(scope: str) -> str:
-    """The method with which a scope is read: a thread's key, a channel's id, or a kind of conversations."""
-    return _REPLIES if ":" in scope else _LISTING if scope.endswith(" conversations") else _HISTORY
 
 
 def _said_at(item: InboxItem) -> float:

@@ -47,7 +47,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
     if not events or not (after.thread or {}).get("key"):
         return []
-    rows = [card_row(after.session_id, after.seq)] if _card_changed(before, after) else []
+    rows = [card_row(after.session_id, after.seq, over=after.ended)] if _card_changed(before, after) else []
     kept: list[str] = []
     read: list[str] = []
     for event in events:
@@ -81,10 +81,10 @@ def _row(
     return PutOutbox(key, lane, kind, encode(payload), session_id, replace=replace)
 
 
-def card_row(session_id: str, seq: int) -> PutOutbox:
-    """Draw a session's card as it is after this event, or later."""
+def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:
+    """Draw a session's card as it is after this event, or later; `over` for the last time."""
     key = card_key(session_id)
-    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq)
+    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq, over=over)
 
 
 def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
@@ -99,7 +99,7 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptCancelled():
             return [_again(state, event.prompt_id, reason=event.reason)]
         case PromptVoted():
-            return [_again(state, event.prompt_id)]
+            return [_again(state, event.prompt_id, live=False)]
         case PromptEdited(prompt_id=prompt_id):
             key = f"covers:{prompt_id}:{event.seq}"
             covered = _covered(state, prompt_id, key) if event.covers else []
@@ -115,7 +115,7 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             key = f"remind:{prompt_id}:{count}"
             return [_about_prompt(state, "remind", key, prompt_id, count=count, seq=seq)]
         case PromptEscalated():
-            return [_again(state, event.prompt_id), *_escalate(state, event)]
+            return [_again(state, event.prompt_id, live=False), *_escalate(state, event)]
         case SessionUnreachable():
             return _unreachable(state, event)
         case TimerFired(timer_id=timer_id) if timer_id in before.timers:
@@ -182,9 +182,12 @@ def unseen(state: State, prompt_id: str) -> PutOutbox:
 
 
 def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
-    """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then."""
+    """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then. `live`
+    where its buttons must not stay as they are."""
     key = f"close:{prompt_id}"
-    return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **more)
+    prompt = state.prompts.get(prompt_id)
+    about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
+    return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)
 
 
 def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:

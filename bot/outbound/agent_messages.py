@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key, tools_key
-from bot.outbound.calls import Calls, Hold, Place, Posted
+from bot.outbound.calls import EDIT, Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
 from bot.outbound.posts import (
     DROPPED,
@@ -66,8 +66,6 @@ class LiveText:
     """Parts whose row says what stays: nothing more is shown of them from here."""
     streams: dict[int, Stream] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    edits: int = 0
-    """How often its messages were edited: a long answer is edited less and less often."""
     closed: bool = False
 
     @property
@@ -245,7 +243,9 @@ class Pieces:
         native = self._wants_stream(data, live)
         tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
-        fits = tail is not None and tail.agent == agent and not native and not data.get("part")
+        # Where edits are used up it does not wait for one: it gets a message of its own.
+        free = not native and not data.get("part") and self.calls.budget.fits(EDIT)
+        fits = tail is not None and tail.agent == agent and free
         if tail is not None and fits and not is_uncertain(row) and tail.weight <= MOST_JOINED:
             piece = (*tail.piece, row.key)
             if len(piece) <= _MOST_IN_PIECE:

@@ -1,5 +1,4 @@
-"""The calls that show something in Slack, at the pace that Slack takes. Each raises a `SlackFault`, or `Hold` where it has
-to wait."""
+"""The calls that show something in Slack. Each waits for its turn, and raises a `SlackFault`."""
 
 from __future__ import annotations
 
@@ -17,17 +16,16 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key, in_older_blocks, newer_types
 from bot.rendering.text import clip
-from bot.wire.client import NotSent, Permanent, RateLimited, Unknown, classify, of_status, pages, quiet_client
+from bot.wire.budget import Urgency, urgency
+from bot.wire.client import BudgetedClient, Permanent, classify, in_turn, of_status, pages
 
 log = logging.getLogger("sayso.outbound")
 
-POST = "chat.postMessage"
+POST, EDIT, WHISPER = "chat.postMessage", "chat.update", "chat.postEphemeral"
+APPEND, REACT, RESPOND = "chat.appendStream", "reactions.add", "response_url"
 UNTAKEN = "untaken_blocks"
 """The mark that names the newer types of blocks that this workspace was found not to take since the last start."""
 T = TypeVar("T")
-
-_AWAY = 3
-"""After so many calls in a row without an answer Slack is taken for away."""
 
 
 class Hold(Exception):
@@ -36,65 +34,6 @@ class Hold(Exception):
     def __init__(self, seconds: float, why: str = "") -> None:
         self.seconds = seconds
         super().__init__(f"{why or 'held'} for {seconds:.2f} s")
-
-
-class Pace:
-    """A token bucket for each channel, and the waits that Slack asked for, by method and channel."""
-
-    def __init__(self, clock: Callable[[], float], *, rate: float | None = 1.0, burst: int = 5) -> None:
-        """`rate` is messages a second and channel; None for no limit of our own."""
-        self._clock = clock
-        self._rate = rate
-        self._burst = burst
-        self._buckets: dict[str, tuple[float, float]] = {}
-        self._until: dict[tuple[str, str], float] = {}
-        self._unanswered = 0
-
-    # --- whether Slack is there ----------------------------------------------------------------------------
-
-    @property
-    def away(self) -> bool:
-        """Whether Slack seems to be away: then one call at a time is enough to find out that it is back."""
-        return self._unanswered >= _AWAY
-
-    def answered(self) -> None:
-        """Slack has answered, whatever it said."""
-        self._unanswered = 0
-
-    def unanswered(self) -> None:
-        """A call had no answer, or one that says nothing."""
-        self._unanswered += 1
-
-    # --- waits ---------------------------------------------------------------------------------------------
-
-    def take(self, method: str, channel: str) -> None:
-        """Reserve a call. Raises `Hold` when it has to wait."""
-        now = self._clock()
-        wait = self._until.get(_scope(method, channel), now) - now
-        if wait > 0:
-            raise Hold(wait, f"Slack limits {method} in {channel}")
-        self._until.pop(_scope(method, channel), None)
-        if method == POST and self._rate is not None:
-            self._spend(channel, now, self._rate)
-
-    def block(self, method: str, channel: str, seconds: float) -> None:
-        """Slack asked to wait so long with this method: in this channel for posts, in the workspace for all else."""
-        scope = _scope(method, channel)
-        self._until[scope] = max(self._until.get(scope, 0.0), self._clock() + seconds)
-
-    def _spend(self, channel: str, now: float, rate: float) -> None:
-        tokens, at = self._buckets.get(channel, (float(self._burst), now))
-        tokens = min(float(self._burst), tokens + (now - at) * rate)
-        if tokens < 1:
-            raise Hold((1 - tokens) / rate, f"a message a second in {channel}")
-        self._buckets[channel] = (tokens - 1, now)
-        if len(self._buckets) > 10_000:
-            self._buckets.clear()
-
-
-def _scope(method: str, channel: str) -> tuple[str, str]:
-    """What a limit holds for: Slack counts posts by channel, and the other methods in the whole workspace."""
-    return method, channel if method == POST else ""
 
 
 _BLOCKS_REFUSED = (
@@ -129,26 +68,25 @@ class Posted:
 
 
 class Calls:
-    """Slack's Web API as the outbox needs it, at the pace that Slack takes."""
+    """Slack's Web API as the outbox needs it."""
 
     def __init__(
         self,
-        client: AsyncWebClient,
-        pace: Pace,
+        client: BudgetedClient,
         bot_user_id: str,
         posted: Callable[[], None] = lambda: None,
         note: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         """`note` keeps a word on the workspace, by its name, for whoever asks how things are."""
-        self._client = quiet_client(client)
-        self._pace = pace
+        self._client = client
+        self.budget = client.budget
         self._bot_user_id = bot_user_id
         self._posted = posted
         self._note = note
         self._untaken: frozenset[str] = frozenset()
 
     async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
-        """Post a message; in a simpler form where Slack does not take its blocks. The pace was taken before."""
+        """Post a message; in a simpler form where Slack does not take its blocks."""
         return await self._in_a_form(message, lambda form: self._post(place, form, broadcast))
 
     async def _post(self, place: Place, message: Rendered, broadcast: bool) -> Posted:
@@ -164,13 +102,12 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        answer = await self._answered(POST, place.channel, call)
+        answer = await _answered(call)
         self._posted()
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
     async def edit(self, where: Posted, message: Rendered, *, metadata: bool = False) -> None:
         """Change a message of ours; its metadata stays unless `metadata` says to replace it."""
-        self._pace.take("chat.update", where.channel)
         await self._in_a_form(message, lambda form: self._edit(where, form, metadata))
 
     async def _edit(self, where: Posted, message: Rendered, metadata: bool) -> None:
@@ -183,7 +120,7 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        await self._answered("chat.update", where.channel, call)
+        await _answered(call)
 
     async def whisper(self, place: Place, user: str, message: Rendered) -> None:
         """Show something to one person."""
@@ -199,7 +136,7 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        await self._answered("chat.postEphemeral", place.channel, call)
+        await _answered(call)
 
     async def _in_a_form(self, message: Rendered, send: Callable[[Rendered], Awaitable[T]]) -> T:
         """Send a message as it is, in older blocks, or as plain text: the first form that Slack takes."""
@@ -226,45 +163,42 @@ class Calls:
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""
-        delete = partial(self._client.chat_delete, channel=where.channel, ts=where.ts)
         with _fine("message_not_found"):
-            await self._paced("chat.delete", where.channel, delete)
+            await _answered(self._client.chat_delete(channel=where.channel, ts=where.ts))
 
     async def start_stream(self, place: Place, text: str | None, *, reader: str, team: str) -> Posted:
         """Begin a message that grows while it is read. It carries no key: `find` takes it for ours all the same."""
-        begin = partial(
-            self._client.chat_startStream,
+        begin = self._client.chat_startStream(
             channel=place.channel,
             thread_ts=place.thread_ts or "",
             markdown_text=text,
             recipient_user_id=reader or None,
             recipient_team_id=team if reader else None,
         )
-        answer = await self._paced("chat.startStream", place.channel, begin)
+        answer = await _answered(begin)
         self._posted()
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
     async def append_stream(self, where: Posted, text: str) -> None:
         """Let a stream grow by this."""
-        more = partial(self._client.chat_appendStream, channel=where.channel, ts=where.ts, markdown_text=text)
-        await self._paced("chat.appendStream", where.channel, more)
+        await _answered(
+            self._client.chat_appendStream(channel=where.channel, ts=where.ts, markdown_text=text)
+        )
 
     async def stop_stream(self, where: Posted, metadata: dict[str, Any]) -> None:
         """End a stream and mark its message as ours."""
-        end = partial(self._client.chat_stopStream, channel=where.channel, ts=where.ts, metadata=metadata)
-        await self._paced("chat.stopStream", where.channel, end)
+        await _answered(self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata))
 
     async def permalink(self, where: Posted) -> str:
         """The address of a message."""
         call = self._client.chat_getPermalink(channel=where.channel, message_ts=where.ts)
-        answer = await self._answered("chat.getPermalink", where.channel, call)
+        answer = await _answered(call)
         return str(answer["permalink"])
 
     async def react(self, where: Posted, name: str) -> None:
         """Add a reaction; one that is there already is fine."""
-        add = partial(self._client.reactions_add, channel=where.channel, timestamp=where.ts, name=name)
         with _fine("already_reacted"):
-            await self._paced("reactions.add", where.channel, add)
+            await _answered(self._client.reactions_add(channel=where.channel, timestamp=where.ts, name=name))
 
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command at its response URL, which must be one of Slack's. No token goes there."""
@@ -283,13 +217,7 @@ class Calls:
             "unfurl_links": False,
             "unfurl_media": False,
         }
-        try:
-            answer = await hook.send_dict(body)
-        except Exception as error:
-            raise classify(error) from error
-        if answer.status_code != 200:
-            code = "response_url_refused" if answer.status_code < 500 else None
-            raise of_status(answer.status_code, answer.headers, code, str(answer.body)[:200])
+        await _answered(in_turn(self.budget, RESPOND, partial(_responded, hook, body)))
 
     def _check(self, url: str) -> None:
         given, own = urlsplit(url), urlsplit(self._client.base_url)
@@ -333,32 +261,24 @@ class Calls:
         if cursor:
             options["cursor"] = cursor
         if place.thread_ts is not None:
-            replies = partial(self._client.conversations_replies, ts=place.thread_ts, **options)
-            return await self._paced("conversations.replies", place.channel, replies)
+            return await _answered(self._client.conversations_replies(ts=place.thread_ts, **options))
         since = f"{oldest:.6f}"
-        history = partial(self._client.conversations_history, oldest=since, inclusive=True, **options)
-        return await self._paced("conversations.history", place.channel, history)
+        return await _answered(self._client.conversations_history(oldest=since, inclusive=True, **options))
 
-    async def _paced(self, method: str, channel: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call once the pace allows it. Raises `Hold` and `SlackFault`."""
-        self._pace.take(method, channel)
-        return await self._answered(method, channel, call())
 
-    async def _answered(self, method: str, channel: str, call: Awaitable[Any]) -> Any:
-        """The answer to a call; what Slack asks to wait concerns all that this limit holds for."""
-        try:
-            answer = await call
-        except Exception as error:
-            fault = classify(error)
-            if isinstance(fault, RateLimited):
-                self._pace.block(method, channel, fault.retry_after)
-            if isinstance(fault, NotSent | Unknown):
-                self._pace.unanswered()
-            else:
-                self._pace.answered()
-            raise fault from error
-        self._pace.answered()
-        return answer
+async def _responded(hook: AsyncWebhookClient, body: dict[str, Any]) -> None:
+    answer = await hook.send_dict(body)
+    if answer.status_code != 200:
+        code = "response_url_refused" if answer.status_code < 500 else None
+        raise of_status(answer.status_code, answer.headers, code, str(answer.body)[:200])
+
+
+async def _answered(call: Awaitable[Any]) -> Any:
+    """The answer to a call. Raises `SlackFault`."""
+    try:
+        return await call
+    except Exception as error:
+        raise classify(error) from error
 
 
 @contextmanager
@@ -392,12 +312,13 @@ class Modals:
     """Slack's views."""
 
     def __init__(self, client: AsyncWebClient) -> None:
-        self._client = quiet_client(client)
+        self._client = client
 
     async def open(self, trigger_id: str, view: dict[str, Any], *, on_top: bool = False) -> OpenView:
         """Open a modal; with `on_top` above the one from which the trigger came."""
         show: Any = self._client.views_push if on_top else self._client.views_open
-        return await _shown(show(trigger_id=trigger_id, view=view))
+        with urgency(Urgency.QUESTION):
+            return await _shown(show(trigger_id=trigger_id, view=view))
 
     async def update(self, standing: OpenView, view: dict[str, Any]) -> OpenView:
         """Change a view, unless it was changed meanwhile."""
@@ -413,15 +334,10 @@ class Modals:
         call = self._client.chat_postEphemeral(
             channel=channel, user=user, thread_ts=thread_ts, text=text, parse="none", link_names=False
         )
-        try:
-            await call
-        except Exception as error:
-            raise classify(error) from error
+        with urgency(Urgency.QUESTION):
+            await _answered(call)
 
 
 async def _shown(call: Awaitable[Any]) -> OpenView:
-    try:
-        view = (await call)["view"]
-        return OpenView(str(view["id"]), str(view["hash"]))
-    except Exception as error:
-        raise classify(error) from error
+    view = (await _answered(call))["view"]
+    return OpenView(str(view["id"]), str(view["hash"]))

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.session_files import SessionFiles
-from bot.outbound.calls import POST, Hold, Pace, Place, Posted
+from bot.outbound.calls import POST, Hold, Place, Posted
 from bot.outbound.posts import (
     DROPPED,
     Failed,
@@ -32,7 +31,7 @@ from bot.outbound.posts import (
 from bot.outbound.sender import STALE_SECONDS, Send, Sender
 from bot.rendering.notes import Delivered, Extra, delivered, message_blocks
 from bot.rendering.text import clip, shown
-from bot.wire.client import AuthLost, Permanent, classify, of_status, plain_session, quiet_client
+from bot.wire.client import AuthLost, BudgetedClient, Permanent, classify, of_status, plain_session
 from engine.decide.step import named_node
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
@@ -62,15 +61,13 @@ class Uploads:
     """Shares files. Raises `Hold` while it has to wait, and `Permanent` and `AuthLost` where Slack refuses."""
 
     ledger: Ledger
-    client: AsyncWebClient
-    pace: Pace
+    client: BudgetedClient
     _: KW_ONLY
     files: SessionFiles | None
     delays: Sequence[float]
     backoff: Callable[[OutboxRow], float]
 
     def __post_init__(self) -> None:
-        self.client = quiet_client(self.client)
         self.delays = sorted(self.delays)
 
     async def read(self, session_id: str, path: str) -> bytes:
@@ -135,7 +132,6 @@ class Uploads:
                 raise of_status(answer.status, answer.headers, code, (await answer.text())[:200])
 
     async def _complete(self, row: OutboxRow, kept: Mapping[str, Json], place: Place, text: str) -> None:
-        self.pace.take(POST, place.channel)
         call = self.client.files_completeUploadExternal(
             files=[dict(one) for one in kept["files"]],
             channel_id=place.channel,
@@ -143,7 +139,10 @@ class Uploads:
             initial_comment=text or None,
         )
         try:
-            await call
+            # The file comes with a message.
+            async with self.client.budget.reserved(POST, place.channel) as turn:
+                turn.made = turn.heard = True
+                await call
         except Exception as error:
             fault = classify(error)
             if isinstance(fault, Permanent) and await self._standing(

@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import AsyncExitStack
 from typing import Literal
-
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.session_files import SessionFiles
 from bot.config.settings import SLACK_PACE, Tuning
 from bot.outbound.agent_messages import Pieces
-from bot.outbound.calls import Calls, Hold, Pace
+from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
 from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
 from bot.outbound.notices import Clocks
 from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.senders import Rows
 from bot.outbound.streams import Streams
-from bot.wire.client import AuthLost, NotSent, Permanent, RateLimited, SlackFault
+from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
+from bot.wire.budget import Urgency, urgency
+from bot.wire.client import AuthLost, BudgetedClient, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps as moments
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, decode, encode
 from engine.language.errors import (
     Corrupt,
     MalformedJournal,
@@ -43,10 +44,10 @@ log = logging.getLogger("sayso.outbound")
 _PAGE = 100
 _MOST_ROWS = 6_400
 _SHORTEST_HOLD = 0.001
-_EDITS = ("close", "edit", "reaction", "agent_tool")
-"""Rows that can be sent again without harm."""
 _EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SessionQuarantined)
+_FRESH_SECONDS = 0.1
+"""A row that waited longer for its turn is read again: it may have been replaced."""
 _NEWER_SECONDS = 3600.0
 """How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
 
@@ -65,7 +66,7 @@ class Outbound:
     def __init__(
         self,
         writer: Writer,
-        client: AsyncWebClient,
+        client: BudgetedClient,
         load_state: Callable[[str], Awaitable[State]],
         load_flow: Callable[[str], Awaitable[Flow]],
         bot_user_id: str,
@@ -86,6 +87,7 @@ class Outbound:
         self._now = now
         self._tuning = tuning
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
+        self._without_turn: set[asyncio.Task[None]] = set()
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
         self._newer: set[str] = set()
@@ -93,21 +95,19 @@ class Outbound:
         self._limit = _PAGE
         self._wake = asyncio.Event()
         self._stopping = False
-        self._pace = Pace(self._clock, rate=tuning.rate, burst=tuning.burst)
+        self._budget = client.budget
         sessions = Sessions(load_state, load_flow, meters)
         self._ledger = ledger = Ledger(writer, now)
-        calls = Calls(client, self._pace, bot_user_id, posted, ledger.note)
+        calls = Calls(client, bot_user_id, posted, ledger.note)
         delays = tuning.look_delays
-        self._poster = Poster(ledger, calls, self._pace, delays=delays, backoff=self._again_in)
+        self._poster = Poster(ledger, calls, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)
         clock, speakers = self._clock, Speakers(sessions)
         self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
-        self.streams = Streams(
-            ledger, self._pieces, sessions, told=self.notify, clock=clock, seconds=tuning.live_seconds
-        )
+        self.streams = Streams(ledger, self._pieces, sessions, told=self.notify)
         names, places = Names(client, clock), Places(client, clock)
         common = (ledger, calls, self._poster, places, names, sessions)
-        uploads = Uploads(ledger, client, self._pace, files=files, delays=delays, backoff=self._again_in)
+        uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
         self._rows = Rows(*common, bot_user_id, kinds)
 
@@ -148,6 +148,8 @@ class Outbound:
             self._wake.clear()
 
     async def _drain(self) -> None:
+        for task in self._without_turn:
+            task.cancel()
         tasks = [task for _, task in self._lanes.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=5)
@@ -189,18 +191,20 @@ class Outbound:
     def _give(self, rows: Sequence[OutboxRow]) -> None:
         now, passed = self._clock(), set(self._lanes)
         self._holds = {lane: until for lane, until in self._holds.items() if until > now}
-        # Where nobody answers, one call at a time finds out soon enough; the oldest row first.
-        most = 1 if self._pace.away else self._tuning.lanes
+        urgent: dict[str, Urgency] = {}
+        for row in rows:
+            # Whatever waits behind something less urgent makes that as urgent as it is itself.
+            lane = lane_of(row)
+            urgent[lane] = min(urgent.get(lane, Urgency.PROGRESS), urgency_of(row))
         for row in sorted(rows, key=_new_cards_first):
-            if len(self._lanes) >= most:
-                return
-            if row.lane in passed:
+            lane = lane_of(row)
+            if lane in passed:
                 continue
-            passed.add(row.lane)
-            if row.lane not in self._holds and not self._card_first(row):
-                task = asyncio.create_task(self._work(row), name=f"outbox:{row.key}")
+            passed.add(lane)
+            if lane not in self._holds and not self._card_first(row):
+                task = asyncio.create_task(self._work(row, urgent[lane]), name=f"outbox:{row.key}")
                 task.add_done_callback(lambda _: self._wake.set())
-                self._lanes[row.lane] = (row, task)
+                self._lanes[lane] = (row, task)
 
     def _card_first(self, row: OutboxRow) -> bool:
         """Whether the session's card is being posted, or waits to be: it shall stand above everything else."""
@@ -211,10 +215,10 @@ class Outbound:
         return posted_of(ahead[0]) is None
 
     def _resize(self, found: int) -> None:
-        """Look further when a whole page of rows cannot be sent: they must not hide those behind them."""
+        """Look further when a page is full: rows that wait must not hide those behind them."""
         if found < self._limit:
             self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
-        elif len(self._lanes) < self._tuning.lanes and self._limit < _MOST_ROWS:
+        elif self._limit < _MOST_ROWS:
             self._limit *= 2
             self._wake.set()
 
@@ -228,7 +232,7 @@ class Outbound:
 
     def _hold_row(self, row: OutboxRow, seconds: float) -> None:
         """The row has to wait, and with it what follows it."""
-        self._hold(row.lane, seconds)
+        self._hold(lane_of(row), seconds)
         if row.kind == "card" and posted_of(row) is None:
             self._cards.add(row.lane)
 
@@ -240,10 +244,11 @@ class Outbound:
 
     # --- one row -------------------------------------------------------------------------------------------
 
-    async def _work(self, row: OutboxRow) -> None:
-        """Send → record. Whatever happens, the row is recorded, or stays as it is and its lane waits."""
+    async def _work(self, row: OutboxRow, how_urgent: Urgency) -> None:
+        """Wait for a turn → send → record. Whatever happens, the row is recorded, or stays as it is and its lane waits."""
         try:
-            await self._send(row)
+            with urgency(how_urgent):
+                await self._in_turn(row)
         except Hold as hold:
             log.debug("%s: %s", row.key, hold)
             self._hold_row(row, hold.seconds)
@@ -252,7 +257,30 @@ class Outbound:
         except Exception:
             # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
             log.exception("%s could not be sent and is tried again", row.key)
-            self._hold(row.lane, self._again_in(row))
+            self._hold(lane_of(row), self._again_in(row))
+
+    async def _in_turn(self, row: OutboxRow) -> None:
+        """Send a row in its turn, as it is by then."""
+        method = method_of(row)
+        if method is None:
+            await self._send(row)
+            return
+        task, since = asyncio.current_task(), self._clock()
+        assert task is not None
+        async with AsyncExitStack() as turn:
+            self._without_turn.add(task)
+            try:
+                await turn.enter_async_context(self._budget.reserved(method, await self._channel(row)))
+            finally:
+                self._without_turn.discard(task)
+            now = row if self._clock() - since < _FRESH_SECONDS else await self._ledger.row(row.key)
+            if now is not None and now.state == "pending" and not self._stopping:
+                await self._send(now)
+
+    async def _channel(self, row: OutboxRow) -> str:
+        """The channel that a row goes to; a card's is that of its session."""
+        head = None if row.kind != "card" else await self._ledger.head(row.session_id or "")
+        return channel_of(row) if head is None else (head.thread_key or "").split(":")[1]
 
     async def _send(self, row: OutboxRow) -> None:
         try:
@@ -282,29 +310,40 @@ class Outbound:
             case Permanent():
                 log.error("%s: %s", row.key, fault)
                 await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
-            case RateLimited() | NotSent():
-                seconds = fault.retry_after if isinstance(fault, RateLimited) else self._again_in(row)
+            case RateLimited():
+                # Its next turn comes when Slack takes some again: the budget knows when, and says so in the log.
+                await self._not_taken(row, fault, 0.0)
+            case NotSent():
                 log.warning("%s: %s", row.key, fault)
-                await self._postpone(row, str(fault), seconds, self._reach.unshown(row, self._now()))
+                await self._not_taken(row, fault, self._again_in(row))
             case _:
                 log.warning("%s: %s", row.key, fault)
                 await self._ingest(self._reach.unshown(row, self._now()))
-                edits = posted_of(row) is not None or row.kind in _EDITS
-                self._hold_row(row, self._again_in(row) if edits else self._poster.first_look)
+                self._hold_row(row, self._again_in(row) if repeatable(row) else self._poster.first_look)
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
         if items:
             await self._writer.call(self._writer.store.ingest, items, self._now())
             self._taken()
 
-    async def _postpone(
-        self, row: OutboxRow, why: str, seconds: float, items: Sequence[InboxItem] = ()
-    ) -> None:
-        """Nothing was sent, and that is recorded: the row needs no looking up when its time has come."""
-        result = None if posted_of(row) is not None else encode(refused_result(row, why))
-        not_before = moments.after(self._now(), seconds)
-        await self._ledger.finish(row, "pending", result, not_before=not_before, items=items)
+    async def _not_taken(self, row: OutboxRow, fault: SlackFault, seconds: float) -> None:
+        """Nothing was sent. Of what is posted that is recorded, so that it needs no looking up."""
+        items = self._reach.unshown(row, self._now())
+        if repeatable(row):
+            await self._ingest(items)
+        else:
+            await self._postpone(row, str(fault), None, items)
         self._hold_row(row, seconds)
+
+    async def _postpone(
+        self, row: OutboxRow, why: str, seconds: float | None, items: Sequence[InboxItem] = ()
+    ) -> None:
+        """Record that nothing was sent; with `seconds` also that it is not tried before, by whatever process."""
+        result = None if posted_of(row) is not None else encode(refused_result(row, why))
+        not_before = None if seconds is None else moments.after(self._now(), seconds)
+        await self._ledger.finish(row, "pending", result, not_before=not_before, items=items)
+        if seconds is not None:
+            self._hold_row(row, seconds)
         if items:
             self._taken()
 
@@ -316,22 +355,22 @@ class Outbound:
             self._holds.pop(lane, None)
         for row in await self._reach.waiting_in(channel, rows):
             await self._ledger.finish(row, "pending", row.result)
-            self._holds.pop(row.lane, None)
+            self._holds.pop(lane_of(row), None)
         self.notify()
 
     async def _record(self, row: OutboxRow, outcome: Outcome) -> None:
         self._troubles.pop(row.key, None)
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
-        if row.kind not in (*_EDITS, "agent") and (result.get("ts") or result.get("fileTs")):
+        if row.kind != "agent" and not repeatable(row) and (result.get("ts") or result.get("fileTs")):
             self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         state: Literal["sent", "failed"] = "sent" if isinstance(outcome, Sent) else "failed"
         await self._ledger.finish(row, state, encode(result), items=items)
         if items:
             self._taken()
-        if row.kind == "card":
-            self._hold(row.lane, self._tuning.card_seconds)
+        if row.kind == "prompt":
+            self._holds.pop(f"close:{decode(row.payload)['promptId']}", None)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():

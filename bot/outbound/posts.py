@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from bot.config.settings import LOOK_DELAYS
-from bot.outbound.calls import POST, Calls, Hold, Pace, Place, Posted
+from bot.outbound.calls import POST, Calls, Hold, Place, Posted
 from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate
 from bot.wire.client import AuthLost, Permanent, RateLimited, SlackFault, classify
@@ -149,7 +149,6 @@ class Poster:
 
     ledger: Ledger
     calls: Calls
-    pace: Pace
     _: KW_ONLY
     delays: Sequence[float] = LOOK_DELAYS
     backoff: Callable[[OutboxRow], float]
@@ -177,9 +176,9 @@ class Poster:
             there = await self.adopt(row, place)
             if there is not None:
                 return there
-        self.pace.take(POST, place.channel)
-        await self.ledger.attempt(row)
-        posted = await self.calls.post(place, message, broadcast=broadcast)
+        async with self.calls.budget.reserved(POST, place.channel):
+            await self.ledger.attempt(row)
+            posted = await self.calls.post(place, message, broadcast=broadcast)
         if uncertain:
             # What was missing at every look may still have appeared by now.
             found = await self._look(row, place)

@@ -37,6 +37,8 @@ from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")
 
+UNSHOWN_SECONDS = 5.0
+"""How often it is looked whether a prompt that has changed is shown by now; its own row says so at once."""
 _DELETED = ("message_not_found", "cant_update_message")
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
@@ -106,6 +108,9 @@ class Rows(Sender):
         state, flow, prompt = await self.about(data)
         where = await self._shown_at(prompt)
         if where is None:
+            shown = await self.ledger.row(prompt_key(prompt.prompt_id, prompt.reposts))
+            if shown is not None and shown.state == "pending":
+                raise Hold(UNSHOWN_SECONDS, f"{prompt.prompt_id} is not shown yet")
             return Sent(DROPPED)
         names = await self.ids(prompt)
         if prompt.open:

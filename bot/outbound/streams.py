@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 
 from bot.intents.agent_rows import agent_of, text_key, writing_row
 from bot.outbound.agent_messages import LiveText, Pieces
-from bot.outbound.calls import Hold
+from bot.outbound.calls import APPEND, EDIT, Hold
 from bot.outbound.posts import Ledger, Sessions, posted_of, result_of
+from bot.wire.budget import Urgency, urgency
 from bot.wire.client import Permanent, RateLimited, SlackFault
 from engine.journal.events import AgentCompacted, ChildStarted, Event, NodeRetried, SessionEnd
 from engine.journal.records import OutboxRow
@@ -29,33 +30,21 @@ log = logging.getLogger("sayso.outbound")
 
 STREAM_EVENTS = (ChildStarted, NodeRetried, AgentCompacted, SessionEnd)
 """The events that change what is shown of texts that come."""
-_RARER = ((40, 3.0), (12, 2.0), (0, 1.0))
-"""From so many edits of one answer on, so much rarer: Slack takes about fifty edits a minute from the whole app, and
-those of questions and cards must have room."""
+AGAIN_SECONDS = 1.0
+"""After how long an edit is tried again that failed."""
 _KEPT = 100
 """Texts of ended sessions that are kept: their last rows may not be sent yet."""
-_SLOWEST = 8.0
-"""By how much edits become rarer at most, however often Slack asks to wait."""
 
 
 @dataclass(eq=False, repr=False)
 class Streams:
-    """Hears what models say and shows it. `told` is called when the outbox has something new.
-
-    `seconds` is the least time between two edits of live messages, all together: Slack counts edits in the whole
-    workspace, and those of questions and cards must not wait for these.
-    """
+    """Hears what models say and shows it. `told` is called when the outbox has something new."""
 
     ledger: Ledger
     pieces: Pieces
     sessions: Sessions
     _: KW_ONLY
     told: Callable[[], None]
-    clock: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    seconds: float = 1.0
-    _slower: float = field(default=1.0, init=False)
-    _next: float = field(default=0.0, init=False)
     _ended: list[tuple[str, str]] = field(default_factory=list, init=False)
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict, init=False)
 
@@ -153,21 +142,18 @@ class Streams:
             self.told()
 
     async def _show(self, live: LiveText) -> None:
-        """Bring the messages of a text up to date, once it is time; nothing where none is posted yet."""
-        if not await self._posted(live):
-            return
-        await self._until_due(live)
+        """Bring the messages of a text up to date; those that are posted."""
         for part, row in await self._posted(live):
             try:
                 await self._bring(live, part, row)
-            except RateLimited as fault:
-                self._slow_down(live, fault.retry_after)
             except Permanent as fault:
                 log.info("a message of %s is not edited any more: %s", live.turn, fault)
                 live.over.add(part)
             except (SlackFault, Hold) as problem:
                 log.info("a message of %s is edited later: %s", live.turn, problem)
                 live.changed.set()
+                if not isinstance(problem, RateLimited):
+                    await asyncio.sleep(AGAIN_SECONDS)
 
     async def _posted(self, live: LiveText) -> list[tuple[int, OutboxRow]]:
         """The parts that can be edited: posted, and not written for good. Of a call that failed also those that it has no
@@ -183,26 +169,14 @@ class Streams:
         return found
 
     async def _bring(self, live: LiveText, part: int, row: OutboxRow) -> None:
-        where = posted_of(row)
-        async with self.pieces.lock(row.lane):
-            if where is None or part in live.over or live.closed:
-                return
-            if part in live.streams:
-                await self.pieces.grow(live, part)
-            if part not in live.streams:
-                await self.pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
-        self._slower = max(1.0, self._slower * 0.9)
-
-    async def _until_due(self, live: LiveText) -> None:
-        """Wait for the next edit's turn; all live messages take turns."""
-        wait = self._next - self.clock()
-        rarer = next(times for edits, times in _RARER if live.edits >= edits)
-        live.edits += 1
-        self._next = max(self.clock(), self._next) + self.seconds * self._slower * rarer
-        if wait > 0:
-            await self.sleep(wait)
-
-    def _slow_down(self, live: LiveText, seconds: float) -> None:
-        self._slower = min(_SLOWEST, self._slower * 2)
-        self._next = max(self._next, self.clock() + seconds)
-        live.changed.set()
+        """Show what has come by the time that its turn has."""
+        where, budget = posted_of(row), self.pieces.calls.budget
+        with urgency(Urgency.PROGRESS):
+            method = APPEND if part in live.streams else EDIT
+            async with budget.reserved(method), self.pieces.lock(row.lane):
+                if where is None or part in live.over or live.closed:
+                    return
+                if part in live.streams:
+                    await self.pieces.grow(live, part)
+                if part not in live.streams:
+                    await self.pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))

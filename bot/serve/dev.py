@@ -163,7 +163,6 @@ def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
         app_token=workspace.app_token,
         api_url=workspace.api_url,
         snapshot_dir=None,
-        catch_up=None,
         agents=replace(settings.agents, scripted="without_key"),
     )
 

@@ -38,11 +38,11 @@ from bot.views.forms import Change, Fill
 from bot.views.home import HomeKind, Together, WaitingFor
 from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject, Words
 from bot.views.service import Kind, Views
+from bot.wire.budget import Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
     AuthLost,
     IncomingFiles,
-    ReadBudget,
     app_client,
     bot_client,
     classify,
@@ -87,8 +87,11 @@ class Bot:
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
         bot_token, app_token = slack_tokens(self.settings)
-        bot = bot_client(bot_token, self.settings.api_url, self.machine.session)
-        app = app_client(app_token, self.settings.api_url, self.machine.session)
+        self.budget = budget = Budget(
+            limits_of(self.settings.slack_limits), chance=self.machine.tuning.jitter
+        )
+        bot = bot_client(bot_token, self.settings.api_url, self.machine.session, budget)
+        app = app_client(app_token, self.settings.api_url, self.machine.session, budget)
         flows = list(self.library.refresh().values())
         identity = await identify(bot, app, self.settings.api_url, flows)
         if identity.report.fatal:
@@ -161,7 +164,6 @@ class Bot:
             clock=machine.seconds,
             hears=self._listening,
             first=self.aliases.first,
-            budget=ReadBudget(settings.catch_up, machine.steady),
         )
         self.schedules = Schedules(
             self.library,

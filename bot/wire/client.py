@@ -1,8 +1,9 @@
-"""Clients for Slack's Web API, what its errors mean for whoever called it, how often catch-up may read, and
-the files that people drop into a thread as an answer.
+"""Clients for Slack's Web API, what its errors mean for whoever called it, and the files that people drop into a thread
+as an answer.
 
-slack_sdk repeats a request after a lost connection unless it is told not to. For a post that would show something
-twice, so `quiet_client` repeats nothing: whoever posts finds out first what became of the request.
+Every call takes a turn from the budget (`bot.wire.budget`). slack_sdk repeats a request after a lost connection unless
+it is told not to. For a post that would show something twice, so nothing is repeated here but what Slack refused with
+429, which had no effect: whoever posts finds out first what became of the request.
 
 A file is fetched into the session's own folder with the bot's token, so only from hosts that are Slack's, and
 a redirection is not followed: it could carry the token elsewhere. It is written beside its place and moved
@@ -14,19 +15,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackRequestError
-from slack_sdk.http_retry.async_handler import AsyncRetryHandler
-from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.session_files import Inbox, SessionFiles
-from bot.config.settings import Rate
+from bot.wire.budget import Budget
 from bot.wire.channel_aliases import AliasedClient
 from engine.language.codec import Json, clean_text
 from engine.language.errors import SaysoError
@@ -93,29 +94,68 @@ class AuthLost(SlackFault):
 # --- clients -----------------------------------------------------------------------------------------------
 
 
-def bot_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AliasedClient:
-    """The client of the bot user, for reading: it waits where Slack asks it to, and repeats nothing else."""
-    handlers: list[AsyncRetryHandler] = [AsyncRateLimitErrorRetryHandler(2)]
-    return AliasedClient(token=token, base_url=api_url, session=session, retry_handlers=handlers)
+_TRIES = 3
+"""How often a call is made that Slack refuses with 429 and that has no turn of its own to come back with."""
 
 
-def app_client(token: str, api_url: str, session: aiohttp.ClientSession | None = None) -> AsyncWebClient:
-    """The client of the app-level token, for opening sockets."""
-    return bot_client(token, api_url, session)
+class BudgetedClient(AliasedClient):
+    """A client that calls when its turn has come."""
+
+    def __init__(self, *args: Any, budget: Budget | None = None, **named: Any) -> None:
+        super().__init__(*args, retry_handlers=[], **named)
+        self.budget = budget or Budget()
+
+    async def api_call(self, api_method: str, **named: Any) -> Any:
+        """See slack_sdk."""
+        call = partial(super().api_call, api_method, **named)
+        return await in_turn(self.budget, api_method, call, _channel_of(named))
 
 
-def quiet_client(client: AsyncWebClient) -> AsyncWebClient:
-    """The same client without any repetition, for posts."""
-    return AliasedClient(
-        aliases=client.aliases if isinstance(client, AliasedClient) else None,
-        token=client.token,
-        base_url=client.base_url,
-        timeout=client.timeout,
-        ssl=client.ssl,
-        proxy=client.proxy,
-        session=client.session,
-        retry_handlers=[],
-    )
+async def in_turn(budget: Budget, method: str, call: Callable[[], Awaitable[Any]], channel: str = "") -> Any:
+    """Make a call when its turn has come. What Slack refuses with 429 is called again in its next turn; but not where
+    the turn was reserved, for what was made for it may be stale by then."""
+    for tries in count(1):
+        async with budget.turn(method, channel) as turn:
+            try:
+                answer = await call()
+                turn.heard = True
+                return answer
+            except Exception as error:
+                fault = classify(error)
+                turn.heard = not isinstance(fault, NotSent | Unknown)
+                turn.refused_for = fault.retry_after if isinstance(fault, RateLimited) else None
+                if turn.refused_for is None or turn.reserved or tries == _TRIES:
+                    raise
+    raise AssertionError("the loop returns or raises")
+
+
+def _channel_of(named: Mapping[str, Any]) -> str:
+    """The channel that a call is about."""
+    for carrier in ("json", "data", "params"):
+        found = named.get(carrier)
+        if isinstance(found, Mapping) and found.get("channel"):
+            return str(found["channel"])
+    return ""
+
+
+def bot_client(
+    token: str,
+    api_url: str,
+    session: aiohttp.ClientSession | None = None,
+    budget: Budget | None = None,
+) -> BudgetedClient:
+    """The client of the bot user. Without a `budget` it has one of its own, with the limits as published."""
+    return BudgetedClient(token=token, base_url=api_url, session=session, budget=budget)
+
+
+def app_client(
+    token: str,
+    api_url: str,
+    session: aiohttp.ClientSession | None = None,
+    budget: Budget | None = None,
+) -> BudgetedClient:
+    """The client of the app-level token, for opening sockets. Slack counts its calls with the bot's."""
+    return bot_client(token, api_url, session, budget)
 
 
 @asynccontextmanager
@@ -230,70 +270,6 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
             return f"Slack asks to wait {seconds:g} s. Start again then."
         case fault:
             return f"Slack at {api_url}: {fault}. Check the network, a proxy, and SLACK_API_URL."
-
-
-_BURST = 4
-"""The part of a budget, as a divisor, that may be used at once."""
-
-
-class ReadBudget:
-    """A token bucket for each method, what Slack asked to wait for, and who is in a hurry."""
-
-    def __init__(
-        self,
-        rate: Rate | None,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """`rate` is for each method; None is without a limit of our own. `clock` only goes forward."""
-        self._rate = rate
-        self._clock = clock
-        self._sleep = sleep
-        self._full = float(max(1, rate.most // _BURST)) if rate else 0.0
-        self._buckets: dict[str, tuple[float, float]] = {}
-        self._until: dict[str, float] = {}
-        self._hurried = 0
-        self._calm = asyncio.Event()
-        self._calm.set()
-
-    async def take(self, method: str) -> None:
-        """Wait until catch-up may call this method once more."""
-        while True:
-            await self._calm.wait()
-            wait = self._wait(method)
-            if wait <= 0:
-                return
-            await self._sleep(wait)
-
-    def block(self, method: str, seconds: float) -> None:
-        """Slack asked to wait so long with this method."""
-        self._until[method] = max(self._until.get(method, 0.0), self._clock() + seconds)
-
-    @contextmanager
-    def hurry(self) -> Iterator[None]:
-        """Something waits for what is read in here: catch-up calls nothing meanwhile."""
-        self._hurried += 1
-        self._calm.clear()
-        try:
-            yield
-        finally:
-            self._hurried -= 1
-            if not self._hurried:
-                self._calm.set()
-
-    def _wait(self, method: str) -> float:
-        """For how many seconds to wait; at 0 a call is taken from the budget."""
-        now = self._clock()
-        blocked = self._until.get(method, now) - now
-        if blocked > 0 or self._rate is None:
-            return max(blocked, 0.0)
-        a_second = self._rate.most / self._rate.seconds
-        tokens, at = self._buckets.get(method, (self._full, now))
-        tokens = min(self._full, tokens + (now - at) * a_second)
-        if tokens < 1:
-            return (1 - tokens) / a_second
-        self._buckets[method] = (tokens - 1, now)
-        return 0.0
 
 
 # --- files -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from bot.config.session_files import SessionFiles
 from bot.config.settings import Tuning
 from bot.intents.session_rows import slack_intents
 from bot.outbound.outbox_worker import Outbound
+from bot.wire.budget import Budget, limits_of
 from bot.wire.client import bot_client
 from engine.decide.commands import Answer
 from engine.decide.policy import Gate
@@ -65,13 +66,11 @@ nodes:
 """
 FAST = Tuning(
     look_delays=(0.02, 0.05),
-    rate=None,
-    card_seconds=0.0,
     backoff=(0.01, 0.05),
     poll_seconds=0.2,
     jitter=lambda: 0.5,
 )
-"""Waits short enough for tests, and no limit of our own."""
+"""Waits short enough for tests."""
 
 
 class WatchedWriter(Writer):
@@ -102,7 +101,8 @@ class Rig:
     def __init__(self, workspace: Workspace, home: Path, url: str) -> None:
         self.workspace = workspace
         self.home = home
-        self.client = bot_client(workspace.bot_token, workspace.api_url)
+        self.budget = Budget(limits_of(None))
+        self.client = bot_client(workspace.bot_token, workspace.api_url, budget=self.budget)
         self.store = open_store(url)
         self.ahead = 0.0
         self.changed = asyncio.Event()
@@ -154,8 +154,12 @@ class Rig:
         await self.engine.open()
         self.serving = asyncio.create_task(self.service.run())
 
-    def send(self, **tuning: Any) -> Outbound:
-        """Start sending, with a new `Outbound` as after a start of the process."""
+    def send(
+        self, *, limits: dict[str, dict[str, float]] | None = None, at_once: int = 8, **tuning: Any
+    ) -> Outbound:
+        """Start sending, with a new `Outbound` as after a start of the process; without limits of our own unless told
+        otherwise."""
+        self.client.budget = self.budget = Budget(limits_of(limits), at_once=at_once)
         self.outbound = Outbound(
             self.writer,
             self.client,

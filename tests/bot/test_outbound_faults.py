@@ -174,7 +174,7 @@ async def test_a_copy_that_appears_late_is_disarmed(rig: Rig) -> None:
 
     rig.writer.before = before
     session_id = await rig.start(ASK)
-    rig.send(lanes=1)
+    rig.send(at_once=1)
     prompt_id = await rig.shown(session_id)
     await rig.settled(f"card:{session_id}")
     assert len(copies(rig, f"card:{session_id}")) == 1
@@ -465,7 +465,7 @@ async def test_lanes_go_side_by_side_and_not_too_many_at_once(rig: Rig) -> None:
     ts = await root(rig)
     rig.workspace.faults.slow("chat.postMessage", 0.3)
     await rig.put(*(note_row(f"note:{n}", f"lane:{n}", "C0LOCALOPS", ts, "hi") for n in range(9)))
-    rig.send(lanes=8)
+    rig.send()
     await rig.workspace.wait_for(lambda: rig.calls("chat.postMessage") >= 8)
     assert rig.posts("hi") == []
     assert rig.calls("chat.postMessage") == 8

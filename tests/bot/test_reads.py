@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
-from bot.config.settings import Rate
-from bot.wire.client import ReadBudget
 from tests.support.inprocess import Town, play, town
 
 REPLIES = "conversations.replies"
@@ -44,12 +39,17 @@ def heard(place: Town, root: str) -> bool:
 
 
 def test_catch_up_keeps_to_its_budget(tmp_path: Path) -> None:
-    """After an absence so many threads are read at once as a part of the budget, the others at its pace, and all in the end."""
+    """After an absence threads are read at once but for the calls that are left to others, then as room comes, and all
+    in the end."""
 
     async def story() -> None:
-        async with back_after_replies(tmp_path, catch_up=Rate(8, 60.0)) as (place, roots, before):
+        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 12, "spare": 4}}) as (
+            place,
+            roots,
+            before,
+        ):
             begin = place.seconds()
-            await place.until(lambda: len(place.called(REPLIES, before)) >= 2)
+            await place.until(lambda: len(place.called(REPLIES, before)) >= 8)
             assert place.seconds() - begin < 5
             await place.until(lambda: all(heard(place, root) for root in roots), most=200)
             assert 60 <= place.seconds() - begin <= 90
@@ -62,7 +62,11 @@ def test_a_thread_in_which_somebody_writes_is_read_at_once(tmp_path: Path) -> No
     """While many threads wait to be read, a reply in one of them does not wait for the others, and stands behind what was missed there."""
 
     async def story() -> None:
-        async with back_after_replies(tmp_path, catch_up=Rate(4, 3600.0)) as (place, roots, before):
+        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 2, "spare": 1}}) as (
+            place,
+            roots,
+            before,
+        ):
             await place.until(lambda: place.called(REPLIES, before))
             (first,) = place.called(REPLIES, before)
             root = next(root for root in roots if root != first.args["ts"])
@@ -95,52 +99,3 @@ def test_after_a_refusal_for_haste_nothing_is_read_until_the_time_is_over(tmp_pa
             assert len(place.called(REPLIES, before)) == 3 + 2
 
     play(story)
-
-
-async def test_nobody_is_held_up_by_a_budget_that_is_switched_off() -> None:
-    """Without a rate every call may be made at once, until Slack asks to wait."""
-    now, waits = [0.0], list[float]()
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        now[0] += seconds
-
-    budget = ReadBudget(None, lambda: now[0], sleep)
-    for _ in range(1000):
-        await budget.take(REPLIES)
-    assert waits == []
-    budget.block(REPLIES, 30.0)
-    await budget.take("conversations.history")
-    assert waits == []
-    await budget.take(REPLIES)
-    assert waits == [30.0]
-
-
-@pytest.mark.parametrize(("rate", "at_once", "then"), [(Rate(40, 60.0), 10, 1.5), (Rate(1, 60.0), 1, 60.0)])
-async def test_a_part_of_the_budget_may_be_used_at_once(rate: Rate, at_once: int, then: float) -> None:
-    """A quarter of what a budget allows goes at once, the rest evenly."""
-    now, waits = [0.0], list[float]()
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        now[0] += seconds
-
-    budget = ReadBudget(rate, lambda: now[0], sleep)
-    for _ in range(at_once):
-        await budget.take(REPLIES)
-    assert waits == []
-    await budget.take(REPLIES)
-    await budget.take(REPLIES)
-    assert waits == pytest.approx([then, then])
-
-
-async def test_catch_up_stands_back_while_something_else_has_to_be_read() -> None:
-    """As long as anything that cannot wait is being read, the budget gives nothing out."""
-    budget = ReadBudget(None, lambda: 0.0)
-    with budget.hurry():
-        taking = asyncio.create_task(budget.take(REPLIES))
-        with budget.hurry():
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not taking.done()
-    await taking

@@ -56,7 +56,7 @@ async def started(rig: Rig, channel: str = "ops") -> tuple[str, State]:
     """A session that waits, and its state."""
     session_id = await rig.start(ASK, channel)
     if rig.outbound is None:
-        rig.send(live_seconds=0.0)
+        rig.send()
     await rig.shown(session_id)
     await rig.settled(f"card:{session_id}")
     return session_id, await rig.engine.state(session_id)
@@ -217,42 +217,6 @@ async def test_text_is_shown_while_it_comes_and_is_whole_at_the_end(rig: Rig) ->
     assert rig.calls("chat.startStream") == 0
 
 
-async def test_edits_keep_their_distance(rig: Rig) -> None:
-    """However fast the words come, a live message is edited once per interval, with all of them."""
-    session_id = await rig.start(ASK)
-    outbound = rig.send(live_seconds=1.0)
-    await rig.shown(session_id)
-    streams = outbound.streams
-    naps: list[float] = []
-    now = 100.0
-
-    async def nap(seconds: float) -> None:
-        nonlocal now
-        naps.append(seconds)
-        for word in range(20):
-            streams.heard(session_id, TURN, TextDelta(0, f"w{len(naps)}.{word} "))
-        now += seconds
-        if len(naps) == 5:
-            streams.stop()
-
-    streams.sleep, streams.clock = nap, lambda: now
-    before = rig.calls("chat.update")
-    hears(rig, session_id, "first ")
-
-    async def five() -> bool:
-        return len(naps) == 5
-
-    async def posted() -> bool:
-        row = await rig.row(text_key(session_id, TURN))
-        return row is not None and row.state == "sent"
-
-    await rig.until(posted)
-    hears(rig, session_id, "second ")
-    await rig.until(five)
-    assert all(seconds == 1.0 for seconds in naps)
-    assert rig.calls("chat.update") - before <= 6
-
-
 async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig: Rig) -> None:
     """After a failed stream the new attempt's text stands in the same message, and nothing of the old one is left."""
     session_id, state = await started(rig)
@@ -341,7 +305,7 @@ async def test_a_kill_while_it_is_written_leaves_neither_two_texts_nor_an_open_o
     """The process dies with half a text in the thread: the whole one takes its place after the start."""
     session_id, state = await writing(rig, "Half a")
     await rig.crash()
-    rig.send(live_seconds=0.0)
+    rig.send()
     await rig.put(*said_rows(state, TURN, text("Half a text, whole."), interrupted=False))
     await until_said(rig, session_id, ["Half a text, whole."])
 
@@ -357,7 +321,7 @@ async def test_a_kill_between_the_post_and_its_record_posts_nothing_again(rig: R
 
     await rig.until(there)
     await rig.crash()
-    rig.send(live_seconds=0.0)
+    rig.send()
     await rig.put(*said_rows(state, TURN, text("Whole."), interrupted=False))
     await until_said(rig, session_id, ["Whole."])
 
@@ -409,7 +373,7 @@ async def killed_and_started_again(rig: Rig, killing: Killing) -> None:
     await rig.until(over)
     await rig.crash()
     rig.writer.before = None
-    rig.send(live_seconds=0.0)
+    rig.send()
     await rig.settled(text_key(session_id, NEXT))
     shown = "\n".join(await said(rig, session_id))
     assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo."
@@ -503,7 +467,7 @@ async def test_a_stream_whose_beginning_was_not_heard_is_found(rig: Rig) -> None
 
     await rig.until(there)
     await rig.crash()
-    rig.send(live_seconds=0.0)
+    rig.send()
     await rig.put(*said_rows(state, TURN, text("Whole."), interrupted=False))
     await until_said(rig, session_id, ["Whole."])
     (message,) = [m for m in await rig.thread(session_id) if "Whole." in shows(m)]

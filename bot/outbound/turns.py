@@ -1,0 +1,72 @@
+"""Which turn a row of the outbox waits for: how urgent it is, and which method it calls.
+
+What is posted in a thread is ordered: a lane has one row at a time. An edit is in no lane. It is rendered when it is
+sent, so of several changes of a message only the last one is shown.
+"""
+
+from __future__ import annotations
+
+from bot.outbound.calls import EDIT, POST, REACT, RESPOND, WHISPER
+from bot.outbound.posts import posted_of
+from bot.wire.budget import Urgency
+from engine.journal.records import OutboxRow
+from engine.language.codec import Json, decode
+
+_CHANGES = ("close", "edit", "agent_tool")
+"""Rows that only change what stands already."""
+_REPLACED = ("card", "alike", "agent")
+"""Rows that post a message once, and change it from then on."""
+_FIRST = ("prompt", "card", "root", "ephemeral", "respond")
+_METHODS = {"reaction": REACT, "ephemeral": WHISPER, "respond": RESPOND}
+_ELSEWHERE = ("tell", "direct", "file")
+
+
+def is_edit(row: OutboxRow) -> bool:
+    """Whether a row changes a message that stands; `message` nodes that change one are no such rows."""
+    return row.kind in _CHANGES or (row.kind in _REPLACED and posted_of(row) is not None)
+
+
+def repeatable(row: OutboxRow) -> bool:
+    """Whether a row can be sent again without harm."""
+    return row.kind == "reaction" or is_edit(row)
+
+
+def lane_of(row: OutboxRow) -> str:
+    """Rows with the same lane are sent one after the other."""
+    return row.key if is_edit(row) else row.lane
+
+
+def urgency_of(row: OutboxRow) -> Urgency:
+    """Who goes first."""
+    if not is_edit(row):
+        return Urgency.QUESTION if row.kind in _FIRST else _of_words(row)
+    data: dict[str, Json] = decode(row.payload)
+    if row.kind == "close":
+        return Urgency.WAITED_FOR if data.get("live", True) else Urgency.CLOSING
+    if row.kind == "card":
+        return Urgency.CLOSING if data.get("over") else Urgency.PROGRESS
+    return {"edit": Urgency.WAITED_FOR, "agent": Urgency.RESULT}.get(row.kind, Urgency.PROGRESS)
+
+
+def _of_words(row: OutboxRow) -> Urgency:
+    return Urgency.PROGRESS if row.kind == "reaction" else Urgency.RESULT
+
+
+def method_of(row: OutboxRow) -> str | None:
+    """The method that a row calls; None where that is found out while it is sent."""
+    if is_edit(row):
+        return EDIT
+    if row.kind in _ELSEWHERE:
+        return None
+    if row.kind == "message":
+        config = decode(row.payload)["config"]
+        if any(config.get(field) for field in ("to", "update", "ephemeral_to")):
+            return None
+    return _METHODS.get(row.kind, POST)
+
+
+def channel_of(row: OutboxRow) -> str:
+    """The channel of a row, as far as the row itself says it."""
+    data: dict[str, Json] = decode(row.payload)
+    team_channel_ts = row.lane.split(":")
+    return str(data.get("channel") or (team_channel_ts[1] if len(team_channel_ts) == 3 else ""))
