@@ -23,6 +23,8 @@ from bot.doctor.agents import check_agents, check_deep, check_freshness, check_m
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import UNTAKEN
+from bot.outbound.turns import method_of
+from bot.wire.budget import FULL, NOTED_SECONDS
 from bot.wire.client import app_client, bot_client, describe
 from bot.wire.manifest import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.wire.sockets import HEARD
@@ -286,12 +288,25 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         yield Check(
             "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
         )
+    yield from _check_limits(store)
     heard = store.mark(HEARD)
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
     if untaken := store.mark(UNTAKEN):
         yield Check("blocks", "ok", f"this workspace takes no {untaken}: older blocks stand in their place")
+
+
+def _check_limits(store: Store) -> Iterator[Check]:
+    """Methods of Slack that the bot has used up: how many rows wait for them, and until when."""
+    now = datetime.now(UTC)
+    rows = [method_of(row) for row in store.outbox(now=_FAR, limit=None)]
+    for scope, ts in store.marks(FULL):
+        until = datetime.fromtimestamp(float(ts), UTC)
+        if (now - until).total_seconds() < NOTED_SECONDS:
+            method = scope.removeprefix(FULL)
+            text = f"Slack's limit of {method} is used up: {rows.count(method)} wait, until about {until:%H:%M:%S} UTC"
+            yield Check("limits", "warn", text, "Nothing is lost. docs/settings.md, SAYSO_SLACK_LIMITS.")
 
 
 # --- the manifest ------------------------------------------------------------------------------------------

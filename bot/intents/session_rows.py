@@ -84,7 +84,8 @@ def _row(
 def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:
     """Draw a session's card as it is after this event, or later; `over` for the last time."""
     key = card_key(session_id)
-    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq, over=over)
+    last: dict[str, Json] = {"over": True} if over else {}
+    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq, **last)
 
 
 def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:

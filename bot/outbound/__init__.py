@@ -9,14 +9,16 @@ the attempt is made durable, the request is made, and what became of it is made 
   a copy that is found is adopted. Where two copies are found the older counts and the other one is disarmed;
 - after the result: nothing.
 
-Rows of a lane (a thread, a card) are sent one after the other, oldest first; lanes go side by side. Edits and
-reactions can be repeated without harm, so they are not looked up. Messages that one person sees are sent at most
+What is posted in a lane (a thread) is sent one after the other, oldest first; lanes go side by side. A row waits for
+its turn to call Slack (`bot.wire.budget`) before it is rendered. An edit is in no lane: of several changes of
+a message the last one is shown, and no post waits for it. Edits and reactions can be repeated without harm, so they
+are not looked up. Messages that one person sees are sent at most
 once. What Slack refuses for good fails its row and is never tried again.
 
 Files:
 
 * `agent_messages`: which entries of an agent stand in which message, and that each is there once
-* `calls`: the calls that show something in Slack, at the pace that Slack takes
+* `calls`: the calls that show something in Slack
 * `deliveries`: what `message` nodes post, and where; files that are uploaded
 * `destinations`: places outside of the thread, mentions, names of agents; whether a thread can be posted in
 * `notices`: what is said in place of doing something; reminders and escalations
@@ -26,4 +28,5 @@ Files:
 * `sender`: what everything that sends rows has: the store, the calls, lookups
 * `senders`: what sending a row means, kind by kind
 * `streams`: the text of agents while it comes
+* `turns`: which turn a row waits for: how urgent it is, and which method it calls
 """

@@ -225,6 +225,11 @@ def running_text(states: Sequence[State]) -> str:
     return "\n".join(lines)
 
 
+def limit_text(method: str, waiting: int, seconds: float) -> str:
+    """A method of Slack that is used up: how many calls wait for it, and how long."""
+    return f"⏳ Slack's limit of `{method}` is used up: {waiting} calls wait, up to {seconds:.0f} s."
+
+
 def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
     """Several questions are open: how to say which one is meant. `places` are theirs, as mrkdwn, by prompt id."""
     lines = [

@@ -38,7 +38,7 @@ from bot.views.forms import Change, Fill
 from bot.views.home import HomeKind, Together, WaitingFor
 from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject, Words
 from bot.views.service import Kind, Views
-from bot.wire.budget import Budget, limits_of
+from bot.wire.budget import FULL, Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
     AuthLost,
@@ -181,7 +181,7 @@ class Bot:
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
         self.notices = notices = Notices(engine, gate)
-        status = SessionStatus(notices)
+        status = SessionStatus(notices, self.budget.full)
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
@@ -378,11 +378,14 @@ class Bot:
         self._gap.clear()
 
     async def _note_heard(self) -> None:
-        """Keep when the last event came, for `sayso doctor`."""
+        """Keep when the last event came, and which methods of Slack are used up, for `sayso doctor`."""
         if self.slack.sockets.heard > self._heard:
             self._heard = self.slack.sockets.heard
             heard = f"{self.machine.seconds():.6f}"
             await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
+        for full in self.budget.full():
+            until = f"{self.machine.seconds() + full.seconds:.6f}"
+            await self._stored("a limit of Slack", self.engine.store.set_mark, FULL + full.method, until)
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""

@@ -33,6 +33,7 @@ from bot.start.starter import (
     to_presser,
     to_speaker,
 )
+from bot.wire.budget import Full
 from bot.wire.users import Channels, Links, LookupFailed, People
 from engine.flow.model import Trigger
 from engine.journal.records import Head, InboxRow, PutOutbox
@@ -50,7 +51,9 @@ _MOST_SHOWN = 30
 class SessionStatus:
     """Reads sessions; writes nothing."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notices, full: Callable[[], Sequence[Full]] = lambda: ()) -> None:
+        """`full` are the methods of Slack that are used up now."""
+        self._full = full
         self._notices = notices
         self._engine = notices.engine
 
@@ -73,7 +76,9 @@ class SessionStatus:
     async def running(self, channel: str) -> str:
         """What runs in a channel."""
         here = (await self._living_in(channel))[:_MOST_SHOWN]
-        return phrases.running_text(await self._states(here))
+        text = phrases.running_text(await self._states(here))
+        limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self._full()]
+        return "\n".join([text, *limits])
 
     async def _states(self, heads: Sequence[Head]) -> list[State]:
         """How these sessions stand, but for those that are left to a newer release."""

@@ -34,6 +34,10 @@ AT_ONCE = 8
 """Calls of one method that are under way at the same time."""
 LATE_SECONDS = 10.0
 """A method for which calls wait longer is called used up."""
+FULL = "full:"
+"""How the marks begin that say until when a method is used up, in seconds since 1970."""
+NOTED_SECONDS = 10.0
+"""How old such a mark may be: it is noted more often while it is so."""
 _AWAY = 3
 """After so many calls in a row without an answer Slack is taken for away."""
 _MOST_CHANNELS = 10_000
