@@ -325,6 +325,7 @@ def _pressed(
         actionId=action["action_id"],
         value=value,
         picked={name: action[name] for name in action if name.startswith("selected_")},
+        responseUrl=body.get("response_url") or None,
     )
     return Take(item)
 

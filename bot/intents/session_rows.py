@@ -94,13 +94,13 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
             return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
         case PromptAnswered() | PromptUndone():
-            return [_again(state, event.prompt_id), *_taken(event.key)]
+            return [_again(state, event.prompt_id, **_pressed(event.key)), *_taken(event.key)]
         case PromptExpired():
             return [_again(state, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():
             return [_again(state, event.prompt_id, reason=event.reason)]
         case PromptVoted():
-            return [_again(state, event.prompt_id, live=False)]
+            return [_again(state, event.prompt_id, live=False, **_pressed(event.key))]
         case PromptEdited(prompt_id=prompt_id):
             key = f"covers:{prompt_id}:{event.seq}"
             covered = _covered(state, prompt_id, key) if event.covers else []
@@ -189,6 +189,11 @@ def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
     prompt = state.prompts.get(prompt_id)
     about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
     return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)
+
+
+def _pressed(key: str | None) -> dict[str, Json]:
+    """The press by which a prompt changed, if it was one: its message can be replaced through it."""
+    return {"press": key} if (key or "").startswith("click:") else {}
 
 
 def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:

@@ -201,7 +201,17 @@ class Calls:
             await _answered(self._client.reactions_add(channel=where.channel, timestamp=where.ts, name=name))
 
     async def respond(self, url: str, text: str) -> None:
-        """Answer a slash command at its response URL, which must be one of Slack's. No token goes there."""
+        """Answer a slash command at its response URL."""
+        body = {"text": text, "replace_original": False, "unfurl_links": False, "unfurl_media": False}
+        await self._respond(url, "", body)
+
+    async def replace(self, url: str, where: Posted, message: Rendered) -> None:
+        """Change the message that somebody pressed, through the press: that is no `chat.update`."""
+        body = {"text": message.text, "blocks": message.blocks, "replace_original": True}
+        await self._respond(url, where.channel, body)
+
+    async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:
+        """Post to a response URL, which must be one of Slack's. No token goes there."""
         self._check(url)
         hook = AsyncWebhookClient(
             url,
@@ -210,14 +220,8 @@ class Calls:
             ssl=self._client.ssl,
             session=self._client.session,
         )
-        body = {
-            "text": text,
-            "response_type": "ephemeral",
-            "replace_original": False,
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
-        await _answered(in_turn(self.budget, RESPOND, partial(_responded, hook, body)))
+        call = partial(_responded, hook, {"response_type": "ephemeral", **body})
+        await _answered(in_turn(self.budget, RESPOND, call, channel))
 
     def _check(self, url: str) -> None:
         given, own = urlsplit(url), urlsplit(self._client.base_url)

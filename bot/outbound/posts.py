@@ -15,7 +15,7 @@ from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate
 from bot.wire.client import AuthLost, Permanent, RateLimited, SlackFault, classify
 from engine.flow import Flow
-from engine.journal.records import Head, InboxItem, OutboxRow, PutOutbox
+from engine.journal.records import Head, InboxItem, InboxRow, OutboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
@@ -67,6 +67,10 @@ class Ledger:
     async def row(self, key: str) -> OutboxRow | None:
         """A row, in any state."""
         return await self.writer.call(self.writer.store.outbox_row, key)
+
+    async def arrived(self, key: str) -> InboxRow | None:
+        """What arrived under this key, done with or not."""
+        return await self.writer.call(self.writer.store.inbox_row, key)
 
     async def head(self, session_id: str) -> Head | None:
         """Where a session stands."""

@@ -26,10 +26,11 @@ from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
 from bot.rendering.text import addresses, mentioning
-from bot.wire.client import Permanent
+from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import Asked, State
+from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
@@ -39,6 +40,9 @@ log = logging.getLogger("sayso.outbound")
 
 UNSHOWN_SECONDS = 5.0
 """How often it is looked whether a prompt that has changed is shown by now; its own row says so at once."""
+PRESS_SECONDS = 1500.0
+"""How long a message is replaced through a press: Slack takes it for half an hour."""
+_MOST_PRESSES = 10_000
 _DELETED = ("message_not_found", "cant_update_message")
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
@@ -51,6 +55,7 @@ class Rows(Sender):
     others: Mapping[str, Send]
 
     def __post_init__(self) -> None:
+        self._presses: set[str] = set()
         self._kinds: dict[str, Send] = {
             "prompt": self._prompt,
             "close": self._close,
@@ -118,7 +123,8 @@ class Rows(Sender):
         else:
             message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         try:
-            await self.calls.edit(where, message)
+            if not await self._by_press(data.get("press"), where, message):
+                await self.calls.edit(where, message)
         except Permanent as fault:
             if fault.reason not in _DELETED or not prompt.open:
                 raise
@@ -128,6 +134,24 @@ class Rows(Sender):
                 [remote_commands.item(f"gone:{row.key}:{where.ts}", state.session_id, "gone", **fields)],
             )
         return Sent(position(where))
+
+    async def _by_press(self, key: str | None, where: Posted, message: Rendered) -> bool:
+        """Whether the message was replaced through the press that changed it, which is tried once."""
+        press = None if key is None or key in self._presses else await self.ledger.arrived(key)
+        data: dict[str, Json] = {} if press is None else decode(press.payload)
+        if press is None or not data.get("responseUrl") or data.get("messageTs") != where.ts:
+            return False
+        if len(self._presses) > _MOST_PRESSES:
+            self._presses.clear()
+        self._presses.add(press.key)
+        if timestamps.seconds_between(press.received_at, self.ledger.now()) > PRESS_SECONDS:
+            return False
+        try:
+            await self.calls.replace(data["responseUrl"], where, message)
+        except (Permanent, NotSent, RateLimited, Unknown) as fault:
+            log.info("%s is edited, not replaced through its press: %s", where.ts, fault)
+            return False
+        return True
 
     async def _shown_at(self, prompt: Asked) -> Posted | None:
         """The message that shows a prompt: the latest, where earlier ones were deleted."""

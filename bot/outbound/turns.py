@@ -55,7 +55,7 @@ def _of_words(row: OutboxRow) -> Urgency:
 def method_of(row: OutboxRow) -> str | None:
     """The method that a row calls; None where that is found out while it is sent."""
     if is_edit(row):
-        return EDIT
+        return RESPOND if "press" in decode(row.payload) else EDIT
     if row.kind in _ELSEWHERE:
         return None
     if row.kind == "message":

@@ -382,6 +382,8 @@ class Life:
         world = self.world
         is_file = "/files/" in url
         method = url.rsplit("/api/", 1)[-1] if "/api/" in url else "file" if is_file else "response_url"
+        if method == "response_url":
+            args = {**args, "response_url": url}
         await self.point(f"before {method}")
         await asyncio.sleep(CALL_SECONDS + self.delay())
         if self.frozen:
@@ -413,7 +415,7 @@ class Life:
         """The effect happens, now or a little later, and nobody hears of it."""
         world, chance = self.world, self.world.chance
         # A message that is edited late would hide what came after it; nobody can prevent that, so it is not tried.
-        if chance.random() < world.weather.appears_late and method != "chat.update":
+        if chance.random() < world.weather.appears_late and method not in ("chat.update", "response_url"):
             world.timeline.after(chance.uniform(0.5, 9.0), lambda: self._effect(method, args))
         else:
             self._effect(method, args)
@@ -428,7 +430,7 @@ class Life:
 
     def _effect(self, method: str, args: dict[str, Any]) -> dict[str, Any]:
         if method == "response_url":
-            found: dict[str, Any] = {"ok": True}
+            found = self.world.slack.respond(args)
         else:
             found = self.world.slack.answer(method, args)
         what = key_of(args) or args.get("ts") or args.get("channel") or ""

@@ -74,6 +74,8 @@ class Slack:
     deliveries: list[Delivery] = field(default_factory=list)
     attempts: int = 0
     posted: int = 0
+    pressed: dict[str, Json] = field(default_factory=dict)
+    """What was pressed, by the response URL of the press."""
 
     def __post_init__(self) -> None:
         self.core = Core(default_state(), lambda: self.world.slack_seconds())
@@ -87,6 +89,13 @@ class Slack:
         self.views = Views(self.core)
 
     # --- calls ---------------------------------------------------------------------------------------------
+
+    def respond(self, args: Json) -> Json:
+        """Carry out what was posted to a response URL: only a message that was pressed shows it."""
+        where = self.pressed.get(args["response_url"])
+        if where is None or not args.get("replace_original"):
+            return {"ok": True}
+        return self.answer("chat.update", {**where, "text": args["text"], "blocks": args["blocks"]})
 
     def answer(self, method: str, args: Json) -> Json:
         """Carry a call out."""
@@ -177,6 +186,7 @@ class Slack:
         entry = elements.entry_for(button, choice or button.get("value"))
         action = elements.action_for(block, button, entry, ts)
         grant = {"trigger_id": f"trigger.{ts}", "response_url": f"{self.core.base_url}/response/{ts}"}
+        self.pressed[grant["response_url"]] = {"channel": CHANNEL, "ts": message["ts"]}
         self._may_open(user, grant)
         body = payloads.message_actions(state, person, channel, message, action, {}, grant)
         return self.interaction(body, f"press:{user}:{ts}")

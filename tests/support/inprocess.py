@@ -228,9 +228,9 @@ class Town:
             store_file(self.core.state.files, *self.uploads[-1])
             return Response(200, {"ok": True})
         except SlackError as refusal:
-            return Response(200, refusal.body())
+            return Response(404, refusal.body())
         except WorkspaceError as refusal:
-            return Response(200, SlackError(refusal.error, refusal.text).body())
+            return Response(404, SlackError(refusal.error, refusal.text).body())
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -312,9 +312,8 @@ class Town:
         given = elements.entry_for(element, value)
         ts = self.core.now_ts()
         action = elements.action_for(block, element, given, ts)
-        trigger = self.views.new_trigger(self.user(user))
-        grant = {"trigger_id": trigger, "response_url": f"{self.core.base_url}/response/{ts}"}
         channel = self.channel()
+        grant = self.hands._grant(self.user(user), channel, message)
         body = payloads.message_actions(self.core.state, self.user(user), channel, message, action, {}, grant)
         await self.deliver(body)
 
