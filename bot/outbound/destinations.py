@@ -242,19 +242,10 @@ class Reachability:
         found = []
         for row in rows:
             head: Head | None = None
-            if row.session_id is not None and row.not_before is not None and in_thread(row):
+            if row.session_id is not None and in_thread(row):
                 head = await self._ledger.head(row.session_id)
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
-        return found
-
-    async def cards_in(self, channel: str, lanes: Iterable[str]) -> list[str]:
-        """Those of some lanes of cards whose session lives in this channel."""
-        found = []
-        for lane in list(lanes):
-            head = await self._ledger.head(lane.removeprefix("card:"))
-            if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
-                found.append(lane)
         return found
 
 

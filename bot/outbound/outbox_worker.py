@@ -350,11 +350,9 @@ class Outbound:
     async def hurry(self, channel: str) -> None:
         """A channel can be posted in again, as it seems: what waits for that is tried at once."""
         rows = await self._writer.call(self._writer.store.outbox, now=_EVER, limit=_MOST_ROWS)
-        for lane in await self._reach.cards_in(channel, self._cards):
-            # Its row may have been replaced meanwhile: then only we know that it waits.
-            self._holds.pop(lane, None)
         for row in await self._reach.waiting_in(channel, rows):
-            await self._ledger.finish(row, "pending", row.result)
+            if row.not_before is not None:
+                await self._ledger.finish(row, "pending", row.result)
             self._holds.pop(lane_of(row), None)
         self.notify()
 

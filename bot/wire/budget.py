@@ -33,7 +33,7 @@ log = logging.getLogger("sayso.slack")
 AT_ONCE = 8
 """Calls of one method that are under way at the same time."""
 LATE_SECONDS = 10.0
-"""A method for which calls wait longer is called used up."""
+"""A method for which calls have waited so long is called used up."""
 FULL = "full:"
 """How the marks begin that say until when a method is used up, in seconds since 1970."""
 NOTED_SECONDS = 10.0
@@ -129,8 +129,10 @@ class _Method:
     channels: dict[str, ChannelGate] = field(default_factory=dict)
     waiting: list[_Waiter] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
+    busy: float | None = None
+    """Since when calls wait, one or another."""
     since: float | None = None
-    """Since when it is used up, or refused."""
+    """Since when it is called used up, or refused."""
     waited: int = 0
     refused: int = 0
     refusing: set[Gate] = field(default_factory=set)
@@ -339,10 +341,12 @@ class Budget:
     def _note(self, method: _Method, now: float) -> None:
         """One line when a method begins to be used up or refused, and one when that is over."""
         waiting = len(method.waiting)
+        method.busy = None if not waiting else now if method.busy is None else method.busy
         if method.since is None:
-            late = self._last(method, now)
-            if not method.shut() and late < LATE_SECONDS:
+            used_up = method.busy is not None and now - method.busy > LATE_SECONDS
+            if not method.shut() and not used_up:
                 return
+            late = self._last(method, now)
             method.since, method.waited = now, waiting
             why = "Slack refuses" if method.shut() else "the calls of a minute are used up for"
             log.warning("%s %s: %d calls wait, up to %.0f s", why, method.name, waiting, late)
