@@ -331,7 +331,8 @@ class Modals:
 
     async def publish(self, user: str, view: dict[str, Any], hash: str | None = None) -> OpenView:
         """Show somebody the app's Home; with `hash` unless it was changed meanwhile."""
-        return await _shown(self._client.views_publish(user_id=user, view=view, hash=hash))
+        with urgency(Urgency.PROGRESS):
+            return await _shown(self._client.views_publish(user_id=user, view=view, hash=hash))
 
     async def whisper(self, channel: str, user: str, thread_ts: str | None, text: str) -> None:
         """Say something to one person at once, without the outbox. `text` is mrkdwn that is safe already."""
