@@ -28,7 +28,7 @@ from engine.journal.records import Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language.errors import SaysoError, SessionError
 from engine.nodes.runtime.folder import SESSIONS
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import without_secrets
 from engine.nodes.types.spec import Meter
 
@@ -73,7 +73,7 @@ class Executor:
             run = live.state.nodes[path]
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:
-                live.stops[name] = asyncio.Event()
+                live.stops[name] = StopSignal()
                 live.tasks[name] = asyncio.create_task(self._work(live, path, run, name), name=name)
 
     async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> None:
@@ -178,7 +178,7 @@ class ActiveSession(Struct):
     day_left: Decimal | None = None
     """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    stops: dict[str, asyncio.Event] = field(default_factory=dict)
+    stops: dict[str, StopSignal] = field(default_factory=dict)
     """Tells each task that it is to leave."""
     parked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once nothing in this process works for it."""
@@ -245,7 +245,7 @@ class Job(Struct, frozen=True):
     run: NodeRun
     node: Node
     file: str
-    stop: asyncio.Event
+    stop: StopSignal
     secrets: frozenset[str] = frozenset()
     """The names of secrets whose values nothing that it gives may have, since a model reads it."""
 

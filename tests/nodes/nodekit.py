@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from engine.language.errors import SaysoError
-from engine.nodes.runtime.runner import NodeContext
+from engine.nodes.runtime.runner import NodeContext, StopSignal
 from tests.support.proving import PROVE
 
 PYTHON = sys.executable
@@ -28,7 +28,7 @@ class Context:
     def __init__(self, folder: Path, secrets: Mapping[str, str] | None = None) -> None:
         self.secrets = dict(secrets or {})
         self.lines: list[str] = []
-        self.aborted = asyncio.Event()
+        self.aborted = StopSignal()
         self.workdir = folder / "work"
         self.flow_dir = folder / "flows"
         self.flow_dir.mkdir()

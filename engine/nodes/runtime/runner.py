@@ -9,7 +9,8 @@ lost it, and nobody knows how much of it happened).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -63,6 +64,29 @@ def no_stream(event: TurnEvent) -> None:
     """Where nobody watches."""
 
 
+class StopSignal(asyncio.Event):
+    """Set when a node is to leave: it can be waited for, and it calls back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Tell the node to leave."""
+        super().set()
+        for call in self._calls:
+            call()
+
+    @contextlib.contextmanager
+    def calling(self, call: Callable[[], None]) -> Iterator[None]:
+        """Call this when it is set meanwhile."""
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+
 class NodeContext(Struct, frozen=True):
     """The surroundings of one execution of one node.
 
@@ -81,7 +105,7 @@ class NodeContext(Struct, frozen=True):
     flow_dir: Path | None
     secret: Callable[[str], str]
     timeout: float | None
-    aborted: asyncio.Event
+    aborted: StopSignal
     progress: Callable[[str], None]
     meter: Callable[[Meter], None] = no_meter
     """Shows how far the node is; nothing of it is recorded, and most calls are dropped."""

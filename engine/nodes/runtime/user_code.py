@@ -150,18 +150,16 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
         nonlocal cancelled
         cancelled = task.cancel()
 
-    aborted = loop.create_task(ctx.aborted.wait())
-    aborted.add_done_callback(lambda _: leave("cut"))
     timers = [] if ctx.timeout is None else [loop.call_later(ctx.timeout, leave, "timeout")]
     try:
-        result = await ended
+        with ctx.aborted.calling(lambda: leave("cut")):
+            result = await ended
         # What the code saw of its being asked to leave: what it raised then may well come from that.
         noticed = reason is not None and (cancelled or context._watched)
         return _outcome(name, result, reason, noticed, ctx)
     finally:
         context._leave()
         task.cancel()
-        aborted.cancel()
         for timer in timers:
             timer.cancel()
 
