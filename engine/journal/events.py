@@ -9,7 +9,7 @@ a person brings into an event is refused by `engine.language.codec` when the eve
 """
 
 from functools import cache
-from typing import ClassVar, Literal, Union, dataclass_transform
+from typing import ClassVar, Literal, dataclass_transform
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
@@ -580,17 +580,27 @@ for _kind in [*globals().values()]:
         EVENTS[_kind.type] = _kind
 
 
+class _Named(Struct):
+    """The part of an event that says what it is."""
+
+    type: str
+
+
+_named = Decoder(_Named)
+
+
 @cache
-def _decoder() -> Decoder[Event]:
-    return Decoder(Union[tuple(EVENTS.values())])  # noqa: UP007  # a union of what is known only here
+def _decoder(name: str) -> Decoder[Event]:
+    # One for each: making one for all of them takes longer than reading most journals.
+    return Decoder(EVENTS[name])
 
 
 def decode_event(data: bytes) -> Event:
     """The event that these bytes are. Raises `SchemaTooNew` for an event or a field that this release does not know, and
     `MalformedJournal`, naming the event, for anything else that it does not write."""
     try:
-        return _decoder().decode(data)
-    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _decoder(_named.decode(data).type).decode(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
         raise _refusal(data, error) from error
 
 

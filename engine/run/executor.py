@@ -190,13 +190,13 @@ class ActiveSession(Struct):
 
 
 class Cached(NamedTuple):
-    """A session that this process released under `epoch`."""
+    """A session that was released under `epoch`: by this process, or, where it was `found` so, by another."""
 
     epoch: int
     state: State
-    flow: Flow
     snapshot_bytes: int
     tail_bytes: int
+    found: bool = False
 
 
 _SESSION_ID = re.compile(r"session-[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

@@ -77,7 +77,10 @@ class Sessions:
         if loaded is None:
             assert cached is not None, "only what is cached is not loaded"
             return cached.state
-        return await self._folded(loaded)
+        state = await self._folded(loaded)
+        if loaded.head.owner is None and loaded.head.quarantined is None:
+            self._keep(session_id, Cached(loaded.head.epoch, state, *_sizes(loaded), found=True))
+        return state
 
     def _load_unless(self, session_id: str, cached: Cached | None) -> Loaded | None:
         """A session as it is stored; None where that is what is cached. On the thread of the store."""
@@ -134,8 +137,9 @@ class Sessions:
         return session_id in self.active
 
     def known(self, session_id: str) -> bool:
-        """Whether this process works for a session or has it cached: then its work is ours to do."""
-        return session_id in self.active or session_id in self._cached
+        """Whether this process works for a session, or did so last: then its work is ours to do."""
+        cached = self._cached.get(session_id)
+        return session_id in self.active or (cached is not None and not cached.found)
 
     def stale(self) -> frozenset[str]:
         """Sessions of which a step failed in this process: claim them again (`apply(id, None)`)."""
@@ -243,13 +247,14 @@ class Sessions:
 
     async def _load_claimed(self, live: ActiveSession) -> None:
         cached = self._cached.get(live.session_id)
-        live.found = cached is None
+        live.found = cached is None or cached.found
         if cached is None:
             loaded = await self.writer.call(self._claimable, live.session_id)
             live.epoch = loaded.head.epoch + 1
             await self._load(live, loaded)
         else:
-            live.epoch, live.flow, live.state = cached.epoch + 1, cached.flow, cached.state
+            live.epoch, live.state = cached.epoch + 1, cached.state
+            live.flow = await self.flow(cached.state.flow_digest)
             live.snapshot_bytes, live.tail_bytes = cached.snapshot_bytes, cached.tail_bytes
         live.claimed, live.fresh, live.stale = True, True, False
 
@@ -290,16 +295,17 @@ class Sessions:
     async def _load(self, live: ActiveSession, loaded: Loaded) -> None:
         live.flow = await self.flow(loaded.head.flow_digest)
         live.state = await self._folded(loaded)
-        live.snapshot_bytes, live.tail_bytes = len(loaded.snapshot or b""), sum(map(len, loaded.events))
+        live.snapshot_bytes, live.tail_bytes = _sizes(loaded)
 
     def cache(self, live: ActiveSession) -> None:
-        """Remember a session that is released. Nobody writes without claiming, and a claim raises the epoch: while that
-        is the same, what is cached is what is stored."""
-        assert live.flow is not None
-        self._cached[live.session_id] = Cached(
-            live.epoch, live.state, live.flow, live.snapshot_bytes, live.tail_bytes
-        )
-        self._cached.move_to_end(live.session_id)
+        """Remember a session that is released."""
+        self._keep(live.session_id, Cached(live.epoch, live.state, live.snapshot_bytes, live.tail_bytes))
+
+    def _keep(self, session_id: str, cached: Cached) -> None:
+        """Nobody writes without claiming, and a claim raises the epoch: while that is the same, what is cached is what is
+        stored."""
+        self._cached[session_id] = cached
+        self._cached.move_to_end(session_id)
         while len(self._cached) > CACHED_SESSIONS:
             self._cached.popitem(last=False)
 
@@ -363,3 +369,8 @@ class Sessions:
         live.claimed = False
         self._cached.pop(live.session_id, None)
         live.stop_all()
+
+
+def _sizes(loaded: Loaded) -> tuple[int, int]:
+    """How many bytes the snapshot has, and the events after it."""
+    return len(loaded.snapshot or b""), sum(map(len, loaded.events))
