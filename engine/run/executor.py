@@ -190,7 +190,7 @@ class ActiveSession(Struct):
 
 
 class Cached(NamedTuple):
-    """A session that was released under `epoch`: by this process, or, where it was `found` so, by another."""
+    """A session that this process released under `epoch`, or that was `found` so in the store."""
 
     epoch: int
     state: State

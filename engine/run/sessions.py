@@ -78,8 +78,7 @@ class Sessions:
             assert cached is not None, "only what is cached is not loaded"
             return cached.state
         state = await self._folded(loaded)
-        if loaded.head.owner is None and loaded.head.quarantined is None:
-            self._keep(session_id, Cached(loaded.head.epoch, state, *_sizes(loaded), found=True))
+        self._keep(session_id, Cached(loaded.head.epoch, state, *_sizes(loaded), found=True))
         return state
 
     def _load_unless(self, session_id: str, cached: Cached | None) -> Loaded | None:
@@ -248,24 +247,26 @@ class Sessions:
     async def _load_claimed(self, live: ActiveSession) -> None:
         cached = self._cached.get(live.session_id)
         live.found = cached is None or cached.found
-        if cached is None:
-            loaded = await self.writer.call(self._claimable, live.session_id)
+        loaded = await self.writer.call(self._claimable, live.session_id, cached) if live.found else None
+        if loaded is not None:
             live.epoch = loaded.head.epoch + 1
             await self._load(live, loaded)
         else:
-            live.epoch, live.state = cached.epoch + 1, cached.state
+            assert cached is not None, "only what is cached is not loaded"
             live.flow = await self.flow(cached.state.flow_digest)
+            live.epoch, live.state = cached.epoch + 1, cached.state
             live.snapshot_bytes, live.tail_bytes = cached.snapshot_bytes, cached.tail_bytes
         live.claimed, live.fresh, live.stale = True, True, False
 
-    def _claimable(self, session_id: str) -> Loaded:
-        """A session that may be claimed. Raises `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
+    def _claimable(self, session_id: str, cached: Cached | None) -> Loaded | None:
+        """A session that may be claimed; None where it is what is cached. Raises `UnknownSession`, `Owned`,
+        `SessionQuarantined`, `Corrupt`."""
         head = self.store.head(session_id)
         if head is not None and head.quarantined is not None:
             raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
         if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
-        return self.store.load(session_id)
+        return self._load_unless(session_id, cached)
 
     async def give_back(self, live: ActiveSession) -> None:
         """Drop a claim under which there is nothing to store. Raises `Overtaken` where memory was behind the store."""
@@ -305,7 +306,8 @@ class Sessions:
         """Nobody writes without claiming, and a claim raises the epoch: while that is the same, what is cached is what is
         stored."""
         self._cached[session_id] = cached
-        self._cached.move_to_end(session_id)
+        # What was only read is the first to go.
+        self._cached.move_to_end(session_id, last=not cached.found)
         while len(self._cached) > CACHED_SESSIONS:
             self._cached.popitem(last=False)
 
