@@ -351,7 +351,7 @@ def after_a_kill(patch: pytest.MonkeyPatch, change: Change) -> None:
     claim = Sessions._load_claimed
 
     async def claimed(self: Sessions, live: ActiveSession) -> None:
-        known = live.session_id in self._cached
+        known = (cached := self._cached.get(live.session_id)) is not None and not cached.found
         await claim(self, live)
         if not known and not live.state.ended and live.flow is not None:
             live.state = change(live.flow, live.state)
