@@ -283,6 +283,32 @@ async def test_what_is_said_while_others_wait_comes_after_them(tmp_path: Path) -
         assert after.status == "aborted"
 
 
+async def test_what_was_read_is_loaded_once_and_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that was read is claimed as it was read, unless another runtime has changed it since."""
+    text = """
+    flow: two
+    nodes: [{id: one, type: ask, with: {message: One?}}, {id: two, type: ask, with: {message: Two?}}]
+    """
+    async with runtime(tmp_path) as one, runtime(tmp_path) as other:
+        session = await begun(one, text)
+        loaded = []
+        load = other.engine.store.load
+        monkeypatch.setattr(other.engine.store, "load", lambda name: loaded.append(name) or load(name))
+        there = await other.session(session.id)
+        assert not other.engine.sessions.known(session.id)
+        await there.answer("a", actor=ANA)
+        assert loaded == [session.id]
+        assert other.engine.sessions.known(session.id)
+
+        await session.refresh()
+        await (await there.rest()).answer("b", actor=ANA)
+        assert (await there.rest()).status == "complete"
+        with pytest.raises(RequestRefused, match="complete"):
+            await session.abort(actor=ANA)
+
+
 async def test_what_was_left_is_shown_by_the_next_runtime(tmp_path: Path) -> None:
     """A question whose process ended before its frontend took it is asked by the next one."""
     first, second = Recorder(*[OSError("away")] * 50), Recorder()
