@@ -91,7 +91,7 @@ FORMS_SEEN_AT = {
     "takes_a_second_submission_in_silence": 1_000_008,
     "obeys_a_button_of_an_older_copy": 1_000_057,
     "a_change_keeps_the_votes_before_it": 1_000_129,
-    "runs_what_the_first_change_said": 1_000_071,
+    "runs_what_the_first_change_said": 1_000_046,
     "hands_over_and_keeps": 1_000_141,
 }
 """The first seed that was seen to show a fault: tried before all others."""
