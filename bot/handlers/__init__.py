@@ -11,8 +11,9 @@ A crash: Rows that were not consumed are handled again.
 
 Files:
 
-* `catchup`: reads what was said while nobody listened, after a start and after any gap
+* `catchup`: reads what was said while nobody listened, after a start and after any gap, by channel
 * `channel_changes`: channels archived, left or back, messages deleted; what people are told of dead letters
 * `clicks`: presses in messages: options, controls, Undo, the end of a session
+* `delivered`: until where threads are known without a read, by what was delivered while the bot was connected
 * `replies`: what people say and press: inbox rows → engine commands, or words
 """

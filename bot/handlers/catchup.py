@@ -1,10 +1,13 @@
-"""Reads what was said while nobody listened: after a start and after any gap.
+"""Reads what was said while nobody listened: after a start, after any gap, and in a channel that is open to the bot again.
+
+By channel: the pages of a channel's history hold the mentions and reactions that were missed there, and say of each thread
+when its last reply came. Only threads that moved are read, those with the newest questions first. So a quiet channel takes
+one call however many threads wait in it; what lies so far back that pages cost more than threads is read thread by thread.
 
 A thread's mark says how far a completed read has come, and only a completed read moves it: a live reply may not jump
 over a missed one. Everything found goes the same way as an event, under the same key, so what was delivered too
-is taken once. Threads that wait are read first, those with the newest prompts foremost; then channels, for
-mentions that were missed, a day back. All this stands back behind whoever waits for an answer (`bot.wire.budget`); a
-thread in which somebody writes meanwhile is read at once.
+is taken once. All this stands back behind whoever waits for an answer (`bot.wire.budget`); a thread in which somebody
+writes meanwhile is read at once.
 
 A message that was edited before it was read is taken with the words that it has now, if nobody heard the first ones;
 else its author is told that the edit does not count, as for any other edit.
@@ -14,16 +17,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, TypeAlias
 
 from slack_sdk.errors import SlackApiError
 
+from bot.handlers.delivered import OPEN, Delivered, known_until
 from bot.inbound import decisions, payloads
+from bot.rendering import phrases
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import BudgetedClient, code_of, pages
 from engine.journal.records import Head, InboxItem
+from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.catchup")
@@ -32,19 +42,32 @@ DAY_SECONDS = 86400.0
 INSTALLED = "installed"
 """Mark set at the very first start: what was said before it is not for this installation."""
 
+AHEAD_SECONDS = 3600.0
 MOST_THREADS = 100_000
 AGAIN_SECONDS = 15.0
 """After how long what could not be read is tried again."""
 
+TOLD_SECONDS = 60.0
+"""How often the log says how far a long read has come."""
+
+PAGE, LARGE_PAGE = 200, 999
+"""Messages of a channel in one answer, and where more than `MANY_PAGES` would be needed."""
+MANY_PAGES = 5
+
 Missed: TypeAlias = tuple[InboxItem, InboxItem | None]
 """A message that was found, and the edit of it, if it was edited."""
+Message: TypeAlias = dict[str, Any]
+Read: TypeAlias = Callable[[str], Awaitable[int]]
 
+_END = (math.inf, "")
+"""Behind the threads that moved: there will be no more."""
 _KINDS = ("public_channel", "private_channel", "im")
+_REPLIES, _HISTORY, _LISTING = "conversations.replies", "conversations.history", "users.conversations"
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
 class CatchUp:
-    """One catch-up read over everything that waits."""
+    """The reads that are due. What is pending has a number, so that what becomes due again while it is read stays."""
 
     def __init__(
         self,
@@ -57,6 +80,7 @@ class CatchUp:
         clock: Callable[[], float] = time.time,
         hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
         first: Callable[[str], str] = lambda channel: channel,
+        delivered: Delivered | None = None,
     ) -> None:
         """`first` gives the id that a channel had when it was first known."""
         self._client = client
@@ -67,54 +91,94 @@ class CatchUp:
         self._clock = clock
         self._hears = hears
         self._first = first
-        self._unread: dict[str, None] = {}
+        self._delivered = delivered or Delivered(writer, time.monotonic)
+        self._numbers = count()
+        self._kinds = self._numbered(_KINDS)
+        self._channels: dict[str, int] = {}
+        self._unread: dict[str, int] = {}
+        self._back: set[str] = set()
+        self._moved: asyncio.PriorityQueue[tuple[float, str]] = asyncio.PriorityQueue()
+        self._tried: set[str] = set()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._failed: dict[str, None] = {}
+        self._done: Counter[str] = Counter()
+        self._told_at = 0.0
+
+    def _numbered(self, names: Iterable[str]) -> dict[str, int]:
+        """What is due, in this order."""
+        return {name: next(self._numbers) for name in names}
+
+    # --- what is due ---------------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
         """Whether all could be read so far; else `run()` is to be called again after a while."""
-        return not self._failed
+        return not (self._kinds or self._channels or self._unread or self._back)
+
+    def unread(self, key: str) -> bool:
+        """Whether a thread is due."""
+        return key in self._unread or _channel_of(key) in self._back
 
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
-        heads = await self._open_heads()
-        self._unread = dict.fromkeys(
-            head.thread_key for head in sorted(heads, key=_newest) if head.thread_key
-        )
+        self._delivered.begin()
+        heads = sorted(await self._open_heads(), key=_newest)
+        self._unread = self._numbered(dict.fromkeys(str(head.thread_key) for head in heads))
+        self._kinds = self._numbered(_KINDS)
+        self._tried.clear()
 
     async def again(self, channel: str) -> None:
         """The bot can read a channel again: what was said there meanwhile was not delivered."""
-        heads: list[Head] = await self._open_heads()
-        back = [head.thread_key for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
-        self._unread |= dict.fromkeys(key for key in back if key)
+        heads = [head for head in await self._open_heads() if _channel_of(str(head.thread_key)) == channel]
+        self._unread |= self._numbered(str(head.thread_key) for head in sorted(heads, key=_newest))
+        self._channels |= self._numbered([channel])
+        self._back.discard(channel)
+
+    def regained(self, key: str) -> None:
+        """Something could be posted in a thread again: what was said in its channel meanwhile was not delivered."""
+        self.reread(key)
+        self._back.add(_channel_of(key))
+
+    def reread(self, key: str) -> None:
+        """A thread may hold what was not delivered."""
+        self._unread |= self._numbered([key])
 
     async def _open_heads(self) -> list[Head]:
-        heads = await self._writer.call(
-            self._writer.store.heads, statuses=("running", "paused"), limit=MOST_THREADS
+        heads = await self._writer.call(self._writer.store.heads, statuses=OPEN, limit=MOST_THREADS)
+        return [head for head in heads if (head.thread_key or "").startswith(f"{self._home.team_id}:")]
+
+    def progress(self) -> str | None:
+        """How far the read has come, in words; None where nothing is due."""
+        if self.complete:
+            return None
+        channels, threads = len(self._channels), len(self._unread)
+        budget = self._client.budget
+        seconds = max(
+            budget.seconds_for(_HISTORY, channels), budget.seconds_for(_REPLIES, self._moved.qsize())
         )
-        return heads
+        return phrases.catching_up(self._done[_HISTORY], channels, self._done[_REPLIES], threads, seconds)
+
+    # --- reading all that is due ---------------------------------------------------------------------------
 
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
+        for channel in list(self._back):
+            await waited_out(partial(self.again, channel), "reading what was missed")
+        self._done, self._moved, self._told_at = Counter(), asyncio.PriorityQueue(), self._clock()
+        self._tried.clear()
+        waiting = dict.fromkeys(_channel_of(key) for key in self._unread)
+        self._channels = {**self._numbered(waiting), **self._channels}
         with urgency(Urgency.PROGRESS):
-            return await self._run()
-
-    async def _run(self) -> int:
-        found = 0
-        again, self._failed = self._failed, {}
-        self._unread = {**{key: None for key in again if ":" in key}, **self._unread}
-        while self._unread:
-            # Not under the thread's lock: who writes there meanwhile does not wait for this turn.
-            async with self._client.budget.reserved("conversations.replies"):
-                if self._unread:
-                    found += await self._once(next(iter(self._unread)))
-        for kind in _KINDS:
-            for channel in await self._channels(kind):
-                found += await self._guarded(self._channel(channel), channel)
+            found = await self._run()
         if found:
             log.info("catch-up found %d messages that were not delivered", found)
         return found
+
+    async def _run(self) -> int:
+        async with asyncio.TaskGroup() as group:
+            moved = group.create_task(self._read_moved())
+            found = await self._read_channels()
+            self._moved.put_nowait(_END)
+        return found + moved.result()
 
     async def ensure(self, key: str | None) -> int:
         """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
@@ -123,44 +187,174 @@ class CatchUp:
             return 0
         return await self._once(key)
 
-    async def _once(self, key: str) -> int:
-        """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            found = await self._guarded(self._thread(key), key) if key in self._unread else 0
-            self._unread.pop(key, None)
-        self._locks.pop(key, None)
-        return found
-
-    def reread(self, key: str) -> None:
-        """A thread may hold what was not delivered."""
-        self._unread[key] = None
-
     async def read(self, key: str) -> int:
         """Read a thread whose session began just now, for what was said there before it; how many messages were new."""
         self.reread(key)
         return await self.ensure(key)
 
-    async def _guarded(self, read: Any, scope: str) -> int:
-        """One scope's failure must not keep the others from being read; its mark stays, so it is read again."""
-        try:
-            return int(await read)
-        except Exception as error:
-            self._note_failure(scope, error)
-        return 0
+    async def _once(self, key: str) -> int:
+        """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            found = await self._guarded(self._thread, self._unread, key) if key in self._unread else 0
+        self._locks.pop(key, None)
+        return found
 
-    def _note_failure(self, scope: str, error: Exception) -> None:
+    async def _guarded(self, read: Read, due: dict[str, int], name: str) -> int:
+        """One failure must not keep the others from being read: what failed stays due, unless it is refused for good."""
+        number, found = due[name], 0
+        try:
+            found = await read(name)
+        except Exception as error:
+            if not self._is_refused(name, error):
+                return 0
+        if due.get(name) == number:
+            del due[name]
+        self._done[_method(name)] += 1
+        self._tell()
+        return found
+
+    def _is_refused(self, name: str, error: Exception) -> bool:
         """What is refused for good is left alone; anything else is to be read again."""
         code = code_of(error) if isinstance(error, SlackApiError) else None
         if code in _GONE:
-            log.info("catch-up of %s: %s", scope, code)
-            return
-        self._failed[scope] = None
-        log.warning("catch-up of %s failed and is tried again: %s", scope, code or repr(error))
+            log.info("catch-up of %s: %s", name, code)
+            for key in [key for key in self._unread if _channel_of(key) == name]:
+                del self._unread[key]
+            return True
+        log.warning("catch-up of %s failed and is tried again: %s", name, code or repr(error))
+        return False
+
+    def _tell(self) -> None:
+        """A long read says now and then how far it has come."""
+        progress = self.progress()
+        if progress is not None and self._clock() - self._told_at >= TOLD_SECONDS:
+            self._told_at = self._clock()
+            log.info("catch-up: %s", progress)
+
+    # --- channels ------------------------------------------------------------------------------------------
+
+    async def _read_channels(self) -> int:
+        """Those in which threads wait, and then all others: a mention can be missed anywhere."""
+        found = await self._each_channel()
+        for kind in list(self._kinds):
+            await self._guarded(self._list, self._kinds, kind)
+        return found + await self._each_channel()
+
+    async def _each_channel(self) -> int:
+        found = 0
+        for channel in [channel for channel in self._channels if channel not in self._tried]:
+            self._tried.add(channel)
+            found += await self._guarded(self._channel, self._channels, channel)
+        return found
+
+    async def _list(self, kind: str) -> int:
+        """The conversations of one kind that the bot is in: each kind needs a right of its own."""
+
+        def ask(cursor: str) -> Any:
+            return self._client.users_conversations(
+                types=kind, exclude_archived=True, limit=200, cursor=cursor
+            )
+
+        listed = [self._first(channel["id"]) async for answer in pages(ask) for channel in answer["channels"]]
+        fresh = [channel for channel in listed if channel not in self._tried | self._channels.keys()]
+        self._channels |= self._numbered(fresh)
+        return 0
+
+    async def _history(self, channel: str, expected: float, **asked: Any) -> Any:
+        """A page of a channel; larger where many are expected."""
+        limit = LARGE_PAGE if expected > MANY_PAGES else PAGE
+        return await self._client.conversations_history(channel=channel, limit=limit, **asked)
+
+    async def _channel(self, channel: str) -> int:
+        """Read a channel back to its mark, and further where threads wait; those that moved are queued."""
+        prefix = f"{self._home.team_id}:{channel}:"
+        due = {key: number for key, number in self._unread.items() if key.startswith(prefix)}
+        roots = {key.removeprefix(prefix): number for key, number in due.items()}
+        floor = await self._floor(channel)
+        oldest = min([floor, *roots], key=float)
+        # Without `latest` Slack may begin with the oldest ones. Its clock may be ahead of ours.
+        latest = f"{self._clock() + AHEAD_SECONDS:.6f}"
+        found, reacted, newest, end, reach, expected = [], [], floor, oldest, math.inf, 0.0
+
+        async def ask(cursor: str) -> Any:
+            return await self._history(
+                channel, expected, latest=latest, oldest=oldest, inclusive=True, cursor=cursor
+            )
+
+        async for answer in pages(ask):
+            messages = answer["messages"]
+            for message in messages:
+                if float(message["ts"]) > float(floor):
+                    found += self._found(message, channel)
+                    reacted += self._reactions(message, channel)
+                    newest = max(newest, message["ts"], key=float)
+            await self._judge(prefix, messages, roots)
+            reach, end = _reach(messages), _end(messages, newest)
+            expected = (float(end) - float(floor)) / reach
+            if answer.get("has_more") and float(end) <= float(floor):
+                break
+            end = oldest
+        self._queue(prefix, roots, end)
+        new = await self._take([*await self._heard_first(found), *reacted], f"channel:{channel}", newest)
+        await self._far_back(channel, prefix, roots, reach)
+        return new
+
+    async def _floor(self, channel: str) -> str:
+        """From where on a channel is read: its mark, at most a day back."""
+        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
+        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
+        read = await self._writer.call(self._writer.store.mark, f"channel:{channel}") or installed
+        return max(read, day_ago, key=float)
+
+    async def _far_back(self, channel: str, prefix: str, roots: dict[str, int], reach: float) -> None:
+        """Threads from before a channel's mark: a page from the newest of them on where it will show several, by how far
+        the last page went; the others are read as they are, for that is one call too."""
+        while roots:
+            newest, oldest = max(roots, key=float), min(roots, key=float)
+            if sum(float(newest) - float(ts) <= reach for ts in roots) < 2:
+                self._queue(prefix, roots, newest)
+                continue
+            expected = (float(newest) - float(oldest)) / reach
+            answer = await self._history(channel, expected, latest=newest, oldest=oldest, inclusive=True)
+            messages = answer["messages"]
+            await self._judge(prefix, messages, roots)
+            reach = _reach(messages)
+            self._queue(prefix, roots, _end(messages, newest) if answer.get("has_more") else oldest)
+
+    def _queue(self, prefix: str, roots: dict[str, int], since: str) -> None:
+        """Threads from there on are to be read. Those that a page should have shown and did not may be gone."""
+        for ts in [ts for ts in roots if float(ts) >= float(since)]:
+            self._moved.put_nowait((roots.pop(ts), prefix + ts))
+
+    async def _judge(self, prefix: str, messages: Sequence[Message], roots: dict[str, int]) -> None:
+        """Of the threads that a page shows, those that did not move are done; the others are to be read."""
+        here = [message for message in messages if message["ts"] in roots]
+        keys = [prefix + message["ts"] for message in here if message.get("reply_count")]
+        known = await self._writer.call(known_until, self._writer.store, keys)
+        for message in here:
+            ts: str = message["ts"]
+            key, number = prefix + ts, roots.pop(ts)
+            if has_moved(message, known.get(key, ts), self._home.bot_user_id):
+                self._moved.put_nowait((number, key))
+            elif self._unread.get(key) == number:
+                del self._unread[key]
+                self._done[_REPLIES] += 1
+
+    # --- threads -------------------------------------------------------------------------------------------
+
+    async def _read_moved(self) -> int:
+        """The threads that are found to have moved, those with the newest questions first."""
+        found = 0
+        while (entry := await self._moved.get()) != _END:
+            number, key = entry
+            if self._unread.get(key) == number:
+                # Not under the thread's lock: who writes there meanwhile does not wait for this turn.
+                async with self._client.budget.reserved(_REPLIES):
+                    found += await self._once(key)
+        return found
 
     async def _thread(self, key: str) -> int:
-        team, channel, thread_ts = key.split(":", 2)
-        if team != self._home.team_id:
-            return 0
+        _, channel, thread_ts = key.split(":", 2)
         scope = f"thread:{key}"
         mark = await self._writer.call(self._writer.store.mark, scope) or thread_ts
         found, newest = [], mark
@@ -177,25 +371,9 @@ class CatchUp:
                 newest = max(newest, message["ts"], key=float)
         return await self._take(await self._heard_first(found), scope, newest)
 
-    async def _channel(self, channel: str) -> int:
-        scope = f"channel:{channel}"
-        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
-        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
-        read = await self._writer.call(self._writer.store.mark, scope) or installed
-        mark = max(read, day_ago, key=float)
-        found, reacted, newest = [], [], mark
+    # --- what is found -------------------------------------------------------------------------------------
 
-        def ask(cursor: str) -> Any:
-            return self._client.conversations_history(channel=channel, oldest=mark, limit=200, cursor=cursor)
-
-        async for answer in pages(ask):
-            for message in answer["messages"]:
-                found += self._found(message, channel)
-                reacted += self._reactions(message, channel)
-                newest = max(newest, message["ts"], key=float)
-        return await self._take([*await self._heard_first(found), *reacted], scope, newest)
-
-    def _found(self, message: dict[str, Any], channel: str) -> list[Missed]:
+    def _found(self, message: Message, channel: str) -> list[Missed]:
         found = payloads.missed(message, self._home, channel, self._hears())
         return [found] if found is not None else []
 
@@ -212,7 +390,7 @@ class CatchUp:
             items.append(item)
         return items
 
-    def _reactions(self, message: dict[str, Any], channel: str) -> list[InboxItem]:
+    def _reactions(self, message: Message, channel: str) -> list[InboxItem]:
         """Reactions that start something, on messages that are read anyway; those on older ones stay missed."""
         hears = self._hears()
         return [
@@ -233,20 +411,35 @@ class CatchUp:
             self._taken()
         return new
 
-    async def _channels(self, kind: str) -> list[str]:
-        """The conversations of one kind that the bot is in: each kind needs a right of its own."""
 
-        def ask(cursor: str) -> Any:
-            return self._client.users_conversations(
-                types=kind, exclude_archived=True, limit=200, cursor=cursor
-            )
+def has_moved(root: Message, known: str, us: str) -> bool:
+    """Whether a thread may hold what was not delivered, by what its root says of its last reply. `known` is the newest
+    message of it that was read or delivered. How many replies there are says nothing: one may be deleted for another."""
+    latest = root.get("latest_reply")
+    if not latest or (root.get("reply_users") == [us] and root.get("reply_users_count") == 1):
+        return bool(root.get("reply_count")) and not latest
+    return float(latest) > float(known)
 
-        try:
-            found = [channel async for answer in pages(ask) for channel in answer["channels"]]
-        except Exception as error:
-            self._note_failure(f"{kind} conversations", error)
-            return []
-        return [self._first(channel["id"]) for channel in found]
+
+def _reach(messages: Sequence[Message]) -> float:
+    """How many seconds of a channel a page holds, by how close these messages are."""
+    times = [float(message["ts"]) for message in messages]
+    span = max(times) - min(times) if times else 0.0
+    return span / (len(times) - 1) * PAGE if span else math.inf
+
+
+def _end(messages: Sequence[Message], newest: str) -> str:
+    """How far back a page goes."""
+    return min((message["ts"] for message in messages), key=float, default=newest)
+
+
+def _channel_of(key: str) -> str:
+    return key.split(":")[1] if ":" in key else ""
+
+
+def _method(name: str) -> str:
+    """The method with which something is read: a thread's key, a channel's id, or a kind of conversations."""
+    return _REPLIES if ":" in name else _LISTING if name in _KINDS else _HISTORY
 
 
 def _said_at(item: InboxItem) -> float:

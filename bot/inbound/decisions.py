@@ -195,6 +195,14 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """A message of ours in a thread came back: it is known up to there."""
+
+    thread_key: str
+    ts: str
+
+
+@dataclass(frozen=True, slots=True)
 class Renamed:
     """A channel got another id: noted before the acknowledgement."""
 
@@ -203,7 +211,7 @@ class Renamed:
     ts: str
 
 
-Decision: TypeAlias = Take | Ask | Opening | Submission | Renamed | Skip
+Decision: TypeAlias = Take | Ask | Opening | Submission | Renamed | Own | Skip
 
 
 _LONGEST = 100_000
@@ -263,6 +271,8 @@ def check(decision: Decision) -> Decision:
         case Submission(user=user, view_id=view_id):
             _check({"user": user, "viewId": view_id})
             _check_view(decision.view, decision.values)
+        case Own(_, ts):
+            _check({"ts": ts})
         case Renamed(old, new, ts):
             _check({"channel": old, "ts": ts})
             _check({"channel": new})

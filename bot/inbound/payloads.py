@@ -29,6 +29,7 @@ from bot.inbound.decisions import (
     Hears,
     Home,
     Opening,
+    Own,
     Renamed,
     Skip,
     Submission,
@@ -196,6 +197,8 @@ def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -
 def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
     if event.get("subtype") not in SUBTYPES:
         return Skip(f"subtype {event.get('subtype')}"[:_REASON])
+    if event.get("user") == home.bot_user_id and event.get("thread_ts"):
+        return Own(thread_key(home.team_id, channel, event["thread_ts"]), event["ts"])
     if event.get("bot_id") or not event.get("user") or event["user"] == home.bot_user_id:
         return Skip("not written by a person")
     thread_ts, ts = event.get("thread_ts"), event["ts"]

@@ -230,6 +230,15 @@ def limit_text(method: str, waiting: int, seconds: float) -> str:
     return f"⏳ Slack's limit of `{method}` is used up: {waiting} calls wait, up to {seconds:.0f} s."
 
 
+def catching_up(channels: int, channels_left: int, threads: int, threads_left: int, seconds: float) -> str:
+    """How far the read of what was said while the bot was away has come."""
+    left = f"; about {max(1, round(seconds / 60))} min left" if seconds >= 1 else ""
+    return (
+        f"Reading what was said while I was away: {channels:,} of {channels + channels_left:,} channels and "
+        f"{threads:,} of {threads + threads_left:,} threads are done{left}."
+    )
+
+
 def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
     """Several questions are open: how to say which one is meant. `places` are theirs, as mrkdwn, by prompt id."""
     lines = [

@@ -22,6 +22,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.handlers.delivered import Delivered
 from bot.inbound import decisions, payloads
 from bot.inbound.decisions import PAGE, VIEW, Accept, Next, Refuse, Submission
 from bot.views.service import Views, acknowledgement
@@ -82,6 +83,8 @@ class SlackApp:
         views: Views,
         hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
         aliases: Aliases | None = None,
+        renamed: Callable[[str], Awaitable[None]] | None = None,
+        delivered: Delivered | None = None,
         connections: int = 2,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
@@ -93,6 +96,8 @@ class SlackApp:
         self._views = views
         self._hears = hears
         self._aliases = aliases or Aliases()
+        self._renamed = renamed
+        self._delivered = delivered or Delivered(writer, time.monotonic)
         self._closing = False
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
@@ -133,6 +138,15 @@ class SlackApp:
         """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
+        try:
+            return await self._decided(req)
+        except BaseException:
+            self._delivered.lost()
+            raise
+
+    async def _decided(self, req: AsyncBoltRequest) -> BoltResponse:
+        if req.body.get("type") == "app_rate_limited":
+            self._delivered.lost()
         decision = payloads.read(self._aliases.inward(req.body), self._home, self._hears())
         match decision:
             case decisions.Take():
@@ -145,6 +159,10 @@ class SlackApp:
                 return _answered(await self._submitted(decision))
             case decisions.Renamed(old, new, ts):
                 await self._aliases.rename(self._writer, old, new, ts)
+                if self._renamed is not None:
+                    await self._renamed(self._aliases.first(old))
+            case decisions.Own(key, ts):
+                self._delivered.note(key, ts)
             case decisions.Skip(reason, detail):
                 self._skip(reason, detail)
         return _answered(None)
@@ -205,6 +223,8 @@ class SlackApp:
             self._views.press(decision.instead)
             return
         await self._ingest(item)
+        if item.kind == decisions.MESSAGE and item.thread_key is not None:
+            self._delivered.note(item.thread_key, item.key.rsplit(":", 1)[1])
 
     async def _ingest(self, item: InboxItem) -> bool:
         """Store an item; one whose key is known changes nothing. Whether it was new."""

@@ -20,6 +20,7 @@ from bot.config.settings import Settings, slack_tokens
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.clicks import Presses
+from bot.handlers.delivered import Delivered
 from bot.handlers.replies import Conversation, Replies, edited
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
@@ -153,6 +154,7 @@ class Bot:
             wakeups=LocalWakeups(self._others_wrote, machine.poll_seconds),
         )
         self.queues = Queues(self.engine)
+        self.delivered = Delivered(self.engine.writer, machine.steady)
         self.outbound = self._telling(bot, identity.bot_user_id, files)
         self.slack = self._hearing(bot, app, app_token, home, starts)
         self.catchup = CatchUp(
@@ -164,6 +166,7 @@ class Bot:
             clock=machine.seconds,
             hears=self._listening,
             first=self.aliases.first,
+            delivered=self.delivered,
         )
         self.schedules = Schedules(
             self.library,
@@ -181,7 +184,7 @@ class Bot:
         people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
         channels, links = Channels(bot, steady), Links(bot)
         self.notices = notices = Notices(engine, gate)
-        status = SessionStatus(notices, self.budget.full)
+        status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
@@ -258,6 +261,8 @@ class Bot:
             views=self.views,
             hears=self._listening,
             aliases=self.aliases,
+            renamed=self._reachable_again,
+            delivered=self.delivered,
             connections=self.settings.connections,
             quiet_seconds=self.settings.quiet_seconds,
         )
@@ -271,7 +276,7 @@ class Bot:
     def _regained(self, state: State, events: Sequence[Event]) -> None:
         """Something could be posted in a thread again, although no event said why."""
         if state.thread:
-            self.catchup.reread(str(state.thread["key"]))
+            self.catchup.regained(str(state.thread["key"]))
             self._gap.set()
 
     def _listening(self) -> Listening:
@@ -373,6 +378,7 @@ class Bot:
             waited += 1.0
             if waited % HEARD_SECONDS == 0:
                 await self._note_heard()
+            await self._stored_marks()
             if waited >= AGAIN_SECONDS and not self.catchup.complete:
                 return
         self._gap.clear()
@@ -386,6 +392,12 @@ class Bot:
         for full in self.budget.full():
             until = f"{self.machine.seconds() + full.seconds:.6f}"
             await self._stored("a limit of Slack", self.engine.store.set_mark, FULL + full.method, until)
+
+    async def _stored_marks(self) -> None:
+        """Keep until where threads are known by what was delivered."""
+        sockets = self.slack.sockets
+        settle = partial(self.delivered.settle, self.catchup.unread, sockets.carried)
+        await waited_out(settle, "the marks of what was delivered")
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""

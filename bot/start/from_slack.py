@@ -51,11 +51,18 @@ _MOST_SHOWN = 30
 class SessionStatus:
     """Reads sessions; writes nothing."""
 
-    def __init__(self, notices: Notices, full: Callable[[], Sequence[Full]] = lambda: ()) -> None:
-        """`full` are the methods of Slack that are used up now."""
+    def __init__(
+        self,
+        notices: Notices,
+        full: Callable[[], Sequence[Full]] = lambda: (),
+        catching_up: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`full` are the methods of Slack that are used up now; `catching_up` says how far the read of what was missed
+        has come."""
         self._full = full
         self._notices = notices
         self._engine = notices.engine
+        self._catching_up = catching_up
 
     async def of(self, heads: Sequence[Head]) -> str:
         """Where these sessions stand; what was set aside is left out."""
@@ -78,7 +85,8 @@ class SessionStatus:
         here = (await self._living_in(channel))[:_MOST_SHOWN]
         text = phrases.running_text(await self._states(here))
         limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self._full()]
-        return "\n".join([text, *limits])
+        reading = self._catching_up()
+        return "\n".join([text, *limits, *([reading] if reading else [])])
 
     async def _states(self, heads: Sequence[Head]) -> list[State]:
         """How these sessions stand, but for those that are left to a newer release."""

@@ -317,6 +317,11 @@ class Budget:
         probes = tuple(gate.begin(now) for gate in gates)
         waiter.turn.set_result(Turn(method.name, gates, probes))
 
+    def seconds_for(self, name: str, calls: int) -> float:
+        """About how long so many calls take that leave room for others."""
+        method, now = self._method(name), _now()
+        return calls * WINDOW / max(1, method.gate.now(now) - method.limit.spare) if calls else 0.0
+
     # --- what is said of it --------------------------------------------------------------------------------
 
     def full(self) -> list[Full]:

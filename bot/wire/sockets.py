@@ -51,6 +51,8 @@ class Socket:
     handler: AsyncSocketModeHandler
     others: int = 0
     """Envelopes that the others carried since this one did."""
+    carried_at: float | None = None
+    """When it carried its last envelope."""
     down_since: float | None = None
     greeted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -104,7 +106,7 @@ class Sockets:
         self._heard_at, self._posted_at, self._in_vain = self._steady(), None, 0
         for other in self.sockets:
             other.others += 1
-        socket.others = 0
+        socket.others, socket.carried_at = 0, self._heard_at
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -130,6 +132,10 @@ class Sockets:
 
     def _sessions(self) -> list[Any]:
         return [socket.client.current_session for socket in self.sockets]
+
+    def carried(self, since: float) -> bool:
+        """Whether each socket has carried something since then: what was sent to it before was not swallowed."""
+        return all(socket.carried_at is not None and socket.carried_at >= since for socket in self.sockets)
 
     def posted(self) -> None:
         """Something was posted that will come back as an event."""
