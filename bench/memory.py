@@ -3,7 +3,7 @@
 The sessions are made by the real engine and stand as they do after a question was shown: journal, snapshot, prompt,
 deadline, and the intents that were sent. Only this preparation does without fsync, through an SQLite VFS of its own;
 it is not timed. Each session has a thread in the local workspace, spread over some channels, so the bot's start reads
-every one of them for what it may have missed, as it would in Slack. Memory is what the process has in RAM some
+the channels for threads that moved meanwhile, as it would in Slack. Memory is what the process has in RAM some
 seconds after it has read them all, with 10 and with many sessions.
 """
 
@@ -115,8 +115,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
             many.catch_up,
             "s",
             floor=few.catch_up,
-            note=f"reads each of the threads, in {CHANNELS} channels, for what was missed; replies that come "
-            "meanwhile are handled",
+            note=f"looks in {CHANNELS} channels which of the threads moved since they were known; none did",
         ),
     ]
 

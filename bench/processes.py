@@ -18,6 +18,8 @@ from tests.support.acting import Workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 SAYSO = (sys.executable, "-m", "bot.cli")
+CALM_SECONDS = 0.3
+"""Without a read for so long a bot has read all."""
 START_SECONDS = 60.0
 """How long a bot may take to be ready."""
 CATCH_UP_SECONDS = 600.0
@@ -119,15 +121,20 @@ async def running_bot(workspace: Workspace, home: Path, flows: Path, **more: str
 
 
 async def caught_up(workspace: Workspace) -> None:
-    """The bot reads threads first and then each channel that it is in; return once it has read the last channel."""
-    mine = sum(workspace.bot_user_id in channel.members for channel in workspace.state.channels.values())
-    looked, channels = 0, 0
+    """The bot reads each channel that it is in, and the threads in which something was said; return once it has looked
+    at all channels and reads no more."""
+    mine = {
+        name for name, channel in workspace.state.channels.items() if workspace.bot_user_id in channel.members
+    }
+    looked, last, seen = 0, time.perf_counter(), set[str]()
 
     def all_read() -> bool:
-        nonlocal looked, channels
+        nonlocal looked, last
         for call in workspace.calls[looked:]:
-            channels += call.method == "conversations.history"
             looked += 1
-        return channels >= mine
+            if call.method in ("conversations.history", "conversations.replies"):
+                last = time.perf_counter()
+                seen.add(call.args["channel"])
+        return seen >= mine and time.perf_counter() - last > CALM_SECONDS
 
     await workspace.wait_for(all_read, timeout=CATCH_UP_SECONDS)

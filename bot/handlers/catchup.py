@@ -20,9 +20,9 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, TypeAlias
 
 from slack_sdk.errors import SlackApiError
@@ -121,15 +121,14 @@ class CatchUp:
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
         self._delivered.begin()
-        heads = sorted(await self._open_heads(), key=_newest)
-        self._unread = self._numbered(dict.fromkeys(str(head.thread_key) for head in heads))
+        self._unread = self._numbered(dict.fromkeys(_in_order(await self._open_heads())))
         self._kinds = self._numbered(_KINDS)
         self._tried.clear()
 
     async def again(self, channel: str) -> None:
         """The bot can read a channel again: what was said there meanwhile was not delivered."""
         heads = [head for head in await self._open_heads() if _channel_of(str(head.thread_key)) == channel]
-        self._unread |= self._numbered(str(head.thread_key) for head in sorted(heads, key=_newest))
+        self._unread |= self._numbered(_in_order(heads))
         self._channels |= self._numbered([channel])
         self._back.discard(channel)
 
@@ -226,10 +225,9 @@ class CatchUp:
 
     def _tell(self) -> None:
         """A long read says now and then how far it has come."""
-        progress = self.progress()
-        if progress is not None and self._clock() - self._told_at >= TOLD_SECONDS:
+        if self._clock() - self._told_at >= TOLD_SECONDS and not self.complete:
             self._told_at = self._clock()
-            log.info("catch-up: %s", progress)
+            log.info("catch-up: %s", self.progress())
 
     # --- channels ------------------------------------------------------------------------------------------
 
@@ -283,12 +281,13 @@ class CatchUp:
 
         async for answer in pages(ask):
             messages = answer["messages"]
-            for message in messages:
-                if float(message["ts"]) > float(floor):
-                    found += self._found(message, channel)
-                    reacted += self._reactions(message, channel)
-                    newest = max(newest, message["ts"], key=float)
-            await self._judge(prefix, messages, roots)
+            for part in _parts(messages):
+                for message in part:
+                    if float(message["ts"]) > float(floor):
+                        found += self._found(message, channel)
+                        reacted += self._reactions(message, channel)
+                        newest = max(newest, message["ts"], key=float)
+                await self._judge(prefix, part, roots)
             reach, end = _reach(messages), _end(messages, newest)
             expected = (float(end) - float(floor)) / reach
             if answer.get("has_more") and float(end) <= float(floor):
@@ -310,14 +309,18 @@ class CatchUp:
         """Threads from before a channel's mark: a page from the newest of them on where it will show several, by how far
         the last page went; the others are read as they are, for that is one call too."""
         while roots:
-            newest, oldest = max(roots, key=float), min(roots, key=float)
-            if sum(float(newest) - float(ts) <= reach for ts in roots) < 2:
-                self._queue(prefix, roots, newest)
+            order = sorted(roots, key=float, reverse=True)
+            near = (float(ts) - float(before) <= reach for ts, before in pairwise(order))
+            alone = next((number for number, is_near in enumerate(near) if is_near), len(order))
+            if alone:
+                self._queue(prefix, roots, order[alone - 1])
                 continue
+            newest, oldest = order[0], order[-1]
             expected = (float(newest) - float(oldest)) / reach
             answer = await self._history(channel, expected, latest=newest, oldest=oldest, inclusive=True)
             messages = answer["messages"]
-            await self._judge(prefix, messages, roots)
+            for part in _parts(messages):
+                await self._judge(prefix, part, roots)
             reach = _reach(messages)
             self._queue(prefix, roots, _end(messages, newest) if answer.get("has_more") else oldest)
 
@@ -421,6 +424,11 @@ def has_moved(root: Message, known: str, us: str) -> bool:
     return float(latest) > float(known)
 
 
+def _parts(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """A page in parts so small that nobody notices the work on one of them."""
+    return (messages[at : at + PAGE] for at in range(0, len(messages), PAGE))
+
+
 def _reach(messages: Sequence[Message]) -> float:
     """How many seconds of a channel a page holds, by how close these messages are."""
     times = [float(message["ts"]) for message in messages]
@@ -447,9 +455,7 @@ def _said_at(item: InboxItem) -> float:
     return float(item.key.split(":")[3])
 
 
-def _newest(head: Head) -> tuple[int, str]:
-    """Threads that wait for people before those that run, the latest first."""
-    return (
-        0 if head.status == "paused" else 1,
-        "".join(chr(0x10FFFF - ord(char)) for char in head.updated_at),
-    )
+def _in_order(heads: Iterable[Head]) -> list[str]:
+    """The threads of sessions: those that wait for people before those that run, the latest first."""
+    latest = sorted(heads, key=lambda head: head.updated_at, reverse=True)
+    return [str(head.thread_key) for head in sorted(latest, key=lambda head: head.status != "paused")]

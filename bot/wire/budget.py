@@ -346,7 +346,10 @@ class Budget:
     def _note(self, method: _Method, now: float) -> None:
         """One line when a method begins to be used up or refused, and one when that is over."""
         waiting = len(method.waiting)
-        method.busy = None if not waiting else now if method.busy is None else method.busy
+        # Catch-up leaves room for others, and says itself how far it has come.
+        patient = method.limit.spare and waiting and method.waiting[0].urgency >= Urgency.CLOSING
+        busy = waiting and not patient
+        method.busy = None if not busy else now if method.busy is None else method.busy
         if method.since is None:
             used_up = method.busy is not None and now - method.busy > LATE_SECONDS
             if not method.shut() and not used_up:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bot.handlers.delivered import NOTED_SECONDS
+from tests.support.acting import Admin
 from tests.support.inprocess import Town, play, town
 
 REPLIES = "conversations.replies"
@@ -97,5 +100,71 @@ def test_after_a_refusal_for_haste_nothing_is_read_until_the_time_is_over(tmp_pa
             assert len(refused) == 3
             assert place.seconds() - begin >= 60
             assert len(place.called(REPLIES, before)) == 3 + 2
+
+    play(story)
+
+
+def test_status_says_how_far_the_read_has_come(tmp_path: Path) -> None:
+    """While threads wait to be read, whoever asks how things stand is told; afterwards nothing is said of it."""
+
+    async def story() -> None:
+        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 3, "spare": 1}}) as (
+            place,
+            roots,
+            before,
+        ):
+            await place.until(lambda: place.called(REPLIES, before))
+            said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
+            assert f"of {THREADS} threads are done; about" in str(said)
+            await place.until(lambda: all(heard(place, root) for root in roots), most=1000)
+            said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
+            assert "are done" not in str(said)
+
+    play(story)
+
+
+TWICE = """
+flow: twice
+nodes:
+  - {id: a, type: ask, with: {message: "First?", who: [channel]}}
+  - {id: b, type: ask, with: {message: "Second?", who: [channel]}}
+  - {id: c, type: message, with: {text: "heard {{ nodes.b.text }}"}}
+"""
+
+
+def test_a_thread_is_not_read_whose_last_word_came_long_before_the_bot_was_away(tmp_path: Path) -> None:
+    """What people and the bot said in it was delivered; one in which somebody spoke meanwhile is read."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"twice": TWICE}) as place:
+            roots = [await place.start("ana", "twice") for _ in range(3)]
+            for root in roots:
+                place.say("ben", "yes", root)
+            await place.settle()
+            await asyncio.sleep(3 * NOTED_SECONDS)
+            await place.close()
+            place.sockets.away = True
+            place.say("ben", "missed", roots[1])
+            place.sockets.away = False
+            before = len(place.calls)
+            await place.open()
+            await place.until(lambda: heard(place, roots[1]))
+            await place.settle()
+            assert [call.args["ts"] for call in place.called(REPLIES, before)] == [roots[1]]
+
+    play(story)
+
+
+def test_a_channel_that_got_another_id_is_read(tmp_path: Path) -> None:
+    """What was said around the change may not have been delivered."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            place.sockets.away = True
+            place.say("ben", "missed", root)
+            place.sockets.away = False
+            Admin(place.core).change_id(place.channel())
+            await place.until(lambda: heard(place, root))
 
     play(story)
