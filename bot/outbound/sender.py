@@ -18,6 +18,7 @@ from engine.journal.records import OutboxRow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from prompt_state import question_row as prompts
+from prompt_state.question_row import PromptState
 
 log = logging.getLogger("sayso.outbound")
 
@@ -48,12 +49,16 @@ class Sender:
         state = await self.sessions.state(data["sessionId"])
         prompt = state.prompts.get(data["promptId"])
         if prompt is None:
-            writer = self.ledger.writer
-            kept = await writer.call(prompts.find, writer.store, data["promptId"])
+            kept = await self.stored_prompt(data["promptId"])
             prompt = None if kept is None or kept.open else closed_run(kept, data.get("outcome"))
         if prompt is None or state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
         return state, await self.sessions.flow(data["sessionId"]), prompt
+
+    async def stored_prompt(self, prompt_id: str) -> PromptState | None:
+        """A prompt as its row has it, open or not."""
+        writer = self.ledger.writer
+        return await writer.call(prompts.find, writer.store, prompt_id)
 
     async def ids(self, *prompts: Asked) -> Mapping[str, str]:
         """The ids of those who are asked, as far as Slack knows them."""

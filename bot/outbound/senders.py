@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.deliveries import undelivered
@@ -21,18 +22,20 @@ from bot.outbound.posts import (
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered
-from bot.rendering.card import Behind, card, holder_thread
+from bot.rendering.card import Behind, card, card_key, holder_thread, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
-from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
+from bot.rendering.prompts import closed_prompt, closed_run, prompt_key, prompt_message
 from bot.rendering.text import addresses, mentioning
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.decide.prompt_timers import MOST_REPOSTS
+from engine.flow import Flow
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
+from engine.nodes.types.spec import Meter
 from engine.run import remote_commands
 from prompt_state.question_row import thread_key
 
@@ -44,6 +47,8 @@ PRESS_SECONDS = 1500.0
 """How long a message is replaced through a press: Slack takes it for half an hour."""
 _MOST_PRESSES = 10_000
 _DELETED = ("message_not_found", "cant_update_message")
+Look: TypeAlias = tuple[int, Behind | None, dict[str, Meter]]
+"""What a card shows: the session after this event, whom it waits for, how far its nodes are."""
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
 
@@ -56,6 +61,7 @@ class Rows(Sender):
 
     def __post_init__(self) -> None:
         self._presses: set[str] = set()
+        self._looks: dict[Posted, Look] = {}
         self._kinds: dict[str, Send] = {
             "prompt": self._prompt,
             "close": self._close,
@@ -99,9 +105,10 @@ class Rows(Sender):
         if not prompt.open:
             found = await self.poster.adopt(row, place) if is_uncertain(row) else None
             return Sent(position(found) if found is not None else DROPPED)
-        names = await self.ids(prompt)
-        message = prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
-        posted = await self.poster.once(row, place, message)
+        posted = await self._on_card(prompt, state.session_id)
+        if posted is None:
+            message = await self._question(state, flow, prompt)
+            posted = await self.poster.once(row, place, message)
         shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
         key = f"shown:{row.key}:{posted.ts}"
         item = remote_commands.item(key, state.session_id, "shown", promptId=prompt.prompt_id, shown=shown)
@@ -111,20 +118,19 @@ class Rows(Sender):
         """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
         shown needs neither."""
         state, flow, prompt = await self.about(data)
-        where = await self._shown_at(prompt)
+        on_card = await self._on_card(prompt, state.session_id)
+        where = on_card or await self._shown_at(prompt)
         if where is None:
             shown = await self.ledger.row(prompt_key(prompt.prompt_id, prompt.reposts))
             if shown is not None and shown.state == "pending":
                 raise Hold(UNSHOWN_SECONDS, f"{prompt.prompt_id} is not shown yet")
             return Sent(DROPPED)
-        names = await self.ids(prompt)
-        if prompt.open:
-            message = prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
-        else:
-            message = closed_prompt(state, prompt, flow, names=names, reason=data.get("reason"))
         try:
-            if not await self._by_press(data.get("press"), where, message):
-                await self.calls.edit(where, message)
+            if on_card is not None:
+                await self._draw(on_card, state, flow, prompt, press=data.get("press"))
+            else:
+                message = await self._question(state, flow, prompt, data.get("reason"))
+                await self._replace(where, message, data.get("press"))
         except Permanent as fault:
             if fault.reason not in _DELETED or not prompt.open:
                 raise
@@ -134,6 +140,18 @@ class Rows(Sender):
                 [remote_commands.item(f"gone:{row.key}:{where.ts}", state.session_id, "gone", **fields)],
             )
         return Sent(position(where))
+
+    async def _question(self, state: State, flow: Flow, prompt: Asked, reason: str | None = None) -> Rendered:
+        """The message of a prompt as it is now; `reason` is why it was withdrawn, where it was."""
+        names = await self.ids(prompt)
+        if prompt.open:
+            return prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
+        return closed_prompt(state, prompt, flow, names=names, reason=reason)
+
+    async def _replace(self, where: Posted, message: Rendered, press: str | None) -> None:
+        """Change a message; through the press by which it changed, where there was one."""
+        if not await self._by_press(press, where, message):
+            await self.calls.edit(where, message)
 
     async def _by_press(self, key: str | None, where: Posted, message: Rendered) -> bool:
         """Whether the message was replaced through the press that changed it, which is tried once."""
@@ -172,19 +190,71 @@ class Rows(Sender):
             return Failed(result_of(row))
         state = await self._state_at(data)
         flow = await self.sessions.flow(state.session_id)
-        names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
-        behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
-        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
+        prompt = await self._opening(row, state)
+        opens = {name: known for name, known in result_of(row).items() if name == "opens"}
         if where is not None:
-            await self.calls.edit(where, message)
-            return Sent(position(where))
+            await self._draw(where, state, flow, prompt)
+            return Sent({**position(where), **opens})
+        message, look = await self._card_message(state, flow, prompt)
+        if not opens and prompt is not None and message.plain:
+            # Recorded before it is seen, or the question would be posted once more after a crash.
+            opens = {"opens": prompt.prompt_id}
+            await self.ledger.keep(row, {**result_of(row), **opens})
         where = await self.poster.once(row, thread_of(state), message)
         if is_uncertain(row):
             # It may show the session as it was then. Where it stands is recorded before it is edited: an edit that is
             # refused must not look like a post that was.
-            await self.ledger.keep(row, position(where))
+            await self.ledger.keep(row, {**position(where), **opens})
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
-        return Sent(position(where))
+        self._looks[where] = look
+        return Sent({**position(where), **opens})
+
+    async def _opening(self, row: OutboxRow, state: State) -> Asked | None:
+        """The question that stands on a session's card: the only one with which it opened, before the card was posted."""
+        known = result_of(row).get("opens")
+        if known is not None:
+            prompt = state.prompts.get(known)
+            kept = None if prompt is not None else await self.stored_prompt(known)
+            found = prompt or (closed_run(kept) if kept is not None else None)
+            return found if found is not None and not found.reposts else None
+        if (
+            posted_of(row) is not None
+            or is_uncertain(row)
+            or len(state.prompts) != 1
+            or not state.open_prompts
+        ):
+            return None
+        (prompt,) = state.prompts.values()
+        asked = await self.ledger.row(prompt_key(prompt.prompt_id))
+        return prompt if asked is not None and asked.state == "pending" and not asked.attempts else None
+
+    async def _on_card(self, prompt: Asked, session_id: str) -> Posted | None:
+        """Where the card stands that shows this prompt too; None for a prompt with a message of its own."""
+        row = await self.ledger.row(card_key(session_id))
+        opens = row is not None and result_of(row).get("opens") == prompt.prompt_id and not prompt.reposts
+        return posted_of(row) if opens else None
+
+    async def _draw(
+        self, where: Posted, state: State, flow: Flow, prompt: Asked | None, press: str | None = None
+    ) -> None:
+        """Edit a card to how its session is now; not where it shows that already."""
+        message, look = await self._card_message(state, flow, prompt)
+        if self._looks.get(where) == look:
+            return
+        if len(self._looks) > _MOST_PRESSES:
+            self._looks.clear()
+        await self._replace(where, message, press)
+        self._looks[where] = look
+
+    async def _card_message(self, state: State, flow: Flow, prompt: Asked | None) -> tuple[Rendered, Look]:
+        """A session's card as it is now, with the question with which it opened; and what it shows."""
+        names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
+        behind, meters = await self._behind(state), dict(self.sessions.meters(state.session_id))
+        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
+        if prompt is not None:
+            question = await self._question(state, flow, prompt)
+            message = with_question(message, question, is_open=prompt.open) or message
+        return message, (state.seq, behind, meters)
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""

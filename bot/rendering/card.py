@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from bot.rendering.blocks import (
+    MOST_BLOCKS,
+    MOST_UNITS,
     Block,
     Rendered,
     actions,
@@ -22,6 +24,7 @@ from bot.rendering.blocks import (
     header,
     rendered,
     section,
+    size,
     small,
     words,
 )
@@ -94,6 +97,15 @@ def card(
         tail.append(actions([_cancel(state.session_id)]))
     body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
+
+
+def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
+    """The card and the question with which its session opened, as one message; None where that is too much for one."""
+    blocks = [card.blocks[0], *question.blocks, {"type": "divider"}, *card.blocks[1:]]
+    if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS:
+        return None
+    text = question.text if is_open else card.text
+    return Rendered(text, blocks, card.metadata, question.plain)
 
 
 def _cancel(session_id: str) -> Block:
