@@ -367,6 +367,8 @@ class Tuning:
 
     look_delays: tuple[float, ...] = LOOK_DELAYS
     """Seconds after an attempt at which a message is looked for whose answer was lost."""
+    card_seconds: float = 1.0
+    """How long a change of a card waits for the next one, which is drawn with it."""
     backoff: tuple[float, float] = (1.0, 60.0)
     """The first and the longest wait after an error that will pass."""
     unreachable_seconds: float = 300.0

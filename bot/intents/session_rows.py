@@ -13,7 +13,7 @@ from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.rendering.approvals import edited_text
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
-from bot.rendering.prompts import prompt_key
+from bot.rendering.prompts import close_key, prompt_key
 from bot.rendering.text import weight
 from engine.journal.events import (
     ContainerStarted,
@@ -185,7 +185,7 @@ def unseen(state: State, prompt_id: str) -> PutOutbox:
 def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
     """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then. `live`
     where its buttons must not stay as they are."""
-    key = f"close:{prompt_id}"
+    key = close_key(prompt_id)
     prompt = state.prompts.get(prompt_id)
     about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
     return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)

@@ -19,6 +19,7 @@ from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, 
 from bot.outbound.senders import Rows
 from bot.outbound.streams import Streams
 from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
+from bot.rendering.prompts import close_key
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import AuthLost, BudgetedClient, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
@@ -270,6 +271,8 @@ class Outbound:
         async with AsyncExitStack() as turn:
             self._without_turn.add(task)
             try:
+                if row.kind == "card" and urgency_of(row) is Urgency.PROGRESS:
+                    await asyncio.sleep(self._tuning.card_seconds)
                 await turn.enter_async_context(self._budget.reserved(method, await self._channel(row)))
             finally:
                 self._without_turn.discard(task)
@@ -368,7 +371,7 @@ class Outbound:
         if items:
             self._taken()
         if row.kind == "prompt":
-            self._holds.pop(f"close:{decode(row.payload)['promptId']}", None)
+            self._holds.pop(close_key(decode(row.payload)["promptId"]), None)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.deliveries import undelivered
@@ -22,10 +21,10 @@ from bot.outbound.posts import (
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered
-from bot.rendering.card import Behind, card, card_key, holder_thread, with_question
+from bot.rendering.card import Behind, card, card_key, holder_thread, look_of, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
-from bot.rendering.prompts import closed_prompt, closed_run, prompt_key, prompt_message
+from bot.rendering.prompts import close_key, closed_prompt, closed_run, prompt_key, prompt_message
 from bot.rendering.text import addresses, mentioning
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.decide.prompt_timers import MOST_REPOSTS
@@ -35,7 +34,6 @@ from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
-from engine.nodes.types.spec import Meter
 from engine.run import remote_commands
 from prompt_state.question_row import thread_key
 
@@ -47,8 +45,6 @@ PRESS_SECONDS = 1500.0
 """How long a message is replaced through a press: Slack takes it for half an hour."""
 _MOST_PRESSES = 10_000
 _DELETED = ("message_not_found", "cant_update_message")
-Look: TypeAlias = tuple[int, Behind | None, dict[str, Meter]]
-"""What a card shows: the session after this event, whom it waits for, how far its nodes are."""
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
 
 
@@ -61,7 +57,7 @@ class Rows(Sender):
 
     def __post_init__(self) -> None:
         self._presses: set[str] = set()
-        self._looks: dict[Posted, Look] = {}
+        self._looks: dict[Posted, Rendered] = {}
         self._kinds: dict[str, Send] = {
             "prompt": self._prompt,
             "close": self._close,
@@ -193,9 +189,12 @@ class Rows(Sender):
         prompt = await self._opening(row, state)
         opens = {name: known for name, known in result_of(row).items() if name == "opens"}
         if where is not None:
+            closing = await self.ledger.row(close_key(prompt.prompt_id)) if prompt is not None else None
+            if closing is not None and closing.state == "pending":
+                raise Hold(STALE_SECONDS, f"{row.key} is drawn when its question is closed")
             await self._draw(where, state, flow, prompt)
             return Sent({**position(where), **opens})
-        message, look = await self._card_message(state, flow, prompt)
+        message = await self._card_message(state, flow, prompt)
         if not opens and prompt is not None and message.plain:
             # Recorded before it is seen, or the question would be posted once more after a crash.
             opens = {"opens": prompt.prompt_id}
@@ -206,7 +205,7 @@ class Rows(Sender):
             # refused must not look like a post that was.
             await self.ledger.keep(row, {**position(where), **opens})
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
-        self._looks[where] = look
+        self._looks[where] = look_of(message)
         return Sent({**position(where), **opens})
 
     async def _opening(self, row: OutboxRow, state: State) -> Asked | None:
@@ -238,23 +237,23 @@ class Rows(Sender):
         self, where: Posted, state: State, flow: Flow, prompt: Asked | None, press: str | None = None
     ) -> None:
         """Edit a card to how its session is now; not where it shows that already."""
-        message, look = await self._card_message(state, flow, prompt)
-        if self._looks.get(where) == look:
+        message = await self._card_message(state, flow, prompt)
+        if self._looks.get(where) == look_of(message):
             return
         if len(self._looks) > _MOST_PRESSES:
             self._looks.clear()
         await self._replace(where, message, press)
-        self._looks[where] = look
+        self._looks[where] = look_of(message)
 
-    async def _card_message(self, state: State, flow: Flow, prompt: Asked | None) -> tuple[Rendered, Look]:
-        """A session's card as it is now, with the question with which it opened; and what it shows."""
+    async def _card_message(self, state: State, flow: Flow, prompt: Asked | None) -> Rendered:
+        """A session's card as it is now, with the question with which it opened."""
         names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
-        behind, meters = await self._behind(state), dict(self.sessions.meters(state.session_id))
+        behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
         message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
         if prompt is not None:
             question = await self._question(state, flow, prompt)
             message = with_question(message, question, is_open=prompt.open) or message
-        return message, (state.seq, behind, meters)
+        return message
 
     async def _behind(self, state: State) -> Behind | None:
         """Whom the session waits for in the queue for its lock, with a link to that one's thread."""

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from bot.rendering.blocks import (
     MOST_BLOCKS,
     MOST_UNITS,
@@ -26,6 +28,7 @@ from bot.rendering.blocks import (
     section,
     size,
     small,
+    with_id,
     words,
 )
 from bot.rendering.blocks import sections as lines_as_sections
@@ -51,6 +54,8 @@ from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.nodes.types.spec import Meter
 
+AS_OF = "as_of"
+"""The id of the block that says when a card was drawn."""
 CANCEL = "sayso:cancel"
 """Action of the button that ends a session; its value is the session's id."""
 
@@ -92,7 +97,8 @@ def card(
         head.append(small(_changed(state.code_changed), most=600))
     if state.limits:
         head.append(small(_limits(state.limits), most=600))
-    tail = [] if state.ended else [context(f"As of {date(now, '{time_secs}')}", most=300)]
+    as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
+    tail = [] if state.ended else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         tail.append(actions([_cancel(state.session_id)]))
     body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
@@ -106,6 +112,11 @@ def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rende
         return None
     text = question.text if is_open else card.text
     return Rendered(text, blocks, card.metadata, question.plain)
+
+
+def look_of(card: Rendered) -> Rendered:
+    """What a card shows, but for the time at which it was drawn."""
+    return replace(card, blocks=[block for block in card.blocks if block.get("block_id") != AS_OF])
 
 
 def _cancel(session_id: str) -> Block:

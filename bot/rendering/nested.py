@@ -79,11 +79,10 @@ def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
 
 
 def wait_words(prompt: Asked, state: State, names: Mapping[str, str]) -> str:
-    """On whom a prompt waits, until when, and how the votes stand."""
-    until = f", until {date(prompt.deadline)}" if prompt.deadline else ""
+    """On whom a prompt waits, and how the votes stand. Until when it is open its own message says."""
     votes = tally(prompt)
     return (
-        f"waiting for {waiting_on(prompt, state.actor, names)}{until}{f' · {votes}' if votes else ''}"
+        f"waiting for {waiting_on(prompt, state.actor, names)}{f' · {votes}' if votes else ''}"
         f"{_next_clock(state, prompt)}"
     )
 

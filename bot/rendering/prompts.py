@@ -64,6 +64,11 @@ def prompt_key(prompt_id: str, reposts: int = 0) -> str:
     return f"prompt:{prompt_id}~{reposts}" if reposts else f"prompt:{prompt_id}"
 
 
+def close_key(prompt_id: str) -> str:
+    """The outbox key of what changes a prompt's message."""
+    return f"close:{prompt_id}"
+
+
 def option_value(prompt: Asked, index: int) -> str:
     """What a button carries: ids and a place in the list, never what the option means."""
     return f"{prompt.prompt_id}|{prompt.nonce}|{index}"
