@@ -189,11 +189,16 @@ class Calls:
         """End a stream and mark its message as ours."""
         await _answered(self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata))
 
-    async def permalink(self, where: Posted) -> str:
-        """The address of a message."""
+    async def permalink(self, where: Posted, thread_ts: str | None) -> str:
+        """The address of a message. Slack's own is made of what it consists of; elsewhere it is asked for."""
+        url = self._client.workspace_url
+        if _SLACK_HOST.fullmatch(urlsplit(url).hostname or ""):
+            channel = self._client.aliases.now(where.channel)
+            reply = thread_ts is not None and thread_ts != where.ts
+            query = f"?thread_ts={thread_ts}&cid={channel}" if reply else ""
+            return f"{url}archives/{channel}/p{where.ts.replace('.', '')}{query}"
         call = self._client.chat_getPermalink(channel=where.channel, message_ts=where.ts)
-        answer = await _answered(call)
-        return str(answer["permalink"])
+        return str((await _answered(call))["permalink"])
 
     async def react(self, where: Posted, name: str) -> None:
         """Add a reaction; one that is there already is fine."""

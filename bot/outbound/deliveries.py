@@ -236,7 +236,8 @@ class Deliveries(Sender):
         result = result_of(row)
         if "ts" not in result and made.message is not None:
             posted = await self._posted(row, config, place, made)
-            result = {**position(posted), "permalink": await self.link(posted)}
+            thread_ts = place.thread_ts if isinstance(place, Place) else None
+            result = {**position(posted), "permalink": await self.link(posted, thread_ts)}
             if made.extras:
                 await self.ledger.keep(row, result)
         if made.extras:
@@ -299,7 +300,7 @@ class Deliveries(Sender):
         if "ts" in shared:
             return shared
         ts = shared["fileTs"]
-        link = await self.link(Posted(place.channel, ts)) if ts else None
+        link = await self.link(Posted(place.channel, ts), place.thread_ts) if ts else None
         return {**shared, "channel": place.channel, "ts": ts, "permalink": link}
 
     async def _read(self, session_id: str, extra: Extra) -> Upload:

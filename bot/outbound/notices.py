@@ -197,7 +197,7 @@ class Clocks(Sender):
         if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
             return Sent(DROPPED)
         names = await self.ids(prompt)
-        text = reminder(state, prompt, flow, names, data["count"], await self.link(_shown_at(prompt)))
+        text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
     async def escalate(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -207,7 +207,7 @@ class Clocks(Sender):
             return Sent(DROPPED)
         told = prompt.escalate[data["step"]]["to"]
         names = await self.names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
-        text = escalation(state, prompt, flow, names, data["step"], await self.link(_shown_at(prompt)))
+        text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
     async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -218,6 +218,12 @@ class Clocks(Sender):
         to = str(data["to"])
         known = await self.names([to])
         return await self._in_thread(row, state, handed_text(prompt, data["by"], known.get(to, to)))
+
+    async def _link(self, prompt: Asked) -> str | None:
+        """The address of a prompt's message."""
+        shown = prompt.shown or {}
+        where = Posted(shown["channel"], shown["ts"]) if shown.get("ts") else None
+        return await self.link(where, shown.get("threadTs"))
 
     async def _in_thread(self, row: OutboxRow, state: State, text: str) -> Outcome:
         return Sent(position(await self.poster.once(row, thread_of(state), note(text, row.key))))
@@ -259,7 +265,7 @@ class Clocks(Sender):
             return None
         if data["about"] == "deleted":
             return deleted_too_often(state, prompt, flow)
-        return told_elsewhere(state, prompt, flow, await self.link(_shown_at(prompt)))
+        return told_elsewhere(state, prompt, flow, await self._link(prompt))
 
     async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
         thread = state.thread or {}
@@ -267,11 +273,6 @@ class Clocks(Sender):
         place = (str(thread["key"]), thread["channel"], thread["threadTs"])
         said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
         await self.ledger.put([said])
-
-
-def _shown_at(prompt: Asked) -> Posted | None:
-    shown = prompt.shown or {}
-    return Posted(shown["channel"], shown["ts"]) if shown.get("ts") else None
 
 
 def _entries(prompt: Asked) -> list[str]:

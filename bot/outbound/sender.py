@@ -65,13 +65,13 @@ class Sender:
         lists = [prompt.approvers or prompt.who or () for prompt in prompts]
         return await self.names(str(entry) for entries in lists for entry in entries)
 
-    async def link(self, where: Posted | None) -> str | None:
-        """The address of a message; None where Slack does not give it in time."""
+    async def link(self, where: Posted | None, thread_ts: str | None = None) -> str | None:
+        """The address of a message, in its thread; None where Slack does not give it in time."""
         if where is None:
             return None
         try:
             async with asyncio.timeout(LINK_SECONDS):
-                return await self.calls.permalink(where)
+                return await self.calls.permalink(where, thread_ts)
         except Exception as error:
             log.info("the address of a message is not known: %s", error)
             return None

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.deliveries import undelivered
 from bot.outbound.posts import (
@@ -251,7 +253,10 @@ class Rows(Sender):
         behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
         message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
         if prompt is not None:
-            question = await self._question(state, flow, prompt)
+            # As it was posted: a deadline that only the session has is told when it is near.
+            question = await self._question(
+                state, flow, prompt if prompt.timeout_seconds else replace(prompt, deadline=None)
+            )
             message = with_question(message, question, is_open=prompt.open) or message
         return message
 

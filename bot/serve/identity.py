@@ -48,6 +48,7 @@ async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ())
         raise StartFailed(
             f"Slack at {api_url} did not answer within {START_SECONDS:g} s. Check the network, a proxy, and SLACK_API_URL."
         ) from None
+    bot.workspace_url = str(who.get("url") or "")
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
     report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
     return Identity(

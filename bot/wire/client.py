@@ -104,6 +104,8 @@ class BudgetedClient(AliasedClient):
     def __init__(self, *args: Any, budget: Budget | None = None, **named: Any) -> None:
         super().__init__(*args, retry_handlers=[], **named)
         self.budget = budget or Budget()
+        self.workspace_url = ""
+        """Under which the workspace has its messages, once `auth.test` has said it."""
 
     async def api_call(self, api_method: str, **named: Any) -> Any:
         """See slack_sdk."""
