@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from bot.rendering.blocks import (
     MOST_BLOCKS,
+    MOST_TEXT,
     MOST_UNITS,
     Block,
     Rendered,
@@ -44,7 +45,7 @@ from bot.rendering.nested import (
     wait_words,
 )
 from bot.rendering.prompts import out_of_reach_words
-from bot.rendering.text import date, elapsed, one_line, person, safe, waiting_on
+from bot.rendering.text import cut, date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
@@ -110,8 +111,8 @@ def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rende
     blocks = [card.blocks[0], *question.blocks, {"type": "divider"}, *card.blocks[1:]]
     if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS:
         return None
-    text = question.text if is_open else card.text
-    return Rendered(text, blocks, card.metadata, question.plain)
+    first, second = (question, card) if is_open else (card, question)
+    return Rendered(cut(f"{first.text}\n{second.text}", MOST_TEXT), blocks, card.metadata, question.plain)
 
 
 def look_of(card: Rendered) -> Rendered:

@@ -334,4 +334,20 @@ def key_of(message: Json) -> str | None:
     return key
 
 
-__all__ = ["APPROVAL", "ASK", "FAST", "TELL", "PutOutbox", "Rig", "buttons", "key_of", "running_rig"]
+def stands_in(message: Json, key: str) -> bool:
+    """Whether a message carries this key, or a block that does: the card with the question with which a flow opens."""
+    return key_of(message) == key or any(b.get("block_id") == key for b in message.get("blocks") or [])
+
+
+__all__ = [
+    "APPROVAL",
+    "ASK",
+    "FAST",
+    "TELL",
+    "PutOutbox",
+    "Rig",
+    "buttons",
+    "key_of",
+    "running_rig",
+    "stands_in",
+]

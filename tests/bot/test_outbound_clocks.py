@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.decide.commands import HandOver
-from tests.bot.outbound_kit import Rig, key_of, running_rig
+from tests.bot.outbound_kit import Rig, key_of, running_rig, stands_in
 from tests.support.workspace import Json
 
 MINUTE = 60.0
@@ -108,7 +108,7 @@ async def test_an_escalation_tells_the_thread_a_channel_and_a_person(rig: Rig) -
     assert result["channel"].startswith("D")
 
     async def changed() -> bool:
-        shown = [m for m in await rig.thread(session_id) if key_of(m) == f"prompt:{prompt_id}"]
+        shown = [m for m in await rig.thread(session_id) if stands_in(m, f"prompt:{prompt_id}")]
         return "Escalated to" in whole(shown[0])
 
     await rig.until(changed)

@@ -52,9 +52,8 @@ def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
     assert texts(card(session(prompt()), FLOW, T1).blocks)[0] == "🟡 *Waiting* for @sre · Gate"
 
 
-def test_a_deadline_and_a_timer_are_shown() -> None:
-    """A prompt's deadline and a wait's end stand beside their nodes."""
-    assert "until <!date^1795300992^" in said(session(prompt(deadline=T1)))
+def test_a_timer_is_shown() -> None:
+    """A wait's end stands beside its node."""
     timer = TimerRun("t", "gate", T1, "wait", None)
     assert "⏲️ Gate · until <!date^1795300992^" in said(session(timers=Map({"t": timer})))
 

@@ -14,7 +14,7 @@ from engine.language.codec import decode
 from tests.simulation.file_flows import ALL
 from tests.simulation.modals import Sent
 from tests.simulation.people import Pressed
-from tests.simulation.slack import Json, key_of
+from tests.simulation.slack import Json, by_keys, key_of
 
 if TYPE_CHECKING:
     from tests.simulation.checks import Session
@@ -267,7 +267,7 @@ def told(world: World, store: Any, session: Session) -> Iterator[str]:
     }
     ours = world.slack.by_bot()
     times = Counter(key_of(message) for message in ours)
-    by_key = {key_of(message): message for message in ours}
+    by_key = by_keys(ours)
     for event in session.events:
         if event.type == "prompt:answered":
             yield from _shows(by_key.get(f"prompt:{event.prompt_id}"), event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +239,15 @@ class Slack:
         bot = self.core.state.bot_user_id
         stored = self.core.state.messages.get(CHANNEL, {})
         return [message for message in stored.values() if message.get("user") == bot]
+
+
+def by_keys(messages: Iterable[Json]) -> dict[str, Json]:
+    """Messages by their keys; the card also by that of the question which stands on it."""
+    found = {key_of(message): message for message in messages}
+    for message in list(found.values()):
+        ids = [str(block.get("block_id") or "") for block in message.get("blocks") or []]
+        found |= {name: message for name in ids if name.startswith("prompt:") and name not in found}
+    return found
 
 
 def key_of(message: Json) -> str:
