@@ -21,7 +21,7 @@ from bot.workspace.state import SlackError, View, copied
 from tests.simulation.flows import SAMPLES
 from tests.simulation.form_flows import FORM_SAMPLES
 from tests.simulation.further_flows import FURTHER_SAMPLES
-from tests.simulation.slack import PATIENCE, Delivery, Json, key_of
+from tests.simulation.slack import PATIENCE, Delivery, Json, asked_key
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -122,7 +122,7 @@ class Desk:
             self._open(message, *there["hand"])
         elif self.world.further and "reject" in there and self.chance.random() < 0.4:
             self._open(message, *there["reject"])
-        elif "edit" in there and self._wants_to_edit(key_of(message)):
+        elif "edit" in there and self._wants_to_edit(asked_key(message)):
             self._open(message, *there["edit"])
         elif "form" in there:
             self._open(message, *there["form"])
@@ -304,7 +304,7 @@ class Desk:
     def _meanwhile(self, key: str) -> None:
         """Somebody else decides at the same time, on what the message shows before the change."""
         for message in self.world.slack.by_bot():
-            if key_of(message) == key:
+            if asked_key(message) == key:
                 press = partial(self.world.people.decide, self.who(message), copied(message))
                 self.world.timeline.after(self.chance.uniform(0.0, 3.0), press)
 

@@ -12,7 +12,7 @@ from bot.workspace.state import copied
 from tests.simulation.errands import Errands
 from tests.simulation.flows import SAMPLES
 from tests.simulation.modals import Desk, openers
-from tests.simulation.slack import CHANNEL, Delivery, Json, key_of
+from tests.simulation.slack import CHANNEL, Delivery, Json, asked_key, key_of
 from tests.simulation.way_flows import WAY_SAMPLES
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Crowd:
         ):
             self._say("ana", "resume", root)
             return
-        asked = [message for message in thread if key_of(message).startswith("prompt:")]
+        asked = [message for message in thread if asked_key(message)]
         live = [message for message in asked if _buttons(message) or _hint(message) or openers(message)]
         if live:
             message = self.world.chance.choice(live)
@@ -182,7 +182,7 @@ class Crowd:
             self._type_a_choice(root)
         elif buttons:
             found = self.world.chance.choice(buttons)
-            self._seen.append((*_kept((message, found)), key_of(message)))
+            self._seen.append((*_kept((message, found)), asked_key(message)))
             self._press(self._approver(message), message, found)
         else:
             self._write(message, live, root)
@@ -226,7 +226,7 @@ class Crowd:
     def _press(self, user: str, message: Json, found: tuple[Json, Json]) -> None:
         label = elements.label_of(found[1])
         delivery = self.world.slack.press(user, message, found)
-        self.pressed.append(Pressed(delivery, user, label, key_of(message).removeprefix("prompt:")))
+        self.pressed.append(Pressed(delivery, user, label, asked_key(message).removeprefix("prompt:")))
         self.world.note(f"{user} presses {label}")
 
     def _say(
@@ -239,7 +239,7 @@ class Crowd:
         files: dict[str, bytes] | None = None,
     ) -> None:
         ts = self.world.slack.say(user, text, root, files)
-        offered = key_of(choice).removeprefix("prompt:") if choice else ""
+        offered = asked_key(choice).removeprefix("prompt:") if choice else ""
         self.said[ts] = Said(ts, user, text, root, number=number, choice=offered, files=files or {})
         self.world.note(f"{user} says {text} {ts}")
 
@@ -270,7 +270,7 @@ class Crowd:
         self._say("ana", self.world.chance.choice(words), root)
 
     def _some_button(self, root: str) -> tuple[Json, tuple[Json, Json]] | None:
-        live = [message for message in self.world.slack.thread(root) if key_of(message).startswith("prompt:")]
+        live = [message for message in self.world.slack.thread(root) if asked_key(message)]
         there = [(message, found) for message in live for found in _buttons(message)]
         there = [one for one in there if elements.label_of(one[1][1]) not in _NEVER]
         return _kept(self.world.chance.choice(there)) if there else None
@@ -347,7 +347,7 @@ def _buttons(message: Json, action: str = "sayso:option") -> list[tuple[Json, Js
 
 def live_buttons(message: Json) -> bool:
     """Whether a message of the bot can be pressed."""
-    opens = openers(message) if key_of(message).startswith("prompt:") else {}
+    opens = openers(message) if asked_key(message) else {}
     return bool(_buttons(message) or _buttons(message, UNDO) or opens)
 
 

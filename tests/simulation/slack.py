@@ -244,10 +244,14 @@ class Slack:
 def by_keys(messages: Iterable[Json]) -> dict[str, Json]:
     """Messages by their keys; the card also by that of the question which stands on it."""
     found = {key_of(message): message for message in messages}
-    for message in list(found.values()):
-        ids = [str(block.get("block_id") or "") for block in message.get("blocks") or []]
-        found |= {name: message for name in ids if name.startswith("prompt:") and name not in found}
-    return found
+    return {asked_key(message): message for message in found.values()} | found
+
+
+def asked_key(message: Json) -> str:
+    """The outbox key of the question that a message of the bot shows: its own, or that of one on a card. Empty where it
+    shows none, and for a copy that was disarmed."""
+    ids = [str(block.get("block_id") or "") for block in message.get("blocks") or [] if key_of(message)]
+    return next((key for key in (key_of(message), *ids) if key.startswith("prompt:")), "")
 
 
 def key_of(message: Json) -> str:
