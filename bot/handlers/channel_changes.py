@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from bot.inbound import decisions
 from bot.intents.session_rows import direct_row, note_to, tell_requester
 from bot.outbound.notices import Notices
+from bot.outbound.posts import opens
 from bot.rendering import phrases
+from bot.rendering.card import card_key
 from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
@@ -90,10 +92,13 @@ class ChannelChanges:
             return False
         state = await self._engine.state(prompt.session_id)
         reposts = state.prompts[prompt.prompt_id].reposts
-        posting = await self._engine.writer.call(
-            self._engine.store.outbox_row, prompt_key(prompt.prompt_id, reposts)
-        )
-        return posting is not None and posting.state != "failed" and posting.attempts > 0
+        writer, row_of = self._engine.writer, self._engine.store.outbox_row
+        posting = await writer.call(row_of, prompt_key(prompt.prompt_id, reposts))
+        if posting is None or posting.state == "failed":
+            return False
+        card = await writer.call(row_of, card_key(prompt.session_id))
+        on_card = card is not None and opens(card) == prompt.prompt_id
+        return posting.attempts > 0 or on_card
 
     async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
         state = await self._engine.state(session_id)

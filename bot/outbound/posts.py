@@ -136,6 +136,12 @@ def posted_of(row: OutboxRow | None) -> Posted | None:
     return Posted(result["channel"], result["ts"]) if "ts" in result else None
 
 
+def opens(card: OutboxRow) -> str | None:
+    """The question that stands on a card: the only one with which its session opened."""
+    found: str | None = result_of(card).get("opens")
+    return found
+
+
 def is_uncertain(row: OutboxRow) -> bool:
     """Whether a request may have been carried out without our knowing."""
     result = result_of(row)

@@ -16,6 +16,7 @@ from bot.outbound.posts import (
     Outcome,
     Sent,
     is_uncertain,
+    opens,
     position,
     posted_of,
     result_of,
@@ -189,30 +190,30 @@ class Rows(Sender):
         state = await self._state_at(data)
         flow = await self.sessions.flow(state.session_id)
         prompt = await self._opening(row, state)
-        opens = {name: known for name, known in result_of(row).items() if name == "opens"}
+        on_it: dict[str, Json] = {"opens": opens(row)} if opens(row) is not None else {}
         if where is not None:
             closing = await self.ledger.row(close_key(prompt.prompt_id)) if prompt is not None else None
             if closing is not None and closing.state == "pending":
                 raise Hold(STALE_SECONDS, f"{row.key} is drawn when its question is closed")
             await self._draw(where, state, flow, prompt)
-            return Sent({**position(where), **opens})
+            return Sent({**position(where), **on_it})
         message = await self._card_message(state, flow, prompt)
-        if not opens and prompt is not None and message.plain:
-            # Recorded before it is seen, or the question would be posted once more after a crash.
-            opens = {"opens": prompt.prompt_id}
-            await self.ledger.keep(row, {**result_of(row), **opens})
+        if not on_it and prompt is not None and message.plain:
+            # It has the question on it. Recorded before it is seen, or that would be posted once more after a crash.
+            on_it = {"opens": prompt.prompt_id}
+            await self.ledger.keep(row, {**result_of(row), **on_it})
         where = await self.poster.once(row, thread_of(state), message)
         if is_uncertain(row):
             # It may show the session as it was then. Where it stands is recorded before it is edited: an edit that is
             # refused must not look like a post that was.
-            await self.ledger.keep(row, {**position(where), **opens})
+            await self.ledger.keep(row, {**position(where), **on_it})
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
         self._looks[where] = look_of(message)
-        return Sent({**position(where), **opens})
+        return Sent({**position(where), **on_it})
 
     async def _opening(self, row: OutboxRow, state: State) -> Asked | None:
         """The question that stands on a session's card: the only one with which it opened, before the card was posted."""
-        known = result_of(row).get("opens")
+        known = opens(row)
         if known is not None:
             prompt = state.prompts.get(known)
             kept = None if prompt is not None else await self.stored_prompt(known)
@@ -232,8 +233,8 @@ class Rows(Sender):
     async def _on_card(self, prompt: Asked, session_id: str) -> Posted | None:
         """Where the card stands that shows this prompt too; None for a prompt with a message of its own."""
         row = await self.ledger.row(card_key(session_id))
-        opens = row is not None and result_of(row).get("opens") == prompt.prompt_id and not prompt.reposts
-        return posted_of(row) if opens else None
+        on_it = row is not None and opens(row) == prompt.prompt_id and not prompt.reposts
+        return posted_of(row) if on_it else None
 
     async def _draw(
         self, where: Posted, state: State, flow: Flow, prompt: Asked | None, press: str | None = None

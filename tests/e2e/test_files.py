@@ -71,8 +71,8 @@ async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> Non
     """They are no answer; the thread is told so once."""
     async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "report")
-        # The card names the deadline once the bot knows that the question is in front of people.
-        await thread.says(", until")
+        # The bot knows that the question is in front of people.
+        await workspace.settled()
         await thread.reply("ana", "one moment")
         await thread.says("answered with files")
         await thread.reply("ana", "still looking")

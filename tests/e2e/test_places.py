@@ -156,13 +156,13 @@ async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
 
 
 def _asked(thread: ThreadView, question: str) -> list[str]:
-    """The ts of the messages that put this question, the card left out."""
+    """The ts of the messages that put this question."""
     return [
         str(message["ts"])
         for message in thread.messages()
         if question in words(message)
         and "sayso_post" in str(message.get("metadata"))
-        and "prompt:" in str(message["metadata"])
+        and "prompt:" in str(message["blocks"])
     ]
 
 
