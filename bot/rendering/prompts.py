@@ -251,7 +251,7 @@ def _place(state: State, prompt: Asked, flow: Flow) -> str:
     node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
     outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
     path = " › ".join([safe(one_line(flow.name, 80)), *outside, node])
-    return f"{counted}{path} · `{safe(state.session_id)}`"
+    return f"{counted}{path}"
 
 
 def _controls(prompt: Asked, room: int) -> list[Block]:

@@ -69,10 +69,10 @@ async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(tmp_p
 @simulated
 async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> None:
     """They are no answer; the thread is told so once."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
+    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, place):
         thread = await start_flow(workspace, "ana", "ops", "report")
         # The bot knows that the question is in front of people.
-        await workspace.settled()
+        await place.settle()
         await thread.reply("ana", "one moment")
         await thread.says("answered with files")
         await thread.reply("ana", "still looking")

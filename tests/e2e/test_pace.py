@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
@@ -9,7 +10,8 @@ import pytest
 
 from bot.outbound import outbox_worker
 from engine.run.dispatcher import SWEEP_SECONDS
-from tests.support.bot import start_flow
+from tests.support.bot import start_flow, words
+from tests.support.inprocess import Town
 from tests.support.simulated import inhabited_town, simulated
 
 MESSAGES = 4
@@ -72,3 +74,99 @@ async def test_an_edit_in_the_lane_of_its_thread_is_noticed(tmp_path: Path) -> N
         pytest.raises((AssertionError, TimeoutError)),
     ):
         await no_question_waits_for_an_edit(tmp_path)
+
+
+SHOWN = ("chat.postMessage", "chat.update", "reactions.add", "response_url", "chat.getPermalink")
+THREE = TWO + "  - {id: tell, type: message, with: {text: 'All done.'}}\n"
+ONE = "flow: one\nnodes:\n  - {id: only, type: ask, with: {message: 'First?'}}\n"
+
+
+def shown_by(place: Town, since: int) -> Counter[str]:
+    """The calls that show something, by method."""
+    return Counter(call.method for call in place.calls[since:] if call.method in SHOWN)
+
+
+@simulated
+async def test_a_flow_with_two_questions_takes_eight_calls(tmp_path: Path) -> None:
+    """The card with the first question, the second and the result are posted; each question and the end is one edit, and
+    each reply that counts has a reaction."""
+    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
+        place.bot._bot.workspace_url = "https://acme.slack.com/"
+        before = len(place.calls)
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First?")
+        await place.settle()
+        await thread.reply("ana", "a")
+        await thread.says("Second?")
+        await place.settle()
+        await thread.reply("ana", "b")
+        await thread.says("*Completed*")
+        await place.settle()
+        found = shown_by(place, before)
+        assert found == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 2}
+        session_id = place.store.heads()[0].session_id
+        assert sum(f"`{session_id}`" in words(message) for message in thread.messages()) == 1
+
+
+@simulated
+async def test_a_flow_with_one_question_takes_three_calls(tmp_path: Path) -> None:
+    """Card and question are one message, whose one edit closes the question and shows the end."""
+    async with inhabited_town(tmp_path, {"one": ONE}) as (workspace, place):
+        before = len(place.calls)
+        thread = await start_flow(workspace, "ana", "ops", "one")
+        await thread.says("First?")
+        await place.settle()
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*")
+        await place.settle()
+        found = shown_by(place, before)
+        assert found == {"chat.postMessage": 1, "chat.update": 1, "reactions.add": 1}
+
+
+@simulated
+async def test_a_press_is_disarmed_without_an_edit(tmp_path: Path) -> None:
+    """What was pressed is replaced through the press, also while Slack refuses every edit; where that fails, it is edited."""
+    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First?")
+        await place.settle()
+        place.limited["chat.update"] = [60]
+        begun = place.seconds()
+        message, found = place.find(thread.root_ts, "sayso:option")
+        await place.press("ana", message, found)
+        await thread.says("☑️ *Answered*")
+        assert place.seconds() - begun < 3
+        place.hands.responses.clear()
+        await thread.says("Second?")
+        await thread.reply("ana", "b")
+        await thread.says("*Completed*", timeout=200)
+
+
+@simulated
+async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(tmp_path: Path) -> None:
+    """Slack takes nothing at a response URL any more: the message is edited."""
+    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        await thread.says("First?")
+        await place.settle()
+        message, found = place.find(thread.root_ts, "sayso:option")
+        press = place.press("ana", message, found)
+        await press
+        place.hands.responses.clear()
+        await thread.says("☑️ *Answered*")
+        assert place.called("chat.update")
+
+
+@simulated
+async def test_a_card_and_its_question_that_were_posted_unheard_are_there_once(tmp_path: Path) -> None:
+    """The answer to the post is lost, and with it the process: the message is found, and the question can be answered."""
+    async with inhabited_town(tmp_path, {"one": ONE}) as (workspace, place):
+        workspace.faults.effect_then_fail("chat.postMessage", times=1)
+        thread = await start_flow(workspace, "ana", "ops", "one")
+        await thread.says("First?")
+        await place.close()
+        await place.open()
+        await place.settle()
+        assert thread.count("First?") == 1
+        await thread.reply("ana", "yes")
+        await thread.says("*Completed*")
