@@ -123,8 +123,8 @@ def test_the_deadline_is_shown_as_a_date(fields: dict[str, Any], now: str | None
 
 
 def test_the_place_is_shown() -> None:
-    """Flow, node and session stand in the last line."""
-    assert shown_as(prompt()).splitlines()[-1] == "rollback › Gate · `session-1`"
+    """Flow and node stand in the last line; the session is named on the card."""
+    assert shown_as(prompt()).splitlines()[-1] == "rollback › Gate"
 
 
 def test_from_26_options_on_there_is_a_menu() -> None:
