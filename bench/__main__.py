@@ -23,6 +23,7 @@ from bench import (
     nodes,
     pauses,
     retention,
+    slack_load,
     starts,
     turns,
 )
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "acks": acks.measure,
     "retention": retention.measure,
     "memory": memory.measure,
+    "slack": slack_load.measure,
 }
 
 

@@ -383,8 +383,28 @@ def data_rows(value: Any, pointer: str) -> Iterator[str]:
 
 
 DATA_TABLE = BLOCK.must(caption=string(MAX_BLOCKS_SIZE), rows=data_rows)
+ONE_RICH_TEXT = typed({"rich_text": RICH_TEXT}, "rich text")
+SOURCE = typed({"url": Shape().must(url=string(3_000), text=string(3_000))}, "source")
+TASK = BLOCK.must(task_id=ID, title=string(256), status=one_of("pending", "in_progress", "complete", "error"))
+TASK = TASK.may(details=ONE_RICH_TEXT, output=ONE_RICH_TEXT, sources=items(50, SOURCE))
+FEEDBACK = Shape().must(text=plain(75), value=string(2_000)).may(accessibility_label=string(75))
+QUIET_ACTIONS: dict[str, Check] = {
+    "feedback_buttons": Shape().must(positive_button=FEEDBACK, negative_button=FEEDBACK).may(action_id=ID),
+    "icon_button": Shape()
+    .must(icon=one_of("trash"), text=plain(75))
+    .may(
+        action_id=ID,
+        value=string(2_000),
+        confirm=CONFIRM,
+        accessibility_label=string(75),
+        visible_to_user_ids=items(10, string(255)),
+    ),
+}
 MESSAGE_BLOCKS: dict[str, Check] = {
     **VIEW_BLOCKS,
+    "context_actions": BLOCK.must(elements=items(5, typed(QUIET_ACTIONS, "element"))),
+    "plan": BLOCK.must(title=string(256)).may(tasks=items(50, typed({"task_card": TASK}, "task"))),
+    "task_card": TASK,
     "markdown": BLOCK.must(text=string(MAX_MARKDOWN)),
     "data_table": DATA_TABLE.may(page_size=MANY, row_header_column_index=whole(0, 19)),
     "table": TABLE.may(column_settings=items(20, COLUMN, 0)),

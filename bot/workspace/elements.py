@@ -18,6 +18,8 @@ from bot.workspace.state import Json, State, WorkspaceError, copied
 # What a filled element carries, by its type: the field of the value in payloads.
 VALUE_FIELDS = {
     "button": "value",
+    "feedback_buttons": "value",
+    "icon_button": "value",
     "plain_text_input": "value",
     "email_text_input": "value",
     "url_text_input": "value",
@@ -38,7 +40,7 @@ VALUE_FIELDS = {
     "timepicker": "selected_time",
     "datetimepicker": "selected_date_time",
 }
-STATELESS = ("button", "overflow")
+STATELESS = ("button", "overflow", "feedback_buttons", "icon_button")
 
 
 def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
@@ -119,6 +121,8 @@ def entry_for(element: Json, given: Any) -> Json:
         return given
     kind = element["type"]
     field = VALUE_FIELDS[kind]
+    if kind == "feedback_buttons":
+        return {"type": kind, **_feedback(element, given)}
     if field == "selected_option":
         return {"type": kind, field: option_named(element, given)}
     if field == "selected_options" and kind in ("checkboxes", "multi_static_select"):
@@ -145,12 +149,20 @@ def option_named(element: Json, wanted: Any) -> Json | None:
     raise WorkspaceError("option_not_found", f"no option {wanted!r}; there are: {there}")
 
 
+def _feedback(element: Json, given: Any) -> Json:
+    """The text and value of the one of the two buttons that has this value or text; WorkspaceError."""
+    for button in (element["positive_button"], element["negative_button"]):
+        if given in (button["value"], button["text"]["text"]):
+            return {"text": copied(button["text"]), "value": button["value"]}
+    raise WorkspaceError("option_not_found", f"neither feedback button is {given!r}")
+
+
 def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
     """The item of `actions[]` for pressing or changing this element."""
     action: Json = {"action_id": element["action_id"], "block_id": block["block_id"]}
     action["type"] = element["type"]
     for key in ("text", "style", "value", "placeholder", "confirm", "url"):
-        if key in element and (key != "value" or element["type"] == "button"):
+        if key in element and (key != "value" or element["type"] in ("button", "icon_button")):
             action[key] = copied(element[key])
     action.update({key: value for key, value in entry.items() if key != "type" and value is not None})
     return {**action, "action_ts": action_ts}

@@ -116,12 +116,13 @@ class Faults:
             fault.times, fault.until = 1_000_000, self.clock() + seconds
         self._add(fault)
 
-    def limit(self, factor: float | None = 1.0) -> None:
-        """Enforce Slack's published limits from now on, times `factor`; None ends that. What was counted stays."""
+    def limit(self, factor: float | None = 1.0, *, counts_refused: bool = True) -> None:
+        """Enforce Slack's published limits from now on, times `factor`; None ends that. What was counted stays. Whether
+        refused calls count is not published: they do here unless told otherwise."""
         if factor is not None and factor <= 0:
             raise WorkspaceError("invalid_fault", f"a factor is more than 0, not {factor}")
-        self._note("limit", factor=factor)
-        self.limits.factor = factor
+        self._note("limit", factor=factor, counts_refused=counts_refused)
+        self.limits.factor, self.limits.counts_refused = factor, counts_refused
 
     def fail(self, method: str, times: int = 1, status: int = 500, error: str = "") -> None:
         """Refuse the next calls without any effect: with an HTTP `status`, or with a Slack `error` code."""

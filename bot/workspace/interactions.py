@@ -198,11 +198,20 @@ class Interactions:
         trigger_id = self.views.new_trigger(user, view)
         return await self._act_on_view(user, shown, found, entry, trigger_id, action_ts)
 
-    async def press_in_home(self, user: User, found: tuple[Json, Json], entry: Json) -> str:
-        """Press an element on the app's Home; returns the `action_ts`."""
-        action_ts, home = self.core.now_ts(), copied(self.core.state.homes[user.id])
+    async def press_in_home(
+        self, user: User, found: tuple[Json, Json], entry: Json, values: Json | None = None
+    ) -> str:
+        """Press or change an element on the app's Home; returns the `action_ts`."""
+        block, element = found
+        action_ts, home = self.core.now_ts(), self.core.state.homes[user.id]
+        filled = elements.merged(home["state"]["values"], values)
+        if element["type"] not in elements.STATELESS:
+            filled.setdefault(block["block_id"], {})[element["action_id"]] = entry
+        home["state"]["values"] = filled
+        if block["type"] == "input" and not block.get("dispatch_action"):
+            return action_ts
         trigger_id = self.views.new_trigger(user)
-        return await self._act_on_view(user, home, found, entry, trigger_id, action_ts)
+        return await self._act_on_view(user, copied(home), found, entry, trigger_id, action_ts)
 
     async def _act_on_view(
         self, user: User, shown: Json, found: tuple[Json, Json], entry: Json, trigger_id: str, action_ts: str

@@ -66,10 +66,12 @@ class Bucket:
 
 
 class Limits:
-    """Counts calls and says which are refused. `factor` makes all limits smaller or larger; None switches them off."""
+    """Counts calls and says which are refused. `factor` makes all limits smaller or larger; None switches them off.
+    `counts_refused` lets calls that are refused count like any other."""
 
     def __init__(self) -> None:
         self.factor: float | None = None
+        self.counts_refused = True
         self._times: dict[str, deque[float]] = {}
         self._refused: Counter[str] = Counter()
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -87,7 +89,8 @@ class Limits:
         over = len(times) - self._most(method)
         if over >= 0:
             needed = max(needed, times[over] + MINUTE - now)
-        times.append(now)
+        if needed <= 0 or self.counts_refused:
+            times.append(now)
         if needed <= 0:
             bucket.tokens -= 1
             return 0

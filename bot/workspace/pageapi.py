@@ -218,7 +218,8 @@ class PageApi:
         home = self.core.state.homes.get(user.id)
         if home is not None and body["view_id"] == home["id"]:
             found = elements.find(home["blocks"], **wanted)
-            return {"action_ts": await self.interactions.press_in_home(user, found, _entry(found[1], body))}
+            entry = _entry(found[1], body)
+            return {"action_ts": await self.interactions.press_in_home(user, found, entry, values)}
         view = self.people.view(user, body["view_id"])
         found = elements.find(view.body["blocks"], **wanted)
         entry = _entry(found[1], body)

@@ -26,6 +26,7 @@ from tests.support.workspace import (
     section,
     text_input,
 )
+from tests.workspace.test_newer_blocks import FEEDBACK, PLAN, TABLE
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 Json = dict[str, Any]
@@ -673,3 +674,21 @@ async def test_enforced_limits_are_counted_at_the_side(desk: Desk) -> None:
         users = page.locator('[data-method="users.list"]')
         await expect(users).to_contain_text("5 of 1, 4 refused")
         await expect(page.locator('[data-method="chat.postMessage"]')).to_contain_text("1 of 12")
+
+
+async def test_plans_tables_and_feedback_are_drawn(desk: Desk) -> None:
+    """A plan says how far each task is, a table shows one page at a time, and a feedback button tells the app."""
+    async with desk.page() as page:
+        rows = [[{"type": "raw_text", "text": f"{n}"}] for n in range(8)]
+        await desk.say(
+            "a report", [PLAN, {**TABLE, "rows": [[{"type": "raw_text", "text": "No."}], *rows]}, FEEDBACK]
+        )
+        shown = messages(page).last
+        await expect(shown.get_by_role("group", name="Upgrade")).to_contain_text("Drain")
+        await expect(shown.get_by_role("img", name="in progress")).to_be_visible()
+        await expect(shown.locator("tbody tr")).to_have_count(5)
+        await shown.get_by_role("button", name="Next").click()
+        await expect(shown.locator("tbody tr")).to_have_count(3)
+        await shown.get_by_role("button", name="Bad").click()
+        await desk.workspace.wait_for(lambda: desk.app.of("block_actions"))
+        assert desk.app.of("block_actions")[0]["actions"][0]["value"] == "bad"

@@ -96,13 +96,17 @@ def test_posts_have_a_limit_of_the_workspace_too() -> None:
 
 
 def test_refused_calls_count() -> None:
-    """Whoever goes on calling is refused for longer: a place becomes free only where nobody asks for it."""
-    limits = Limits()
-    limits.factor = 1.0
-    assert not any(limits.wait("chat.update", "", 0.0) for _ in range(50))
-    assert [limits.wait("chat.update", "", float(second)) for second in range(1, 61)].count(0) == 0
-    assert limits.wait("chat.update", "", 122.0) == 0
-    assert limits.shown(122.0)[0]["refused"] == 60
+    """Whoever goes on calling is refused for longer, unless the server is told not to count what it refused."""
+    taken = {}
+    for counts in (True, False):
+        limits = Limits()
+        limits.factor, limits.counts_refused = 1.0, counts
+        assert not any(limits.wait("chat.update", "", 0.0) for _ in range(50))
+        waits = [limits.wait("chat.update", "", float(second)) for second in range(1, 122)]
+        taken[counts] = waits.count(0)
+        assert limits.shown(122.0)[0]["refused"] == 121 - waits.count(0)
+    assert taken[True] == 0
+    assert taken[False] == 52
 
 
 async def test_whoever_was_told_to_wait_is_refused_until_then(client: AsyncWebClient, clock: Clock) -> None:

@@ -112,9 +112,26 @@ function cellNodes(cell, surface) {
   return cell?.type === "rich_text" ? richText(cell, surface.people) : String(cell?.text ?? cell?.value ?? "");
 }
 
+const TASK_STATES = { pending: "○", in_progress: "◐", complete: "●", error: "✕" };
+
+function taskCard(block, surface) {
+  const more = [block.details, block.output].filter(Boolean).map((text) => h("div", { class: "prose" }, richText(text, surface.people)));
+  const sources = (block.sources ?? []).map((source) => h("li", {}, safeLink(source.url, source.text)));
+  return h("div", { class: "task", dataset: { status: block.status } },
+    h("p", { class: "task-title" }, h("span", { role: "img", "aria-label": block.status.replace("_", " ") }, TASK_STATES[block.status]), ` ${block.title}`),
+    more, sources.length ? h("ul", {}, sources) : null,
+  );
+}
+
+function plan(block, surface) {
+  return h("div", { class: "plan", role: "group", "aria-label": block.title }, h("p", { class: "plan-title" }, block.title), (block.tasks ?? []).map((task) => taskCard(task, surface)));
+}
+
 const DRAW = {
-  actions, context, header, image, input, section, table,
+  actions, context, header, image, input, plan, section, table,
+  context_actions: actions,
   data_table: (block, surface) => dataTable(block, (cell) => cellNodes(cell, surface)),
+  task_card: taskCard,
   divider: () => h("hr"),
   markdown: markdownBlock,
   rich_text: richTextBlock,

@@ -55,6 +55,14 @@ function button(element, block, surface) {
   return node;
 }
 
+/** Two buttons that share an id: what people think of an answer. */
+function feedback(element, block, surface) {
+  const one = (choice, sign) => h("button", {
+    type: "button", class: "button", "aria-label": choice.accessibility_label, on: { click: () => surface.act(block, element, { value: choice.value }) },
+  }, h("span", { class: "button-label" }, `${sign} `, words(choice.text)));
+  return h("span", { class: "feedback", role: "group" }, one(element.positive_button, "👍"), one(element.negative_button, "👎"));
+}
+
 function overflow(element, block, surface) {
   const options = (element.options ?? []).map((option) => optionRow(option));
   const onPick = async ({ option }) => {
@@ -182,7 +190,7 @@ function localMoment(seconds) {
 }
 
 const DRAW = {
-  button, overflow, datepicker: moment, timepicker: moment, datetimepicker: moment,
+  button, overflow, feedback_buttons: feedback, icon_button: button, datepicker: moment, timepicker: moment, datetimepicker: moment,
   radio_buttons: choices, checkboxes: choices,
   plain_text_input: textInput, number_input: textInput, email_text_input: textInput, url_text_input: textInput,
   static_select: select, users_select: select, channels_select: select, conversations_select: select,

@@ -36,7 +36,7 @@ export function isBlank(fragment) {
 /** The elements of a block that may hold a state or be pressed. */
 export function elementsOf(block) {
   if (block.type === "input") return [block.element];
-  if (block.type === "actions") return block.elements ?? [];
+  if (["actions", "context_actions"].includes(block.type)) return block.elements ?? [];
   if (block.type === "section" && block.accessory) return [block.accessory];
   return [];
 }
