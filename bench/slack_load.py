@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -194,6 +195,11 @@ def _first_questions(load: Load, what: str) -> list[Row]:
 # --- spells ------------------------------------------------------------------------------------------------
 
 
+ABOUT_LIMITS = re.compile(
+    r"limit|asks to wait|response_url|\b(chat|conversations|reactions|users)\.[a-z]+[A-Za-z]*\b"
+)
+
+
 class Told(logging.Handler):
     """What the bot logs of limits."""
 
@@ -204,7 +210,7 @@ class Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line that is about a limit."""
         line = record.getMessage()
-        if any(word in line for word in ("limit", "asks to wait", "429", "Retry-After")):
+        if ABOUT_LIMITS.search(line):
             self.lines.append(line)
 
 
@@ -236,7 +242,7 @@ async def _each_in_turn(folder: Path) -> list[Row]:
             with listening() as told:
                 load.workspace.faults.ratelimit(method, retry_after=round(SPELL), seconds=SPELL)
                 await asyncio.sleep(55)
-            refused, probes = _spell(load.calls(begin), method)
+            refused, probes = spell_of(load.calls(begin), method)
             if not refused:
                 notes.append(f"{method} was not called")
                 continue
@@ -255,7 +261,7 @@ async def _each_in_turn(folder: Path) -> list[Row]:
         ]
 
 
-def _spell(calls: Sequence[Any], method: str) -> tuple[int, int]:
+def spell_of(calls: Sequence[Any], method: str) -> tuple[int, int]:
     """Of a method that was refused for a while: how often it was called meanwhile, and how often after that until one
     call had its answer. Posts are counted by channel; the worst one is told."""
     found = []

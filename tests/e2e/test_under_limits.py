@@ -1,0 +1,38 @@
+"""The bot in a workspace that enforces Slack's limits: a minute of the loads that `bench/slack_load.py` measures."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bench.report import quantile
+from bench.slack_load import EDIT, limited_town, listening, spell_of
+from bench.slack_town import finished
+from tests.support.simulated import simulated
+
+
+@simulated
+async def test_no_question_waits_for_the_limits_of_edits(tmp_path: Path) -> None:
+    """With 24 flows of two questions a minute the next question comes at once, and buttons go within half a minute."""
+    async with limited_town(tmp_path, 2) as (load, _):
+        await finished(await load.steady(24, 1.0), 60.0)
+        assert load.unfinished() == load.doubled() == 0
+        assert quantile(load.to_next(), 0.99) <= 2.0
+        assert max(load.to_disarmed(by_press=True)) <= 2.0
+        assert max(load.to_disarmed(by_press=False)) <= 30.0
+        assert load.refused_share() == 0.0
+
+
+@simulated
+async def test_after_a_refusal_one_call_tries_and_two_lines_say_so(tmp_path: Path) -> None:
+    """Edits are refused for ten seconds: one call finds that out, one finds out that it is over; questions do not wait."""
+    async with limited_town(tmp_path, 2) as (load, _):
+        flows = asyncio.ensure_future(load.steady(16, 1.0))
+        await asyncio.sleep(20)
+        begin = load.clock()
+        with listening() as told:
+            load.workspace.faults.ratelimit(EDIT, retry_after=10, seconds=10)
+            await finished(await flows, 60.0)
+        assert spell_of(load.calls(begin), EDIT) == (1, 1)
+        assert len(told.lines) == 2
+        assert max(load.to_next(begin)) <= 2.0
