@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key, in_older_blocks, newer_types
+from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import BudgetedClient, Permanent, classify, in_turn, of_status, pages
@@ -139,27 +140,30 @@ class Calls:
         await _answered(call)
 
     async def _in_a_form(self, message: Rendered, send: Callable[[Rendered], Awaitable[T]]) -> T:
-        """Send a message as it is, in older blocks, or as plain text: the first form that Slack takes."""
-        newer, refused = newer_types(message.blocks), False
-        if newer and not newer & self._untaken:
+        """Send a message in the newest form that Slack takes: its newer blocks, its blocks, plain text."""
+        newer = _types(message.newer or []) - _types(message.blocks)
+        refused = False
+        if message.newer is not None and not newer & self._untaken:
             try:
-                return await send(message)
+                return await send(replace(message, blocks=message.newer))
             except Permanent as fault:
                 if fault.reason not in _BLOCKS_REFUSED:
                     raise
                 refused = fault.reason in _UNKNOWN_BLOCKS
-        form = in_older_blocks(message)
         try:
-            sent = await send(form)
+            sent = await send(message)
         except Permanent as fault:
-            return await send(_without_blocks(form, fault))
+            return await send(_without_blocks(message, fault))
         if refused:
-            self._untaken |= newer
-            types = ", ".join(sorted(self._untaken))
-            log.warning("this workspace takes no %s: older blocks are sent instead", types)
-            if self._note is not None:
-                await self._note(UNTAKEN, types)
+            await self._lacking(newer)
         return sent
+
+    async def _lacking(self, types: frozenset[str]) -> None:
+        self._untaken |= types
+        named = ", ".join(sorted(self._untaken))
+        log.warning("this workspace takes no %s: older blocks are sent instead", named)
+        if self._note is not None:
+            await self._note(UNTAKEN, named)
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""
@@ -298,6 +302,10 @@ def _fine(reason: str) -> Iterator[None]:
     except Permanent as fault:
         if fault.reason != reason:
             raise
+
+
+def _types(blocks: Sequence[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(str(block["type"]) for block in blocks)
 
 
 def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:

@@ -21,7 +21,7 @@ Files:
 * `flow`: what rendering reads of a flow, and what people call a place in a session
 * `forms`: a form: its control in a message, its modal page by page, its raw values
 * `home`: the app's Home
-* `nested`: the lines of a node on a card, and what is inside a container
+* `nested`: the lines of a node on a card, what is inside a container, and the lines as a plan
 * `notes`: plain messages, menus, ends of sessions, and what `message` nodes post
 * `phrases`: what the bot says, in plain words
 * `prompts`: a prompt, open and closed, and what its clocks say

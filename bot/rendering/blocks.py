@@ -10,12 +10,11 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from bot.rendering.text import clip, cut, for_reader, one_line, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
@@ -43,11 +42,16 @@ class Rendered(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
     plain: str = ""
     """What is said as well where blocks are not taken."""
+    newer: list[Block] | None = None
+    """The same with blocks that not every workspace takes; `blocks` stand in their place there."""
 
 
-def rendered(text: str, blocks: list[Block], key: str | None = None, plain: str = "") -> Rendered:
+def rendered(
+    text: str, blocks: list[Block], key: str | None = None, plain: str = "", newer: list[Block] | None = None
+) -> Rendered:
     """A message with its text within limits, and with the metadata by which it is found again."""
-    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, None if key is None else metadata(key), plain)
+    about = None if key is None else metadata(key)
+    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, about, plain, newer)
 
 
 def metadata(key: str) -> dict[str, Any]:
@@ -333,6 +337,14 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def older_table(block: Block) -> list[Block]:
+    """A data table as a plain one, for workspaces that have no other."""
+    rows = [[{"type": "raw_text", "text": cell["text"]} for cell in row] for row in block["rows"]]
+    most = MOST_ROWS - 1
+    left = [context(f"_The last {len(rows) - most} of them is not shown._")] if len(rows) > most else []
+    return [small(block["caption"]), {"type": "table", "rows": rows[:most]}, *left]
+
+
 def csv_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The whole table as CSV. What a spreadsheet would take for a formula gets an apostrophe in front."""
     out = io.StringIO()
@@ -354,37 +366,3 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
     made.insert(1, "  ".join("─" * width for width in widths))
     more = len(rows) - most
     return "\n".join([line.rstrip() for line in made] + ([f"… {more:,} more rows"] if more > 0 else []))
-
-
-# --- blocks that not every workspace takes -----------------------------------------------------------------
-
-
-def newer_types(blocks: Sequence[Block]) -> frozenset[str]:
-    """The types of those blocks that not every workspace takes."""
-    return frozenset(block["type"] for block in blocks) & _OLDER.keys()
-
-
-def in_older_blocks(message: Rendered) -> Rendered:
-    """The same message of blocks that every workspace takes."""
-    made = [older for block in message.blocks for older in _older(block)]
-    return replace(message, blocks=made)
-
-
-def _older(block: Block) -> list[Block]:
-    convert = _OLDER.get(block["type"])
-    if convert is None:
-        return [block]
-    made = convert(block)
-    if made and "block_id" in block:
-        made[0] = {**made[0], "block_id": block["block_id"]}
-    return made
-
-
-def _older_table(block: Block) -> list[Block]:
-    rows = [[{"type": "raw_text", "text": cell["text"]} for cell in row] for row in block["rows"]]
-    most = MOST_ROWS - 1
-    left = [context(f"_The last {len(rows) - most} of them is not shown._")] if len(rows) > most else []
-    return [small(block["caption"]), {"type": "table", "rows": rows[:most]}, *left]
-
-
-_OLDER: dict[str, Callable[[Block], list[Block]]] = {"data_table": _older_table}

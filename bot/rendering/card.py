@@ -41,6 +41,7 @@ from bot.rendering.nested import (
     asks_for,
     node_lines,
     open_prompts,
+    plan_block,
     progress,
     wait_words,
 )
@@ -102,22 +103,42 @@ def card(
     tail = [] if state.ended else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         tail.append(actions([_cancel(state.session_id)]))
-    body = lines_as_sections(_lines(state, flow, names or {}, meters or {}))
-    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", fit(head, body, tail), key)
+    lines = _lines(state, flow, names or {}, meters or {})
+    blocks = fit(head, lines_as_sections(lines), tail)
+    newer = [*head, plan_block(_far(state, flow), lines), *tail]
+    fits = lines and size(newer) <= MOST_UNITS
+    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key, newer=newer if fits else None)
+
+
+def _far(state: State, flow: Flow) -> str:
+    begun = latest_visits(state)
+    over = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
+    return f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
 
 
 def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
     """The card and the question with which its session opened, as one message; None where that is too much for one."""
-    blocks = [card.blocks[0], *question.blocks, {"type": "divider"}, *card.blocks[1:]]
-    if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS:
+    blocks = _around(card.blocks, question)
+    if blocks is None:
         return None
+    newer = None if card.newer is None else _around(card.newer, question)
     first, second = (question, card) if is_open else (card, question)
-    return Rendered(cut(f"{first.text}\n{second.text}", MOST_TEXT), blocks, card.metadata, question.plain)
+    text = cut(f"{first.text}\n{second.text}", MOST_TEXT)
+    return Rendered(text, blocks, card.metadata, question.plain, newer)
+
+
+def _around(card: list[Block], question: Rendered) -> list[Block] | None:
+    blocks = [card[0], *question.blocks, {"type": "divider"}, *card[1:]]
+    return None if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS else blocks
 
 
 def look_of(card: Rendered) -> Rendered:
     """What a card shows, but for the time at which it was drawn."""
-    return replace(card, blocks=[block for block in card.blocks if block.get("block_id") != AS_OF])
+    return replace(card, blocks=_undated(card.blocks), newer=None if card.newer is None else _undated(card.newer))
+
+
+def _undated(blocks: list[Block]) -> list[Block]:
+    return [block for block in blocks if block.get("block_id") != AS_OF]
 
 
 def _cancel(session_id: str) -> Block:

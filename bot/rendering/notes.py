@@ -27,6 +27,7 @@ from bot.rendering.blocks import (
     context,
     csv_of,
     fit_text,
+    older_table,
     option,
     rendered,
     rows_of,
@@ -313,8 +314,13 @@ def delivered(config: Mapping[str, Json], key: str) -> Delivered:
     extras = (*making.extras, *given_files(config))
     if not blocks:
         return Delivered(None, extras)
-    blocks[0] = with_id(blocks[0], key)
-    return Delivered(rendered(fallback(config), blocks, key), extras)
+    older = [one for block in blocks for one in (older_table(block) if block in table else [block])]
+    newer = _keyed(blocks, key) if table else None
+    return Delivered(rendered(fallback(config), _keyed(older, key), key, newer=newer), extras)
+
+
+def _keyed(blocks: list[Block], key: str) -> list[Block]:
+    return [with_id(blocks[0], key), *blocks[1:]]
 
 
 def fallback(config: Mapping[str, Json]) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.card import card
 from bot.rendering.home import HomePage, Run, home_view
+from bot.rendering.nested import plan_block
 from bot.rendering.notes import end_note, log_of
 from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
@@ -45,6 +46,31 @@ def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
     assert "Started by <@U0LOCALANA>" in said(session(prompt()))
     assert "service: checkout" in plain_texts(made.blocks)
     assert "✅ Plan · 12s\n🙋 Gate · waiting for @sre\n▫️ Tell" in said(session(prompt()))
+
+
+def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
+    """Each line is a task with its state; whom it waits for and times are Slack's own, nested nodes are marked."""
+    made = card(session(prompt(who=["ben@example.com"])), FLOW, T1, names={"ben@example.com": "U0LOCALBEN"})
+    (plan,) = [block for block in made.newer or [] if block["type"] == "plan"]
+    assert plan["title"] == "1 of 3 steps"
+    assert [(task["title"], task["status"]) for task in plan["tasks"]] == [
+        ("Plan", "complete"),
+        ("🙋 Gate", "in_progress"),
+        ("Tell", "pending"),
+    ]
+    lines = [
+        "❌ Try · &lt;bad&gt; `rm &amp;` until <!date^1795300992^{time}|12:00>",
+        "\u2003⏲️ Inner",
+        "… 3 more",
+    ]
+    first, inner, rest = plan_block("x", lines)["tasks"]
+    assert first["details"]["elements"][0]["elements"] == [
+        {"type": "text", "text": "<bad> "},
+        {"type": "text", "text": "rm &", "style": {"code": True}},
+        {"type": "text", "text": " until "},
+        {"type": "date", "timestamp": 1795300992, "format": "{time}", "fallback": "12:00"},
+    ]
+    assert (first["status"], inner["title"], rest["title"]) == ("error", "› ⏲️ Inner", "… 3 more")
 
 
 def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
@@ -128,8 +154,9 @@ def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
     """For any flow, state and text a card keeps Slack's limits, and an open one keeps its button."""
     state, flow = made_up
     made = card(state, flow, T1)
-    check_message(made.text, made.blocks, limit=4000)
-    assert size(made.blocks) <= MOST_UNITS
+    for blocks in (made.blocks, made.newer or []):
+        check_message(made.text, blocks, limit=4000)
+        assert size(blocks) <= MOST_UNITS
     assert bool(buttons(made.blocks)) == (state.phase in ("running", "waiting"))
     ended = end_note(state, flow, "end:1", by=BEN, reason="x", bot_user_id="U1")
     check_message(ended.text, ended.blocks, limit=4000)

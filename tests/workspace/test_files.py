@@ -89,6 +89,20 @@ def test_a_data_table_keeps_its_limits() -> None:
     assert told([text], [{"type": "raw_text", "text": "x" * 10_000}]) == "invalid_blocks"
 
 
+def test_a_plan_has_tasks() -> None:
+    """Each has an id, a title, and one of four states."""
+    task = {"type": "task_card", "task_id": "1", "title": "Look", "status": "pending"}
+    assert (
+        refused([task, {"type": "plan", "title": "3 steps", "tasks": [task, {**task, "task_id": "2"}]}]) == ""
+    )
+    assert (
+        refused([{"type": "plan", "title": "3 steps", "tasks": [{**task, "status": "done"}]}])
+        == "invalid_blocks"
+    )
+    assert refused([{"type": "plan", "tasks": [task]}]) == "invalid_blocks"
+    assert refused([{"type": "plan", "title": "x", "tasks": [{"type": "divider"}]}]) == "invalid_blocks"
+
+
 def refused(blocks: list[dict[str, Any]]) -> str:
     """Slack's error for a message with these blocks; empty when it is taken."""
     try:
