@@ -241,7 +241,23 @@ def words(message: dict[str, Any]) -> str:
     return f"{message.get('text', '')}\n{_strings(message.get('blocks') or [])}"
 
 
+SIGNS = {"complete": "✅", "in_progress": "▶️", "pending": "▫️", "error": "❌"}
+
+
+def _task(task: dict[str, Any]) -> str:
+    """A task of a plan as the line that a card has where there are no plans."""
+    title, sections = task["title"], task.get("details", {}).get("elements") or [{"elements": []}]
+    detail = "".join(
+        piece.get("text") or piece.get("fallback") or f"<@{piece.get('user_id')}>"
+        for piece in sections[0]["elements"]
+    )
+    signed = not title.lstrip("› ")[:1].isalnum()
+    return f"{'' if signed else SIGNS[task['status']] + ' '}{title}{f' · {detail}' if detail else ''}"
+
+
 def _strings(value: Any) -> str:
+    if isinstance(value, dict) and value.get("type") == "plan":
+        return "\n".join([value["title"], *map(_task, value["tasks"])])
     if isinstance(value, dict):
         return "\n".join(
             _strings(item) for key, item in value.items() if key not in ("type", "block_id", "value")
