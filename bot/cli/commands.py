@@ -49,6 +49,7 @@ TOP = (
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
         flag("--limits", "Enforce Slack's published rate limits; the page counts what they refuse."),
+        flag("--agent", "The app is an agent of Slack's."),
     ),
     command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(
@@ -131,6 +132,7 @@ TOP = (
         "manifest = flows:manifest_command",
         "Print the Slack app's manifest for the flows that are served.",
         flag("--all", "For whatever flows may use, not only those that are served.", "show_all"),
+        flag("--agent", "As an agent of Slack's. Guests lose the app, and Slack may not take it back."),
     ),
     command(
         "verify = store:verify_history",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,18 +57,20 @@ def schema(place: Place) -> int:
     return Exit.OK
 
 
-def manifest_command(place: Place, *, show_all: bool) -> int:
+def manifest_command(place: Place, *, show_all: bool, agent: bool) -> int:
     """Print the app's manifest. Raises `UsageError` where there is no folder of flows, `FlowError` for a broken one."""
-    from bot.wire.manifest import manifest_text
+    from bot.wire.manifest import AGENT_WARNING, manifest_text
     from engine.run.flow_files import load_flows
 
+    if agent:
+        print(AGENT_WARNING, end="", file=sys.stderr)
     if show_all:
-        print(manifest_text(None), end="")
+        print(manifest_text(None, agent=agent), end="")
         return Exit.OK
     flows, errors = load_flows(_default_folder(place))
     for error in errors.values():
         raise error
-    print(manifest_text(flows.values()), end="")
+    print(manifest_text(flows.values(), agent=agent), end="")
     return Exit.OK
 
 

@@ -185,7 +185,9 @@ def _list_broken(library: Library) -> None:
         print(f"Not served: {file}\n{error}", file=sys.stderr, flush=True)
 
 
-def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool | None, limits: bool) -> int:
+def dev_command(
+    place: Place, flows: list[Path], port: int | None, open_it: bool | None, limits: bool, agent: bool
+) -> int:
     """Serve flows in a local workspace until a signal. Raises `SettingsError`, `Served`, `DevFailed`, `StorageError`."""
     settings, wanted = place.settings(), display_there() if open_it is None else open_it
 
@@ -196,7 +198,7 @@ def dev_command(place: Place, flows: list[Path], port: int | None, open_it: bool
 
     try:
         with lease(dev_database(settings), "sayso dev", utc_now()) as held:
-            return _until_stopped(run_dev(settings, flows, port, ready, held, limits=limits))
+            return _until_stopped(run_dev(settings, flows, port, ready, held, limits=limits, agent=agent))
     except Served as error:
         _offer(error, wanted)
         raise

@@ -22,11 +22,11 @@ from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
-from bot.outbound.calls import UNTAKEN
+from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
 from bot.outbound.turns import method_of
 from bot.wire.budget import FULL, NOTED_SECONDS
 from bot.wire.client import app_client, bot_client, describe
-from bot.wire.manifest import EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
+from bot.wire.manifest import AGENT, EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
 from bot.wire.sockets import HEARD
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
@@ -295,6 +295,9 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
     if untaken := store.mark(UNTAKEN):
         yield Check("blocks", "ok", f"this workspace takes no {untaken}: older blocks stand in their place")
+    if refused := store.mark(AGENT_REFUSED):
+        hint = "What agents show is left out; all else works. It may need a paid plan, or the app installed anew."
+        yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)
 
 
 def _check_limits(store: Store) -> Iterator[Check]:
@@ -385,12 +388,15 @@ def _about_features(features: Json) -> Iterator[str]:
 
 def _about_rights(manifest: Json, flows: Sequence[Flow] | None) -> Iterator[str]:
     needed = NEEDED if flows is None else needed_by(flows)
+    wanted = EVENTS if flows is None else events_for(flows)
+    if _at(manifest, "features", "agent_view") is not None:
+        needed, wanted = {**needed, **AGENT.scopes}, (*wanted, *AGENT.events)
     scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
     for scope in needed:
         if scope not in scopes:
             yield f"scope {scope} is missing: needed for {needed[scope]}"
     events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
-    for event in EVENTS if flows is None else events_for(flows):
+    for event in wanted:
         if event not in events:
             yield f"event {event} is missing"
     wants_shortcut = flows is not None and any(map(has_shortcut, flows))

@@ -129,6 +129,8 @@ MESSAGE, CLICK, SLASH, ROOTED = "slack.message", "slack.click", "slack.slash", "
 OVERHEARD, REACTION = "slack.overheard", "slack.reaction"
 MALFORMED = "malformed"
 """Why something is skipped that has other types than Slack documents."""
+TAB, STOPPED = "slack.tab", "slack.stopped"
+"""Kinds of inbox rows: somebody opened the Messages tab of an agent; somebody stopped a session of it."""
 CHANNEL, DELETED, EDITED, SHARED = "slack.channel", "slack.deleted", "slack.edited", "slack.shared"
 
 
@@ -139,6 +141,8 @@ class Home:
     team_id: str
     app_id: str | None
     bot_user_id: str
+    agent: bool = False
+    """Whether the app is an agent of Slack's."""
 
     def is_foreign(self, team: Any, app: Any) -> bool:
         """Whether a payload is of another team, or of another app."""

@@ -24,6 +24,8 @@ from bot.inbound.decisions import (
     REACTION,
     SHARED,
     SLASH,
+    STOPPED,
+    TAB,
     Ask,
     Decision,
     Hears,
@@ -90,6 +92,8 @@ def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
     event = body["event"]
     if event.get("type") == "app_home_opened":
         return _home_opened(event, home)
+    if event.get("type") == "agent_session_stopped":
+        return _stopped(event, home)
     if event.get("type") == "reaction_added":
         return _reaction(event, home, hears)
     if event.get("type") in _CLOSED or event.get("type") in _OPENED:
@@ -410,8 +414,20 @@ def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
     )
 
 
+def _stopped(event: Mapping[str, Any], home: Home) -> Decision:
+    """Somebody pressed Slack's own button that stops an agent."""
+    channel, root, user = event["channel"], event["thread_ts"], event["user"]
+    key = f"stopped:{home.team_id}:{channel}:{root}:{event['event_ts']}"
+    return Take(_item(STOPPED, key, home, channel, root, threadTs=root, user=user, userTeam=None))
+
+
 def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
-    """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed."""
+    """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed. Of an agent's messages
+    they see what they may begin."""
+    if event.get("tab") == "messages" and home.agent:
+        data: dict[str, Json] = {"channel": event["channel"], "user": event["user"], "userTeam": None}
+        key = f"tab:{home.team_id}:{event['channel']}:{event['event_ts']}"
+        return Take(InboxItem(key, TAB, encode({"team": home.team_id, **data})))
     if event.get("tab") != "home":
         return Skip("another tab")
     return Opening("home", home.team_id, event["user"], "", within="home")

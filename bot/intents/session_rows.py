@@ -312,6 +312,19 @@ def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
     return _row("reaction", key, key, channel=channel, ts=ts, name=name)
 
 
+def status_row(session_id: str, channel: str, thread_ts: str, status: str, title: str, by: str) -> PutOutbox:
+    """How a session stands, for an app that is an agent of Slack's; only the latest matters."""
+    about: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "status": status, "title": title}
+    key = f"status:{session_id}"
+    return _row("status", key, key, session_id, replace=True, **about, by=by)
+
+
+def suggest_row(channel: str, prompts: list[Json]) -> PutOutbox:
+    """What somebody may write to begin with, in their direct messages with the bot."""
+    key = f"suggest:{channel}"
+    return _row("suggest", key, key, replace=True, channel=channel, prompts=prompts)
+
+
 def respond_row(key: str, response_url: str, text: str) -> PutOutbox:
     """The answer to a slash command, at most once. `text` is mrkdwn that is safe already."""
     return _row("respond", key, key, responseUrl=response_url, text=text)

@@ -23,7 +23,10 @@ from bot.wire.client import BudgetedClient, Permanent, classify, in_turn, of_sta
 log = logging.getLogger("sayso.outbound")
 
 POST, EDIT, WHISPER = "chat.postMessage", "chat.update", "chat.postEphemeral"
+STATUS, SUGGEST = "agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts"
 APPEND, REACT, RESPOND = "chat.appendStream", "reactions.add", "response_url"
+AGENT_REFUSED = "agent_refused"
+"""The mark that says why Slack refused, since the last start, what only agents may do."""
 UNTAKEN = "untaken_blocks"
 """The mark that names the newer types of blocks that this workspace was found not to take since the last start."""
 T = TypeVar("T")
@@ -47,6 +50,7 @@ _BLOCKS_REFUSED = (
 _UNKNOWN_BLOCKS = ("invalid_blocks", "invalid_blocks_format")
 _STREAMED = "agent:"
 """How the keys of what may be streamed begin."""
+_TITLE = 200
 _PLAIN_TEXT = 3_000
 """Characters of a message whose full form was refused as too long."""
 _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov)?\.com")
@@ -141,11 +145,10 @@ class Calls:
 
     async def _in_a_form(self, message: Rendered, send: Callable[[Rendered], Awaitable[T]]) -> T:
         """Send a message in the newest form that Slack takes: its newer blocks, its blocks, plain text."""
-        newer = _types(message.newer or []) - _types(message.blocks)
-        refused = False
-        if message.newer is not None and not newer & self._untaken:
+        newer, refused = self._newest(message), False
+        if newer is not message.blocks:
             try:
-                return await send(replace(message, blocks=message.newer))
+                return await send(replace(message, blocks=newer))
             except Permanent as fault:
                 if fault.reason not in _BLOCKS_REFUSED:
                     raise
@@ -155,8 +158,14 @@ class Calls:
         except Permanent as fault:
             return await send(_without_blocks(message, fault))
         if refused:
-            await self._lacking(newer)
+            await self._lacking(_types(newer) - _types(message.blocks))
         return sent
+
+    def _newest(self, message: Rendered) -> list[dict[str, Any]]:
+        """The newest blocks of a message that this workspace was not found to refuse."""
+        if message.newer is None or (_types(message.newer) - _types(message.blocks)) & self._untaken:
+            return message.blocks
+        return message.newer
 
     async def _lacking(self, types: frozenset[str]) -> None:
         self._untaken |= types
@@ -193,6 +202,23 @@ class Calls:
         """End a stream and mark its message as ours."""
         await _answered(self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata))
 
+    async def set_status(self, place: Place, status: str, title: str, initiator: str) -> None:
+        """Say how a session stands, where the app is an agent of Slack's."""
+        call = self._client.agents_sessions_setStatus(
+            channel_id=place.channel,
+            thread_ts=place.thread_ts,
+            status=status,
+            title=clip(title, _TITLE),
+            initiator_user_id=initiator or None,
+        )
+        await _answered(call)
+
+    async def suggest(self, channel: str, prompts: list[dict[str, str]]) -> None:
+        """Offer somebody what to write. No thread is named: with one the call would do nothing."""
+        await _answered(
+            self._client.assistant_threads_setSuggestedPrompts(channel_id=channel, prompts=prompts)
+        )
+
     async def permalink(self, where: Posted, thread_ts: str | None) -> str:
         """The address of a message. Slack's own is made of what it consists of; elsewhere it is asked for."""
         url = self._client.workspace_url
@@ -216,7 +242,7 @@ class Calls:
 
     async def replace(self, url: str, where: Posted, message: Rendered) -> None:
         """Change the message that somebody pressed, through the press: that is no `chat.update`."""
-        body = {"text": message.text, "blocks": message.blocks, "replace_original": True}
+        body = {"text": message.text, "blocks": self._newest(message), "replace_original": True}
         await self._respond(url, where.channel, body)
 
     async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:

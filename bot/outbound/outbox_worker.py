@@ -60,7 +60,7 @@ class Outbound:
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
     `posted` is called when Slack has taken a message, which then comes back as an event.
-    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
+    `agent` is whether the app is an agent of Slack's. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
     """
 
@@ -79,6 +79,7 @@ class Outbound:
         meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
         posted: Callable[[], None] = lambda: None,
         link_hosts: frozenset[str] = frozenset(),
+        agent: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -110,7 +111,7 @@ class Outbound:
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
-        self._rows = Rows(*common, bot_user_id, kinds)
+        self._rows = Rows(*common, bot_user_id, kinds, agent)
 
     # --- life ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bot.outbound.calls import Hold, Place, Posted
+from bot.intents.session_rows import status_row
+from bot.outbound.calls import AGENT_REFUSED, Hold, Place, Posted
 from bot.outbound.deliveries import undelivered
 from bot.outbound.posts import (
     DROPPED,
@@ -57,6 +58,8 @@ class Rows(Sender):
 
     bot_user_id: str
     others: Mapping[str, Send]
+    agent: bool = False
+    """Whether the app is an agent of Slack's, which shows how its sessions stand."""
 
     def __post_init__(self) -> None:
         self._presses: set[str] = set()
@@ -72,6 +75,8 @@ class Rows(Sender):
             "ephemeral": self._ephemeral,
             "respond": self._respond,
             "reaction": self._reaction,
+            "status": self._status,
+            "suggest": self._suggest,
             **self.others,
         }
 
@@ -196,7 +201,7 @@ class Rows(Sender):
             if closing is not None and closing.state == "pending":
                 raise Hold(STALE_SECONDS, f"{row.key} is drawn when its question is closed")
             await self._draw(where, state, flow, prompt)
-            return Sent({**position(where), **on_it})
+            return await self._told(row, state, where, on_it)
         message = await self._card_message(state, flow, prompt)
         if not on_it and prompt is not None and message.plain:
             # It has the question on it. Recorded before it is seen, or that would be posted once more after a crash.
@@ -209,7 +214,20 @@ class Rows(Sender):
             await self.ledger.keep(row, {**position(where), **on_it})
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
         self._looks[where] = look_of(message)
-        return Sent({**position(where), **on_it})
+        return await self._told(row, state, where, on_it)
+
+    async def _told(self, row: OutboxRow, state: State, where: Posted, on_it: dict[str, Json]) -> Outcome:
+        """The card stands; where Slack shows how sessions stand, it is told what changed, in a row of its own."""
+        if not self.agent:
+            return Sent({**position(where), **on_it})
+        status, place = _session_status(state), thread_of(state)
+        if result_of(row).get("status") != status:
+            person = str(state.actor.get("id") or "")
+            by = person if person[:1] in ("U", "W") else ""
+            thread_ts = place.thread_ts or where.ts
+            told = status_row(state.session_id, place.channel, thread_ts, status, state.flow_name, by)
+            await self.ledger.put([told])
+        return Sent({**position(where), **on_it, "status": status})
 
     async def _opening(self, row: OutboxRow, state: State) -> Asked | None:
         """The question that stands on a session's card: the only one with which it opened, before the card was posted."""
@@ -336,9 +354,35 @@ class Rows(Sender):
         await send(*args)
         return Sent({"done": True})
 
+    async def _status(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        place = Place(data["channel"], data["threadTs"])
+        tell = self.calls.set_status(place, data["status"], data["title"], data["by"])
+        return await self._as_agent(tell)
+
+    async def _suggest(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        return await self._as_agent(self.calls.suggest(data["channel"], data["prompts"]))
+
+    async def _as_agent(self, call: Awaitable[None]) -> Outcome:
+        """What only agents may do. Where Slack refuses it nothing is lost that anybody needs: it is noted."""
+        try:
+            await call
+        except Permanent as fault:
+            log.info("what agents may do is refused: %s", fault)
+            await self.ledger.note(AGENT_REFUSED, str(fault))
+        return Sent({"done": True})
+
     async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         await self.calls.react(Posted(data["channel"], data["ts"]), data["name"])
         return Sent({"done": True})
+
+
+def _session_status(state: State) -> str:
+    """How a session stands, in Slack's words for sessions of agents."""
+    if state.ended:
+        return "closed"
+    if state.open_prompts or state.phase in ("held", "unreachable"):
+        return "suspended"
+    return "active" if state.phase == "waiting" else "processing"
 
 
 def _root(thread: str | None) -> Posted | None:

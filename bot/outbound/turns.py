@@ -6,7 +6,7 @@ sent, so of several changes of a message only the last one is shown.
 
 from __future__ import annotations
 
-from bot.outbound.calls import EDIT, POST, REACT, RESPOND, WHISPER
+from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, WHISPER
 from bot.outbound.posts import posted_of
 from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
@@ -17,7 +17,9 @@ _CHANGES = ("close", "edit", "agent_tool")
 _REPLACED = ("card", "alike", "agent")
 """Rows that post a message once, and change it from then on."""
 _FIRST = ("prompt", "card", "root", "ephemeral", "respond")
-_METHODS = {"reaction": REACT, "ephemeral": WHISPER, "respond": RESPOND}
+_BESIDE = {"reaction": REACT, "status": STATUS, "suggest": SUGGEST}
+"""Rows that are no message, and that nobody waits for."""
+_METHODS = {**_BESIDE, "ephemeral": WHISPER, "respond": RESPOND}
 _ELSEWHERE = ("tell", "direct", "file")
 
 
@@ -28,7 +30,7 @@ def is_edit(row: OutboxRow) -> bool:
 
 def repeatable(row: OutboxRow) -> bool:
     """Whether a row can be sent again without harm."""
-    return row.kind == "reaction" or is_edit(row)
+    return row.kind in _BESIDE or is_edit(row)
 
 
 def lane_of(row: OutboxRow) -> str:
@@ -49,7 +51,7 @@ def urgency_of(row: OutboxRow) -> Urgency:
 
 
 def _of_words(row: OutboxRow) -> Urgency:
-    return Urgency.PROGRESS if row.kind == "reaction" else Urgency.RESULT
+    return Urgency.PROGRESS if row.kind in _BESIDE else Urgency.RESULT
 
 
 def method_of(row: OutboxRow) -> str | None:

@@ -134,7 +134,9 @@ def _around(card: list[Block], question: Rendered) -> list[Block] | None:
 
 def look_of(card: Rendered) -> Rendered:
     """What a card shows, but for the time at which it was drawn."""
-    return replace(card, blocks=_undated(card.blocks), newer=None if card.newer is None else _undated(card.newer))
+    return replace(
+        card, blocks=_undated(card.blocks), newer=None if card.newer is None else _undated(card.newer)
+    )
 
 
 def _undated(blocks: list[Block]) -> list[Block]:

@@ -21,7 +21,9 @@ from pathlib import Path
 from bot.config.settings import Settings, SettingsError
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
+from bot.wire.manifest import AGENT
 from bot.workspace import Suggestion, Workspace, WorkspaceError
+from bot.workspace.methods.call import DEFAULT_SCOPES
 from engine.flow import Flow
 from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
@@ -63,14 +65,18 @@ async def run_dev(
     lease: Lease,
     *,
     limits: bool = False,
+    agent: bool = False,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
-    a workspace that runs would be overwritten. `limits` are Slack's published ones. Raises `DevFailed`, `StorageError`."""
+    a workspace that runs would be overwritten. `limits` are Slack's published ones; with `agent` the app is an
+    agent of Slack's. Raises `DevFailed`, `StorageError`."""
     places = flows or default_flows(settings)
     home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
     if limits:
         workspace.core.faults.limit()
+    if agent:
+        workspace.core.faults.set_scopes([*DEFAULT_SCOPES, *AGENT.scopes])
     try:
         served = Bot(_settings(settings, home, workspace), flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))

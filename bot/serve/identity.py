@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.wire.client import Permanent, classify, describe
-from bot.wire.manifest import Report, needed_by, scope_report
+from bot.wire.manifest import Report, is_agent, needed_by, scope_report
 from engine.flow import Flow
 from engine.language.errors import SaysoError
 
@@ -35,6 +35,8 @@ class Identity:
     bot_user: str
     app_id: str | None
     report: Report
+    agent: bool = False
+    """Whether the app is an agent of Slack's."""
 
 
 async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ()) -> Identity:
@@ -50,10 +52,10 @@ async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ())
         ) from None
     bot.workspace_url = str(who.get("url") or "")
     headers = {name.lower(): value for name, value in (who.headers or {}).items()}
-    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
-    return Identity(
-        who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or "", app_id, report
-    )
+    scopes = headers.get("x-oauth-scopes")
+    report = scope_report(scopes, needed_by(flows))
+    names = who["team_id"], who.get("team") or "", who["user_id"], who.get("user") or ""
+    return Identity(*names, app_id, report, is_agent(scopes))
 
 
 async def _ask(call: Any, token: str, api_url: str) -> Any:

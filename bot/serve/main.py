@@ -17,6 +17,7 @@ from bot.compose.suspension import until_released
 from bot.config.library import Library
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
+from bot.handlers.agent_surface import AgentSurface
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.clicks import Presses
@@ -24,7 +25,7 @@ from bot.handlers.delivered import Delivered
 from bot.handlers.replies import Conversation, Replies, edited
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound.calls import UNTAKEN, Modals
+from bot.outbound.calls import AGENT_REFUSED, UNTAKEN, Modals
 from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
@@ -120,9 +121,9 @@ class Bot:
             store.bind(identity.team_id, identity.app_id or "")
             if store.mark(INSTALLED) is None:
                 store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
-            if store.mark(UNTAKEN):
-                # The workspace may take them by now.
-                store.set_mark(UNTAKEN, "")
+            for name in filter(store.mark, (UNTAKEN, AGENT_REFUSED)):
+                # The workspace may take it by now.
+                store.set_mark(name, "")
         except BaseException:
             store.close()
             raise
@@ -139,7 +140,7 @@ class Bot:
             allow_local=True,
             users=settings.users,
         )
-        home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id)
+        home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
         files = SessionFiles(settings.home)
         self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
         self.engine.sessions.on_quarantine = quarantine_rows
@@ -155,7 +156,7 @@ class Bot:
         )
         self.queues = Queues(self.engine)
         self.delivered = Delivered(self.engine.writer, machine.steady)
-        self.outbound = self._telling(bot, identity.bot_user_id, files)
+        self.outbound = self._telling(bot, home, files)
         self.slack = self._hearing(bot, app, app_token, home, starts)
         self.catchup = CatchUp(
             bot,
@@ -216,19 +217,20 @@ class Bot:
             **triggers.handlers(),
             **self.views.handlers(),
             **ChannelChanges(notices, self._reachable_again).handlers(),
+            **AgentSurface(people, starter, replies, notices).handlers(),
         }
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
         return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
 
-    def _telling(self, bot: Any, bot_user_id: str, files: SessionFiles) -> Outbound:
+    def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
         """What says everything in Slack, and looks whenever a session took a step."""
         outbound = Outbound(
             self.engine.writer,
             bot,
             self.engine.verified_state,
             self.engine.flow_of,
-            bot_user_id,
+            home.bot_user_id,
             taken=self.service.notify,
             now=self.machine.now,
             tuning=self.machine.tuning,
@@ -236,6 +238,7 @@ class Bot:
             meters=lambda session_id: self.engine.executor.meters.get(session_id) or {},
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
+            agent=home.agent,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)

@@ -242,6 +242,17 @@ class Starter:
         entries = (flow.allowed_to_start or ()) if flow is not None else ()
         return await self.people.actor(dict(wish.data), entries=entries, in_channel=wish.in_channel)
 
+    async def startable(self, data: Mapping[str, Json], most: int) -> list[Flow]:
+        """The first flows that whoever sent `data` may start in its channel. Raises `LookupFailed`."""
+        found: list[Flow] = []
+        for _, flow in sorted(self.library.refresh().items()):
+            actor = await self.people.actor(dict(data), entries=flow.allowed_to_start or (), in_channel=True)
+            if self._forbidden(flow, actor) is None and await self._elsewhere(flow, data["channel"]) is None:
+                found.append(flow)
+            if len(found) == most:
+                break
+        return found
+
     # --- whether, and then starting ------------------------------------------------------------------------
 
     async def _refusal(self, wish: Wish) -> Refusal | None:
@@ -251,11 +262,14 @@ class Starter:
             flow = self.library.get(wish.flow)
         except UnknownFlow as error:
             return Refusal(escape(str(error)))
-        asked = Question(kind="start", who=flow.allowed_to_start)
-        reason = authorize(actor, "start", self.notices.gate.target({}, True, asked)).reason
+        reason = self._forbidden(flow, actor)
         if reason is not None:
             return Refusal(escape(reason))
         return await self._limited(flow, wish, actor)
+
+    def _forbidden(self, flow: Flow, actor: Actor) -> str | None:
+        asked = Question(kind="start", who=flow.allowed_to_start)
+        return authorize(actor, "start", self.notices.gate.target({}, True, asked)).reason
 
     async def _started(self, row: InboxRow, wish: Wish, thread_ts: str) -> Refusal | None:
         actor = await self.person(wish)
@@ -280,6 +294,13 @@ class Starter:
     async def _limited(self, flow: Flow, wish: Wish, actor: Actor) -> Refusal | None:
         """Why this flow is not started in this channel, or not so often."""
         channel = wish.data["channel"]
+        refusal = await self._elsewhere(flow, channel)
+        if refusal is not None:
+            return refusal
+        over = self.limits.over(_counted(actor), channel)
+        return None if over is None else Refusal(escape(over.text), quiet=not over.first)
+
+    async def _elsewhere(self, flow: Flow, channel: str) -> Refusal | None:
         direct = channel.startswith("D")
         if (
             self.settings.channels
@@ -291,8 +312,7 @@ class Starter:
             entries = flow.channels or ()
             places = ", ".join(escape(one) if one.startswith("#") else f"<#{one}>" for one in entries)
             return Refusal(f"`{flow.name}` is not started here, but in {places}.")
-        over = self.limits.over(_counted(actor), channel)
-        return None if over is None else Refusal(escape(over.text), quiet=not over.first)
+        return None
 
     async def _tell_stale(self, row: InboxRow, thread: Mapping[str, Json], name: str) -> None:
         """A run of a flow whose file was broken since says that it is of the version before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -80,6 +81,19 @@ FEATURES = (
     Feature("files", {"files:read": "files that people drop into a thread as an answer"}, (), _takes_files),
 )
 
+AGENT = Feature(
+    "agent",
+    {"assistant:write": "being an agent of Slack's"},
+    ("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
+    lambda flow: False,
+)
+"""What an agent of Slack's needs beside: for those who ask for it, whatever the flows are."""
+
+AGENT_WARNING = """\
+Once an app is an agent, guests cannot use it at all, and every direct message with it begins a thread.
+Slack is said not to take that back. Parts of it need a paid plan.
+"""
+
 NEEDED: dict[str, str] = {**ALWAYS, **{k: v for feature in FEATURES for k, v in feature.scopes.items()}}
 """All scopes that any flow may need."""
 
@@ -131,12 +145,21 @@ class Report:
         )
 
 
+def granted(header: str | None) -> frozenset[str]:
+    """The scopes that the `X-OAuth-Scopes` header of an answer names."""
+    return frozenset(scope.strip() for scope in (header or "").split(",") if scope.strip())
+
+
+def is_agent(header: str | None) -> bool:
+    """Whether the app is an agent of Slack's: its scope comes with that."""
+    return bool(AGENT.scopes.keys() & granted(header))
+
+
 def scope_report(header: str | None, wanted: Mapping[str, str] = NEEDED) -> Report:
     """What the `X-OAuth-Scopes` header of an answer says; None where there was none."""
     if header is None:
         return Report(known=False, missing=(), fatal=False)
-    granted = {scope.strip() for scope in header.split(",") if scope.strip()}
-    missing = tuple(scope for scope in wanted if scope not in granted)
+    missing = tuple(scope for scope in wanted if scope not in granted(header))
     fatal = "chat:write" in missing or all(scope in missing for scope in _READING)
     return Report(known=True, missing=missing, fatal=fatal)
 
@@ -188,14 +211,34 @@ _TAIL = """\
 """
 
 
-def manifest_text(flows: Iterable[Flow] | None) -> str:
-    """The manifest, as YAML, for an app that serves these flows; None means whatever flows may use."""
+_MOST_PROMPTS = 4
+
+
+def _agent_view(flows: Iterable[Flow]) -> str:
+    """The part of the manifest that makes an app an agent, with flows as what may be asked first."""
+    prompts = "".join(
+        f"      - title: {json.dumps(flow.name)}\n        message: {json.dumps(flow.name)}\n"
+        for flow in sorted(flows, key=lambda flow: flow.name)[:_MOST_PROMPTS]
+    )
+    described = (
+        "  agent_view:\n    agent_description: Runs flows in threads and asks people where they decide.\n"
+    )
+    return described + (f"    suggested_prompts:\n{prompts}" if prompts else "")
+
+
+def manifest_text(flows: Iterable[Flow] | None, *, agent: bool = False) -> str:
+    """The manifest, as YAML, for an app that serves these flows; None means whatever flows may use. With `agent` the app
+    is an agent of Slack's."""
     known = None if flows is None else list(flows)
     needed, wanted = (NEEDED, EVENTS) if known is None else (needed_by(known), events_for(known))
+    if agent:
+        needed, wanted = {**needed, **AGENT.scopes}, (*wanted, *AGENT.events)
     scopes = "".join(f"      - {scope}\n" for scope in sorted(needed))
     events = "".join(f"      - {event}\n" for event in sorted(wanted))
     return (
-        _HEAD
+        ("".join(f"# {line}\n" for line in AGENT_WARNING.splitlines()) if agent else "")
+        + _HEAD
+        + (_agent_view(known or ()) if agent else "")
         + (_SHORTCUTS if known is None or any(map(has_shortcut, known)) else "")
         + "oauth_config:\n  scopes:\n    bot:\n"
         + scopes

@@ -213,7 +213,8 @@ class Core:
 
     def shown(self, channel: Channel, message: Json) -> Json:
         """A message as the page gets it."""
-        return {**wire(message), "channel": channel.id}
+        session = {"agent_session": message["_session"]} if "_session" in message else {}
+        return {**wire(message), **session, "channel": channel.id}
 
     def audience(self, channel: Channel) -> frozenset[str] | None:
         """Who may see the conversation; None for a public channel: everyone."""

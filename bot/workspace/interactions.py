@@ -273,11 +273,18 @@ class Interactions:
             except NotAcknowledged:
                 return
 
-    def open_home(self, user: User) -> None:
-        """Tell the app that this person looks at its Home."""
+    def open_home(self, user: User, tab: str = "home") -> None:
+        """Tell the app that this person looks at its Home, or at the messages beside it."""
         channel = self.core.state.open_im(user.id, self.core.clock())
-        event = payloads.home_event(self.core.state, user, channel.id, self.core.now_ts())
+        event = payloads.home_event(self.core.state, user, channel.id, self.core.now_ts(), tab)
         self.core.sockets.event(event)
+
+    def stop_session(self, user: User, channel: Channel, root_ts: str) -> None:
+        """Press Slack's own button that stops an agent, which is there while it works. WorkspaceError."""
+        root = self.core.state.message(channel.id, root_ts) or {}
+        if (root.get("_session") or {}).get("status") != "processing":
+            raise WorkspaceError("not_processing", "nothing works in this thread")
+        self.core.sockets.event(payloads.stopped_event(user, channel, root_ts, self.core.now_ts()))
 
     # -- answers by response URL
 

@@ -44,6 +44,7 @@ class PageApi:
             "slash": self._slash,
             "shortcut": self._shortcut,
             "home": self._open_home,
+            "stop": self._stop,
             "view/submit": self._submit,
             "view/close": self._close,
         }
@@ -240,7 +241,11 @@ class PageApi:
         return {}
 
     async def _open_home(self, user: User, body: Json) -> Json:
-        self.interactions.open_home(user)
+        self.interactions.open_home(user, "messages" if body.get("tab") == "messages" else "home")
+        return {}
+
+    async def _stop(self, user: User, body: Json) -> Json:
+        self.interactions.stop_session(user, self._channel(user, body["channel"]), str(body["thread_ts"]))
         return {}
 
     async def _submit(self, user: User, body: Json) -> Json:

@@ -143,16 +143,28 @@ def membership_event(state: State, kind: str, user: User, channel: Channel, even
     }
 
 
-def home_event(state: State, user: User, channel_id: str, event_ts: str) -> Json:
+def stopped_event(user: User, channel: Channel, root_ts: str, event_ts: str) -> Json:
+    """`agent_session_stopped`; the local workspace stops no streams."""
+    return {
+        "type": "agent_session_stopped",
+        "channel": channel.id,
+        "thread_ts": root_ts,
+        "user": user.id,
+        "streaming_message_ts": [],
+        "event_ts": event_ts,
+    }
+
+
+def home_event(state: State, user: User, channel_id: str, event_ts: str, tab: str = "home") -> Json:
     """`app_home_opened`, with the home view that was published last, if any."""
     event: Json = {
         "type": "app_home_opened",
         "user": user.id,
         "channel": channel_id,
-        "tab": "home",
+        "tab": tab,
         "event_ts": event_ts,
     }
-    if user.id in state.homes:
+    if tab == "home" and user.id in state.homes:
         event["view"] = copied(state.homes[user.id])
     return event
 

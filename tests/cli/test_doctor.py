@@ -14,7 +14,7 @@ import pytest
 from bot.config import settings
 from bot.doctor.checks import check_database, load_manifest, manifest_problems
 from bot.outbound.calls import UNTAKEN
-from bot.wire.manifest import NEEDED
+from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
@@ -301,6 +301,22 @@ def test_a_manifest_has_what_the_flows_use_and_no_more(cli: Cli) -> None:
     more = cli.run("manifest").out
     assert all(word in more for word in ("reactions:read", "reaction_added", "files:read", "callback_id"))
     assert cli.run("manifest", "--all").out == more
+
+
+def test_the_manifest_of_an_agent_warns_and_has_what_an_agent_needs(cli: Cli, tmp_path: Path) -> None:
+    """What cannot be undone is said on standard error and in the file; nothing else changes, and nothing is missing."""
+    cli.write("flows/good.yml", "flow: good\nnodes:\n  - {id: a, type: noop}\n")
+    done = cli.run("manifest", "--agent")
+    assert "guests cannot use it" in done.err
+    file = tmp_path / "agent.yml"
+    file.write_text(done.out)
+    manifest = load_manifest(file)
+    assert manifest["features"]["agent_view"]["suggested_prompts"] == [{"title": "good", "message": "good"}]
+    assert "assistant:write" in manifest["oauth_config"]["scopes"]["bot"]
+    assert manifest_problems(manifest, []) == []
+    manifest["settings"]["event_subscriptions"]["bot_events"].remove("agent_session_stopped")
+    assert manifest_problems(manifest, []) == ["event agent_session_stopped is missing"]
+    assert "agent_view" not in manifest_text([])
 
 
 def test_the_manifest_has_only_what_slack_takes() -> None:

@@ -265,9 +265,13 @@ class Acts:
         """Dismiss a modal."""
         await self._interactions.close_view(self.user(user), self._people.view(self.user(user), view_id))
 
-    async def open_home(self, user: str | User) -> None:
-        """Look at the app's Home."""
-        self._interactions.open_home(self.user(user))
+    async def open_home(self, user: str | User, tab: str = "home") -> None:
+        """Look at the app's Home, or at the tab beside it."""
+        self._interactions.open_home(self.user(user), tab)
+
+    async def stop_session(self, user: str | User, channel: str | Channel, root_ts: str) -> None:
+        """Press Slack's own button that stops an agent."""
+        self._interactions.stop_session(self.user(user), self.channel(channel), root_ts)
 
     # -- what there is to see
 

@@ -128,6 +128,14 @@ async def test_calls_are_recorded(workspace: Workspace, client: AsyncWebClient) 
 
 SCOPED: dict[str, tuple[str, Callable[[AsyncWebClient], Awaitable[Any]]]] = {
     "chat.postMessage": ("chat:write", lambda c: c.chat_postMessage(channel=OPS, text="x")),
+    "agents.sessions.setStatus": (
+        "chat:write",
+        lambda c: c.agents_sessions_setStatus(channel_id=OPS, thread_ts="1.1", status="closed"),
+    ),
+    "assistant.threads.setSuggestedPrompts": (
+        "assistant:write",
+        lambda c: c.assistant_threads_setSuggestedPrompts(channel_id=OPS, prompts=[]),
+    ),
     "chat.update": ("chat:write", lambda c: c.chat_update(channel=OPS, ts="1.1", text="x")),
     "chat.delete": ("chat:write", lambda c: c.chat_delete(channel=OPS, ts="1.1")),
     "chat.postEphemeral": (

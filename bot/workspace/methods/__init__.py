@@ -4,6 +4,7 @@ They raise SlackError for what Slack would refuse. They know nothing of HTTP; `b
 
 Files:
 
+* `agents`: agents.*, assistant.*
 * `call`: one call with its checks; views.*, reactions.*, apps.*, api.test
 * `chat`: chat.*: posting, changing, deleting, streaming
 * `conversations`: conversations.*, users.*, usergroups.*, team.*, bots.*, auth.*
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bot.workspace.methods import call, chat, conversations, files
+from bot.workspace.methods import agents, call, chat, conversations, files
 from bot.workspace.methods.call import Call
 from bot.workspace.state import Json
 
@@ -28,8 +29,10 @@ class Method(NamedTuple):
 
 
 METHODS: dict[str, Method] = {
+    "agents.sessions.setStatus": Method(agents.set_status, "chat:write"),
     "api.test": Method(call.api_test),
     "apps.connections.open": Method(call.connections_open, "connections:write"),
+    "assistant.threads.setSuggestedPrompts": Method(agents.set_suggested_prompts, agents.AGENT_SCOPE),
     "auth.test": Method(conversations.auth_test),
     "bots.info": Method(conversations.bots_info, "users:read"),
     "chat.appendStream": Method(chat.append, "chat:write"),

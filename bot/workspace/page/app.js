@@ -197,9 +197,15 @@ class App {
     this.#frame();
     const moved = force || before.channel !== target.channel || before.as !== target.as;
     if (moved) this.home.leave();
+    if (moved && target.channel && this.#isWithApp(target.channel)) this.send("home", { tab: "messages" }).catch((problem) => toast(problem.message));
     if (target.channel) await this.#read({ fresh: moved, freshThread: moved || before.thread !== target.thread });
     if (target.thread && before.thread !== target.thread) this.threadPane.composer.focus();
     else if (moved) this.channelPane.composer.focus();
+  }
+
+  #isWithApp(id) {
+    const channel = this.people.channels.get(id);
+    return channel.is_im && this.people.counterpart(channel).is_bot;
   }
 
   #firstChannel() {
@@ -221,6 +227,7 @@ class App {
       showIn(this.channelPane, channel, root.messages, fresh);
       if (thread && !replies.messages.length) throw new Error("This thread is not here any more.");
       if (replies) showIn(this.threadPane, channel, replies.messages, freshThread);
+      this.#drawThreadHead();
       this.#sawThread(replies?.messages);
       this.#sawChannel(channel);
     } catch (problem) {
@@ -282,6 +289,7 @@ class App {
     const inThread = this.route.thread && (message.thread_ts ?? message.ts) === this.route.thread;
     if (inThread) {
       this.threadPane.feed.upsert(message);
+      if (message.ts === this.route.thread) this.#drawThreadHead();
       this.#sawThread([{ ts: this.route.thread }, ...this.threadPane.feed.messages.values()]);
     }
     if (!isReply || message.subtype === "thread_broadcast") this.channelPane.feed.upsert(message);
@@ -405,9 +413,20 @@ class App {
     const close = () => this.closeThread();
     fill(find("thread-head"),
       iconButton("back", "Back to the channel", close, { class: "icon-button back", dataset: { testid: "thread-back" } }),
-      h("h2", {}, "Thread"), h("p", { class: "topic" }, this.#channelTitle()),
+      h("h2", {}, "Thread"), h("p", { class: "topic" }, this.#channelTitle()), this.#session(),
       iconButton("close", "Close thread", close, { class: "icon-button close", dataset: { testid: "close-thread" } }),
     );
+  }
+
+  /** How an agent's session stands, with the button that stops it while it works. */
+  #session() {
+    const { channel, thread } = this.route;
+    const status = this.threadPane.feed.messages.get(thread)?.agent_session?.status;
+    const words = { processing: "Working…", suspended: "Needs your input" }[status];
+    if (!words) return null;
+    const stop = () => this.send("stop", { channel, thread_ts: thread }).catch((problem) => toast(problem.message));
+    const button = h("button", { type: "button", class: "button", dataset: { testid: "stop-session" }, on: { click: stop } }, "Stop");
+    return h("div", { class: "agent-session", role: "status" }, h("span", {}, words), status === "processing" ? button : null);
   }
 
   #drawComposers() {
