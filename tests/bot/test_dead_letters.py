@@ -39,6 +39,8 @@ KINDS = (
     decisions.DELETED,
     decisions.EDITED,
     decisions.SHARED,
+    decisions.TAB,
+    decisions.STOPPED,
     VIEW,
     PAGE,
     WANTED,

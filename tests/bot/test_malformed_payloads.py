@@ -83,7 +83,7 @@ def others(place: Town, root: str, reply: str) -> Iterator[Json]:
     yield payloads.deleted_event(channel, shown, ts)
     yield payloads.home_event(place.core.state, ana, "D1", ts)
     yield payloads.home_event(place.core.state, ana, "D1", ts, "messages")
-    yield payloads.stopped_event(ana, channel, root, ts)
+    yield payloads.stopped_event(place.user("ben"), channel, root, ts)
     yield {"type": "agent_session_title_changed", "channel": channel.id, "thread_ts": root, "event_ts": ts}
     yield {"type": "app_context_changed", "user": ana.id, "channel": "D1", "event_ts": ts, "context": {}}
     yield payloads.membership_event(place.core.state, "member_joined_channel", bot, channel, ts)
