@@ -234,11 +234,18 @@ class Settings:
     connections: int = setting("SAYSO_CONNECTIONS", _number(1, 10, int), 2)
     quiet_seconds: float = setting("SAYSO_QUIET", _seconds, 600.0)
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
+    people: Path | None = setting("SAYSO_PEOPLE", _path)
+    """The file about people; without it `people.yml` in the home, which need not exist."""
     retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
     local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
     agents: AgentSettings = field(default_factory=AgentSettings)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
+
+    @property
+    def people_file(self) -> Path:
+        """The file that says who manages whom, and who is on call."""
+        return self.people or self.home / "people.yml"
 
     @property
     def mcp_file(self) -> Path:

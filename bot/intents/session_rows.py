@@ -14,7 +14,7 @@ from bot.rendering.approvals import edited_text
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
 from bot.rendering.prompts import close_key, prompt_key
-from bot.rendering.text import weight
+from bot.rendering.text import asked, weight
 from engine.journal.events import (
     ContainerStarted,
     Event,
@@ -27,6 +27,7 @@ from engine.journal.events import (
     PromptReminded,
     PromptReposted,
     PromptRequested,
+    PromptShown,
     PromptUndone,
     PromptVoted,
     SessionAborted,
@@ -51,6 +52,8 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     kept: list[str] = []
     read: list[str] = []
     for event in events:
+        if isinstance(event, _COPIED):
+            rows += _copies(after, event.prompt_id)
         if isinstance(event, ABOUT_AGENTS):
             rows += agent_rows(before, after, event, events)
         rows += _of_event(before, after, event)
@@ -61,6 +64,35 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
     rows += [row for key in read for row in _taken(key)]
     return rows
+
+
+_COPIED = (
+    PromptShown,
+    PromptAnswered,
+    PromptUndone,
+    PromptExpired,
+    PromptCancelled,
+    PromptVoted,
+    PromptEdited,
+    PromptHanded,
+    PromptReposted,
+    PromptEscalated,
+)
+"""What changes whom a question is to reach, or how its copies look."""
+
+
+def _copies(state: State, prompt_id: str) -> list[PutOutbox]:
+    """Look who gets a question in a direct message. Whoever is in the thread anyway (the channel, the requester) gets
+    none, nor does anybody where the session lives in a direct message."""
+    prompt, key = state.prompts[prompt_id], f"copies:{prompt_id}"
+    named = [entry for entry in asked(prompt, state.actor) if entry not in ("channel", "requester")]
+    if not any(not entry.startswith("local:") for entry in named) or _channel(state).startswith("D"):
+        return []
+    return [_row("copies", key, key, state.session_id, replace=True, promptId=prompt_id)]
+
+
+def _channel(state: State) -> str:
+    return str((state.thread or {}).get("channel"))
 
 
 def _card_changed(before: State, after: State) -> bool:

@@ -21,6 +21,7 @@ Files:
 * `calls`: the calls that show something in Slack
 * `deliveries`: what `message` nodes post, and where; files that are uploaded
 * `destinations`: places outside of the thread, mentions, names of agents; whether a thread can be posted in
+* `direct`: questions in direct messages: copies for who is asked, and digests
 * `notices`: what is said in place of doing something; reminders and escalations
 * `outbox_worker`: the loop of the outbox: one row of each lane at a time
 * `posts`: posting once: a request whose outcome is unknown is looked up

@@ -143,8 +143,14 @@ def person(actor: Mapping[str, Json] | None) -> str:
     record = actor or {}
     actor_id = str(record.get("id") or "")
     if _SLACK_USER.fullmatch(actor_id):
-        return f"<@{actor_id}>"
+        return f"<@{actor_id}>{_in_place(record)}"
     return safe(one_line(str(record.get("name") or actor_id.removeprefix("local:") or "somebody"), 80))
+
+
+def _in_place(record: Mapping[str, Json]) -> str:
+    """In whose place somebody did something."""
+    absent = record.get("for")
+    return f" for {person(absent)}" if isinstance(absent, dict) else ""
 
 
 def picked(field: Mapping[str, Json], value: Json) -> str | None:

@@ -198,9 +198,14 @@ def closed_message(entry: Waiting, outcome: str) -> Rendered:
     return rendered(text, [section(text)])
 
 
-def digest_message(entries: Sequence[Waiting], key: str) -> Rendered:
-    """What waits for somebody, once a day."""
-    head = f"☀️ *{len(entries)} question{'s wait' if len(entries) > 1 else ' waits'} for you*"
+def digest_message(entries: Sequence[Waiting], key: str, *, done: int = 0) -> Rendered:
+    """What waits for somebody, once a day; `done` of them do not any more."""
+    waits = (
+        "Nothing waits"
+        if not entries
+        else f"{len(entries)} question{'s wait' if len(entries) > 1 else ' waits'}"
+    )
+    head = f"☀️ *{waits} for you*" + (f" · {done} decided since" if done else "")
     blocks = [section(head)]
     for entry in entries[:_DIGEST]:
         blocks += question_blocks(entry, most=300)

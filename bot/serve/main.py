@@ -14,7 +14,9 @@ from bot.compose import retention
 from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
 from bot.compose.projections import mend
 from bot.compose.suspension import until_released
+from bot.config.directory import Directory
 from bot.config.library import Library
+from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
 from bot.handlers.agent_surface import AgentSurface
@@ -26,6 +28,7 @@ from bot.handlers.replies import Conversation, Replies, edited
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN, Modals
+from bot.outbound.direct import Recipients, WaitingFor
 from bot.outbound.notices import Handler, Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
@@ -37,8 +40,9 @@ from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
-from bot.views.home import HomeKind, Together, WaitingFor
+from bot.views.home import HomeKind, Together
 from bot.views.kinds import FullText, HandOverForm, PromptLookup, Reject, Words
+from bot.views.me import Me
 from bot.views.service import Kind, Views
 from bot.wire.budget import FULL, Budget, limits_of
 from bot.wire.channel_aliases import Aliases
@@ -182,7 +186,7 @@ class Bot:
     ) -> tuple[MessageStarts, dict[str, Handler]]:
         """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
-        people = People(bot, home.team_id, steady, always=settings.users | settings.admins)
+        people = self._people(bot, home.team_id)
         channels, links = Channels(bot, steady), Links(bot)
         self.notices = notices = Notices(engine, gate)
         status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
@@ -196,8 +200,9 @@ class Bot:
         presses = Presses(people, home, notices, replies)
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
-        waiting, screen = WaitingFor(engine, people, gate), Modals(bot)
-        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady)
+        waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
+        self._recipients = Recipients(people, self.profiles, waiting)
+        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
             *(kind(lookup, replies) for kind in (Fill, Change, Reject, Words, HandOverForm)),
@@ -205,6 +210,7 @@ class Bot:
             form,
             FlowChoice(self.library, form),
             self.homes,
+            Me(self.profiles, people, engine.writer, self.machine.now, self.homes.look_again),
             Together(engine, waiting, lookup, lambda: self.service.notify()),
         ]
         self.views = Views(screen, kinds, engine.writer, self.machine.now)
@@ -223,6 +229,17 @@ class Bot:
             handled[kind] = self._then_read(handled[kind])
         return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
 
+    def _people(self, bot: Any, team_id: str) -> People:
+        """Who is who: in Slack, in the file about people, and as they said themselves."""
+        settings, machine = self.settings, self.machine
+        directory = Directory(settings.people_file, machine.now, machine.steady)
+        self.engine.stepper.manager_of = directory.manager_of
+        self.profiles = Profiles(self.engine.writer, machine.now)
+        always = settings.users | settings.admins
+        return People(
+            bot, team_id, machine.steady, always=always, directory=directory, profiles=self.profiles
+        )
+
     def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
         """What says everything in Slack, and looks whenever a session took a step."""
         outbound = Outbound(
@@ -239,6 +256,7 @@ class Bot:
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
+            recipients=self._recipients,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)

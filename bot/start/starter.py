@@ -281,7 +281,7 @@ class Starter:
             refusal = await self._limited(flow, wish, actor)
             if refusal is not None:
                 return refusal
-            consumed = [Consumed(row.id, "started")]
+            consumed, actor = [Consumed(row.id, "started")], await self.people.profiled(actor)
             await self.notices.engine.start(flow, wish.inputs, actor=actor, thread=thread, consumed=consumed)
         except (LookupFailed, StorageError):
             raise

@@ -18,5 +18,6 @@ Files:
 * `forms`: a question's form, page by page, and the form of an approval
 * `home`: the app's Home, and alike approvals that are decided together
 * `kinds`: views that are no forms, and what views about a prompt share
+* `me`: how somebody is told, and who answers while they are away
 * `service`: opens views and checks what is submitted
 """

@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.config.library import Library
+from bot.config.profiles import Profiles
 from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
 from bot.outbound.calls import Hold, Modals
+from bot.outbound.direct import WaitingFor
 from bot.rendering.home import (
     KINDS,
     MOST_OTHERS,
@@ -33,10 +35,10 @@ from bot.rendering.home import (
 )
 from bot.rendering.waiting import DECISION, ONE, REASON, TOGETHER, Waiting, alike, together_view
 from bot.views.kinds import PromptLookup
+from bot.views.me import about
 from bot.views.service import BROKEN, Kind
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
-from engine.decide.policy import Gate
 from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
 from engine.journal.records import Consumed, InboxItem, InboxRow
 from engine.journal.state import State
@@ -45,9 +47,7 @@ from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
-from engine.storage.port import Store
-from prompt_state import question_row as prompts
-from prompt_state.question_row import PromptState, may_act_on, thread_key
+from prompt_state.question_row import PromptState, thread_key
 
 log = logging.getLogger("sayso.views")
 
@@ -57,8 +57,6 @@ APART_SECONDS = 0.7
 """The least time between two publishes for one person."""
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
-_MOST_ASKED = 500
-"""Questions that a person's Home counts."""
 _OPEN = ("running", "paused")
 _SHOWN = (PromptEvent, SessionStarted, SessionEnd, SessionAborted)
 """What happens to sessions that a Home shows."""
@@ -75,61 +73,6 @@ class Watch:
     """What was published last, but for the time."""
 
 
-class WaitingFor:
-    """Which open questions wait for somebody, and for whom somebody's own runs wait."""
-
-    def __init__(self, engine: Engine, people: People, gate: Gate) -> None:
-        self._engine = engine
-        self._people = people
-        self._gate = gate
-
-    async def of(self, user: str) -> tuple[list[Waiting], list[Waiting]]:
-        """The questions that this person may answer, and those of their own runs that only others may; newest first.
-        Whoever cannot read a thread does not get its question here either."""
-        mine: list[Waiting] = []
-        others: list[Waiting] = []
-        for entry in await self._engine.writer.call(_asked, self._engine.store):
-            if len(mine) >= _MOST_ASKED:
-                break
-            if await self._may_answer(user, entry.prompt):
-                mine.append(entry)
-            elif entry.prompt.requester_id == user:
-                others.append(entry)
-        return mine, others
-
-    async def _may_answer(self, user: str, prompt: PromptState) -> bool:
-        data: dict[str, Json] = {"user": user, "channel": prompt.channel}
-        entries = [*(prompt.approvers or ()), *(prompt.who or ())]
-        try:
-            if not await self._people.is_member(user, str(prompt.channel)):
-                return False
-            actor = await self._people.actor(data, entries=entries, in_channel=True)
-        except LookupFailed:
-            return False
-        requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
-        return bool(may_act_on(actor, [prompt], self._gate.target(requester, True)))
-
-    async def is_in(self, user: str, channel: str) -> bool:
-        """Whether somebody is in a channel, as far as Slack says so."""
-        try:
-            return await self._people.is_member(user, channel)
-        except LookupFailed:
-            return False
-
-
-def _asked(store: Store) -> list[Waiting]:
-    """The open questions in channels with the names of their flows, newest first."""
-    found, names = [], dict[str, str | None]()
-    for prompt in reversed(prompts.waiting(store)):
-        if prompt.session_id not in names:
-            head = store.head(prompt.session_id)
-            names[prompt.session_id] = None if head is None or head.quarantined else head.flow_name
-        name = names[prompt.session_id]
-        if name is not None and prompt.channel and prompt.thread_ts:
-            found.append(Waiting(prompt, name))
-    return found
-
-
 class HomeKind(Kind):
     """`app_home_opened`, and the controls of a Home."""
 
@@ -144,6 +87,7 @@ class HomeKind(Kind):
         links: Links,
         screen: Modals,
         clock: Callable[[], float],
+        profiles: Profiles,
     ) -> None:
         self._engine = engine
         self._library = library
@@ -152,6 +96,7 @@ class HomeKind(Kind):
         self._links = links
         self._screen = screen
         self._clock = clock
+        self._profiles = profiles
         self._watches: dict[str, Watch] = {}
         self._pending: dict[str, None] = {}
         self._wake = asyncio.Event()
@@ -174,6 +119,11 @@ class HomeKind(Kind):
         for user in self._watches:
             self._publish(user)
 
+    def look_again(self, user: str) -> None:
+        """Somebody changed what their Home says."""
+        if user in self._watches:
+            self._publish(user)
+
     def _publish(self, user: str) -> None:
         self._pending.setdefault(user)
         self._wake.set()
@@ -185,12 +135,17 @@ class HomeKind(Kind):
             self._wake.clear()
             while self._pending:
                 now = self._clock()
-                due = {user: self._watches[user].published + APART_SECONDS for user in self._pending}
-                user = min(due, key=lambda each: max(now, due[each]))
-                if due[user] > now:
-                    await asyncio.sleep(due[user] - now)
+                due = {user: self._due(user, now) for user in self._pending}
+                user = min(due, key=lambda each: due[each])
+                await asyncio.sleep(due[user] - now)
                 del self._pending[user]
-                await self._published(user, self._watches[user])
+                watch = self._watches.get(user)  # who has not looked for long is forgotten meanwhile
+                if watch is not None:
+                    await self._published(user, watch)
+
+    def _due(self, user: str, now: float) -> float:
+        watch = self._watches.get(user)
+        return now if watch is None else max(now, watch.published + APART_SECONDS)
 
     async def _published(self, user: str, watch: Watch) -> None:
         try:
@@ -199,7 +154,7 @@ class HomeKind(Kind):
             # A fault of ours: whoever looks is told.
             log.exception("the Home of %s could not be made", user)
             view = words_home(BROKEN)
-        shows = {**view, "blocks": [block for block in view["blocks"] if block["type"] != "context"]}
+        shows = {**view, "blocks": view["blocks"][:-1] or view["blocks"]}
         if shows == watch.shows:
             return
         watch.published = self._clock()
@@ -228,7 +183,9 @@ class HomeKind(Kind):
         recent = await self._runs(user, ENDED, MOST_RECENT)
         if look.start >= len(waiting):
             look = replace(look, start=0)
-        page = HomePage(waiting, [], [], self._library.refresh(), self._engine.now(), others, look)
+        now = self._engine.now()
+        mine = about(await self._profiles.of(user), now)
+        page = HomePage(waiting, [], [], self._library.refresh(), now, others, look, mine)
         seen = [*page_of(page), *others[:MOST_OTHERS]]
         spots = [_spot(entry.prompt) for entry in seen] + [_root(state) for state in [*running, *recent]]
         links = await self._links.those_known(spot for spot in spots if spot is not None)

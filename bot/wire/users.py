@@ -18,8 +18,11 @@ from msgspec.structs import replace
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.config.directory import Directory, RotaFailed
+from bot.config.profiles import Profiles
 from bot.wire.client import code_of, joined_channels, pages
 from engine.decide.commands import Command, HandOver
+from engine.decide.policy import ROTA
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
@@ -51,9 +54,14 @@ class People:
         clock: Callable[[], float] = time.monotonic,
         *,
         always: Iterable[str] = (),
+        directory: Directory | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
-        """`always` are entries that matter for everybody: who may use the bot, and its admins."""
+        """`always` are entries that matter for everybody: who may use the bot, and its admins. `directory` knows rotas and
+        managers, `profiles` who is away."""
         self._always = tuple(always)
+        self._directory = directory
+        self._profiles = profiles
         self._client = client
         self._team_id = team_id
         self._clock = clock
@@ -62,12 +70,42 @@ class People:
     async def actor(
         self, data: dict[str, Json], *, entries: Iterable[str] = (), in_channel: bool | None = None
     ) -> Actor:
-        """The person who sent `data` (a message, click or slash command as `bot.inbound.payloads` makes it).
+        """The person who sent `data` (a message, click or slash command as `bot.inbound.payloads` makes it), with those in
+        whose place they answer.
 
         `entries` are those of a prompt's approvers: groups and membership are looked up only where they matter.
         `in_channel` is what the payload itself shows. Raises `LookupFailed`.
         """
         entries = (*entries, *self._always)
+        actor = await self._one(data, entries, in_channel)
+        return replace(actor, absent=await self._absent(actor.id, data.get("channel"), entries))
+
+    async def _absent(self, user: str, channel: str | None, entries: tuple[str, ...]) -> tuple[Actor, ...]:
+        """Those who are away and named this person. One whom Slack does not describe now is left out."""
+        found = []
+        for absent in await self._profiles.absent(user) if self._profiles and channel else ():
+            try:
+                found.append(await self._one({"user": absent, "channel": channel}, entries, None))
+            except LookupFailed as error:
+                log.info("nobody answers in the place of %s now: %s", absent, error)
+        return tuple(found)
+
+    async def profiled(self, actor: Actor) -> Actor:
+        """The same person with their manager and timezone, as far as they are known."""
+        if actor.kind != "slack" or self._directory is None:
+            return actor
+        known = {**self._directory.person(actor.id), **self._directory.person(actor.email)}
+        manager, zone = known.get("manager"), known.get("timezone") or await self.timezone(actor.id)
+        return replace(actor, manager=str(manager) if manager else None, timezone=str(zone))
+
+    async def timezone(self, user: str) -> str:
+        """Somebody's timezone, as Slack knows it."""
+        try:
+            return str((await self._user(user)).get("tz") or "UTC")
+        except LookupFailed:
+            return "UTC"
+
+    async def _one(self, data: dict[str, Json], entries: tuple[str, ...], in_channel: bool | None) -> Actor:
         user = await self._user(data["user"])
         profile = user.get("profile") or {}
         groups = frozenset[str]()
@@ -75,6 +113,7 @@ class People:
             groups = await self._groups(
                 data["user"], {entry[1:] for entry in entries if entry.startswith("@")}
             )
+        groups |= await self._on_call(data["user"], profile.get("email"), entries)
         if in_channel is None:
             in_channel = data["user"] in await self._members(data["channel"])
         return Actor(
@@ -93,6 +132,23 @@ class People:
             edited=bool(data.get("edited")),
             facts_known=True,
         )
+
+    async def _on_call(self, user: str, email: str | None, entries: tuple[str, ...]) -> frozenset[str]:
+        """Of the rotas among these entries those of which this person is on call. Raises `LookupFailed`."""
+        known = {user.lower(), (email or user).lower()}
+        rotas = [entry for entry in entries if entry.startswith(ROTA)]
+        return frozenset(
+            [rota for rota in rotas if known & {each.lower() for each in await self.on_call(rota)}]
+        )
+
+    async def on_call(self, entry: str) -> list[str]:
+        """Who is on call for a rota. Raises `LookupFailed`."""
+        if self._directory is None:
+            return []
+        try:
+            return await self._directory.on_call(entry.removeprefix(ROTA))
+        except RotaFailed as error:
+            raise LookupFailed(str(error)) from error
 
     async def informed(self, command: Command, channel: str | None) -> Command:
         """A hand-over with what Slack knows of whoever gets the prompt; any other command as it is. Raises `LookupFailed`."""
@@ -122,6 +178,13 @@ class People:
                 if user_id in users:
                     mine.add(handle)
         return frozenset(mine)
+
+    async def members(self, group: str) -> list[str]:
+        """The user ids of a group (`@sre`). Raises `LookupFailed`."""
+        groups = await self._keep(("groups", ""), self._ask_groups, "")
+        known = {handle.lower(): group_id for handle, group_id in groups.items()}
+        group_id = known.get(group.removeprefix("@").lower())
+        return sorted(await self._keep(("group", group_id), self._ask_group, group_id)) if group_id else []
 
     async def _ask_groups(self, _: str) -> Any:
         answer = await self._client.usergroups_list()

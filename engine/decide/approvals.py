@@ -47,7 +47,7 @@ def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
     reason = _reason(prompt, command, answer["value"])
     if answer["value"] == "approve":
         _refuse_unfilled(prompt)
-    before = votes_without(prompt, command.actor.id)
+    before = votes_without(prompt, command.actor.record())
     if len(before) < len(prompt.votes):
         _refuse_same(prompt, command.actor, answer["value"], reason)
     mine = {

@@ -193,7 +193,13 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
     if turn.state.phase == "finalizing":
         turn.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
         return
-    asked = question.node_prompt(node, config)
+    asked = question.with_managers(
+        question.node_prompt(node, config), turn.state.actor, turn.facts.manager_of
+    )
+    if asked is None:
+        message = f"node {node.id}: `manager` is to answer, and nobody is known as the manager of who asked for the run"
+        turn.fail(path, {"type": "config", "message": message})
+        return
     try:
         covers = question.foreseen(turn.flow, turn.state, path, asked.values)
     except SaysoError as error:

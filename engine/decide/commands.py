@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -43,6 +43,10 @@ class Policy(Protocol):
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None: ...
 
 
+def _nobody(entry: str) -> str | None:
+    return None
+
+
 class Facts(Struct, frozen=True):
     """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
 
@@ -55,6 +59,8 @@ class Facts(Struct, frozen=True):
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
+    manager_of: Callable[[str], str | None] = _nobody
+    """Who manages a person, both by id or e-mail address, as far as the installation knows."""
     clock_jumped: bool = False
     """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
 

@@ -6,10 +6,12 @@ It fails closed: an action, a kind of prompt or a fact that it does not know is 
    unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only where the session
    has no channel, so that nobody plays in front of people who take it for real.
 2. The rule of the action (`_RULES`).
-3. Nothing else. There is no bypass: an admin approves only where listed.
+3. Whoever is away may have named somebody who answers in their place (`Actor.absent`): what the absent one may do, that
+   person may do, if nothing bars them themselves. It goes no further: who stands in hands on nothing.
+4. Nothing else. There is no bypass: an admin approves only where listed.
 
-An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `local:<user>`, `channel` (members
-of the session's channel), or `requester` (who started it). A `Target` has all that the policy reads of a
+An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `rota:<name>` (who is on call),
+`local:<user>`, `channel` (members of the session's channel), or `requester` (who started it). A `Target` has all that the policy reads of a
 session and of a prompt of it.
 """
 
@@ -24,6 +26,9 @@ from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor, requester_of
 from engine.language.codec import Json
+
+ROTA = "rota:"
+"""What an entry begins with that means whoever is on call: `rota:payments`."""
 
 ACTION_OF: Mapping[str, Action] = {
     "ask": "answer",
@@ -52,7 +57,24 @@ def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
     reason = _gate(actor, action, target)
     if reason is None:
         reason = "This cannot be done here." if rule is None else rule(actor, action, target)
+        if reason is not None and rule is not None and action in _IN_PLACE:
+            places = (_in_place(actor, absent, action, target) for absent in actor.absent)
+            reason = reason if None not in places else None
     return Verdict(reason is None, reason)
+
+
+_IN_PLACE = ("answer", "decide", "resolve")
+"""What somebody can do in the place of whoever is away."""
+
+
+def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> str | None:
+    """Why this actor may not do this in the place of somebody who is away; None where they may."""
+    prompt = target.prompt
+    if prompt is None or actor.in_channel is not True or actor.id in prompt.excluded:
+        return "This is not done in somebody's place."
+    if prompt.exclude_requester and (_is_requester(actor, target) or actor.id in prompt.editors):
+        return "Who asked for it does not decide it, in nobody's place."
+    return _gate(absent, action, target) or _RULES[action](absent, action, target)
 
 
 class Gate(Struct, frozen=True):
@@ -313,6 +335,8 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
         return False
     if entry == "channel":
         return target.has_channel and actor.in_channel is True
+    if entry.startswith(ROTA):
+        return entry in actor.groups
     if entry.startswith("@"):
         return _fold(entry[1:]) in {_fold(group) for group in actor.groups}
     if "@" in entry:
@@ -371,6 +395,8 @@ def named(entry: str, target: Target) -> str:
         if entry not in target.names and not entry.startswith("local:"):
             return "the person who started this"
     name = target.names.get(entry)
+    if entry.startswith(ROTA):
+        return f"whoever is on call for {entry.removeprefix(ROTA)}"
     if entry.startswith("local:"):
         return f"{name or entry.removeprefix('local:')} at the terminal"
     return name or entry

@@ -17,7 +17,7 @@ module has in its files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -79,6 +79,40 @@ def node_prompt(node: Node, config: dict[str, Json]) -> Question:
         default=config.get("default"),
         undo_seconds=config.get("undo"),
     )
+
+
+MANAGER = "manager"
+
+
+def with_managers(
+    asked: Question, requester: Mapping[str, Json], manager_of: Callable[[str], str | None]
+) -> Question | None:
+    """The question with people in place of `manager`, as they are now: among who may answer that of the requester, in the
+    steps of `escalate` those of whoever is asked, in each later one a step further up. None where nobody is left."""
+    own = [str(requester[name]) for name in ("id", "email") if requester.get(name)]
+    listed = asked.approvers if asked.approvers is not None else asked.who
+    entries = tuple(_up(own, manager_of)) if listed and MANAGER in listed else ()
+    people = tuple(entry for entry in (listed or ()) if entry != MANAGER) + entries
+    if listed and not people:
+        return None
+    steps, above = [], list(people) or own
+    for step in asked.escalate:
+        told = [entry.removeprefix("dm:") for entry in step["to"]]
+        if MANAGER in told:
+            above = _up(above, manager_of)
+        dm = "dm:" if f"dm:{MANAGER}" in step["to"] else ""
+        kept = [entry for entry in step["to"] if entry.removeprefix("dm:") != MANAGER]
+        more = [f"{dm}{entry}" for entry in above] if MANAGER in told else []
+        steps.append({**step, "to": [*kept, *more] or ["requester"]})
+    if listed is None:
+        return replace(asked, escalate=tuple(steps))
+    field = "approvers" if asked.approvers is not None else "who"
+    return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people))})
+
+
+def _up(people: Sequence[str], manager_of: Callable[[str], str | None]) -> list[str]:
+    """The managers of these people, each once."""
+    return list(dict.fromkeys(above for each in people if (above := manager_of(each)) is not None))
 
 
 def _clocks(config: Mapping[str, Json]) -> dict[str, Any]:

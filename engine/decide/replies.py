@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from engine.decide import containers, edges, limits, prompt_timers, question
 from engine.decide.approvals import start_undo, vote
 from engine.decide.behaviours import conversations
@@ -33,7 +35,7 @@ def answer(turn: Turn, command: Answer) -> None:
     if command.key in turn.state.seen:
         return
     prompt = open_prompt(turn, command.prompt_id, command.nonce)
-    turn.permit(command.actor, ACTION_OF[prompt.kind], prompt)
+    command = replace(command, actor=turn.permit(command.actor, ACTION_OF[prompt.kind], prompt))
     answer = question.check(
         turn.flow,
         prompt,

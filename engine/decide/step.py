@@ -110,11 +110,14 @@ class Turn:
         material = f"{self.facts.entropy}|{self.state.session_id}|{self.state.seq}|{salt}"
         return blake2b(material.encode(), digest_size=6)
 
-    def permit(self, actor: Actor, action: Action, prompt: Asked | None = None) -> None:
-        """Raise `NotAllowed` with the policy's sentence unless this actor may do this."""
+    def permit(self, actor: Actor, action: Action, prompt: Asked | None = None) -> Actor:
+        """The actor as whom this is done: themselves, or in the place of one who is away. Raises `NotAllowed` with the
+        policy's sentence."""
         reason = self.facts.policy(actor, action, self.state, prompt)
         if reason is not None:
             raise NotAllowed(reason)
+        ways = [replace(actor, absent=way) for way in ((), *((one,) for one in actor.absent))]
+        return next(way for way in ways if self.facts.policy(way, action, self.state, prompt) is None)
 
     def place(self, path: str | None) -> dict[str, Json]:
         """Where something happens, as events say it: the path, and the id of its node on every visit."""

@@ -53,6 +53,11 @@ class Actor(Struct, frozen=True):
     """Played by whoever sits at the terminal (`run --as NAME`)."""
     facts_known: bool = False
     """Every lookup that these facts need has succeeded."""
+    manager: str | None = None
+    """Whose report this person is, by id or e-mail address."""
+    timezone: str | None = None
+    absent: tuple[Actor, ...] = ()
+    """Those who are away and said that this person decides in their place, with their own facts."""
 
     @classmethod
     def local(cls, user: str) -> Actor:
@@ -90,19 +95,25 @@ class Actor(Struct, frozen=True):
         return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
-        """What is journaled of an actor: who, under which name and address, and whether it was only played."""
-        record: dict[str, Json] = {"id": self.id}
-        record |= {
-            key: text for key, text in (("name", self.name), ("email", self.email)) if text is not None
-        }
+        """What is journaled of an actor: who, under which name and address, in whose place, and whether it was only
+        played."""
+        told = ("id", "name", "email", "manager", "timezone")
+        record: dict[str, Json] = {key: getattr(self, key) for key in told if getattr(self, key) is not None}
+        if self.absent:
+            record["for"] = {"id": self.absent[0].id, "name": self.absent[0].name}
         if self.simulated:
             record["simulated"] = True
         return record
 
 
 def named(record: Mapping[str, Json]) -> dict[str, Json]:
-    """An actor's record as expressions have it: `name` and `email` are null where they are not known."""
-    return {"id": None, "name": None, "email": None, **record}
+    """An actor's record as expressions have it: what is not known is null."""
+    return {"id": None, "name": None, "email": None, "manager": None, "timezone": None, **record}
+
+
+def seats(record: Mapping[str, Json]) -> set[Json]:
+    """Whose voice an actor's record is, by id: their own, and that of whoever they stand in for."""
+    return {record.get("id"), (record.get("for") or record).get("id")}
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:

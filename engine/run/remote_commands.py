@@ -46,12 +46,15 @@ _ACTOR_FACTS = Actor.__struct_fields__
 def actor_json(actor: Actor) -> dict[str, Json]:
     """An actor with all its facts."""
     # Not `asdict`: it copies every value deeply, and they are all plain.
-    return {**{name: getattr(actor, name) for name in _ACTOR_FACTS}, "groups": sorted(actor.groups)}
+    facts = {name: getattr(actor, name) for name in _ACTOR_FACTS}
+    absent = [actor_json(one) for one in actor.absent]
+    return {**facts, "groups": sorted(actor.groups), "absent": absent}
 
 
 def actor_from(data: dict[str, Json]) -> Actor:
     """The actor of `actor_json`."""
-    return Actor(**{**data, "groups": frozenset(data["groups"])})
+    absent = tuple(actor_from(one) for one in data.get("absent") or ())
+    return Actor(**{**data, "groups": frozenset(data["groups"]), "absent": absent})
 
 
 def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fields: Json) -> InboxItem:

@@ -85,6 +85,8 @@ class Stepper:
         """Outcomes that the store refuses are tried again."""
         self._watch = watch
         self._agents = agents or AgentFacts()
+        self.manager_of = Facts.manager_of
+        """Who manages whom; set by whoever knows."""
         self._code = CodeDigests()
         # What a flow says with its next node stands below what follows from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
@@ -186,7 +188,8 @@ class Stepper:
             agents = replace(agents, day_left=live.day_left)
         now = self.now()
         jumped = self._watch is not None and self._watch.jumped(now)
-        return Facts(now, live.epoch, self.entropy(), self.policy, code, agents, live.pausing, jumped)
+        people = self.manager_of
+        return Facts(now, live.epoch, self.entropy(), self.policy, code, agents, live.pausing, people, jumped)
 
     def _decide(
         self, live: ActiveSession, command: Command | None

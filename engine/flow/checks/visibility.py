@@ -23,7 +23,7 @@ from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_condition, inspect_text
 from engine.language.template import BadExpression, Names, Reference, Segment, has_expression, split_text
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
-from engine.nodes.types.spec import ERROR, MESSAGES, PERSON
+from engine.nodes.types.spec import ERROR, MESSAGES, REQUESTER
 from engine.types.annotations import Sources, no_source
 from engine.types.facts import NOTHING, Facts, not_null
 from engine.types.lattice import (
@@ -52,7 +52,7 @@ ROOTS: Mapping[str, str] = {
     "errors": "why a node before failed, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, `reason`, `at` and "
     "`values`; null for the others",
     "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name, email}`",
-    "session": "`session.id`, `session.requester` (`{id, name, email}`, null where unknown) and `session.flow`",
+    "session": "`session.id`, `session.requester` (`{id, name, email, manager, timezone}`, null where unknown) and `session.flow`",
     "now": "the time of this step, in UTC: `2026-11-21T22:40:00.000Z`",
     "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
 }
@@ -223,7 +223,7 @@ def _grow(scope: Scope, facts: Facts) -> Facts:
     return facts
 
 
-_SESSION = mapping_of({"id": TEXTS, "requester": PERSON, "flow": TEXTS})
+_SESSION = mapping_of({"id": TEXTS, "requester": REQUESTER, "flow": TEXTS})
 _KNOWN: Mapping[str, Type] = {"session": _SESSION, "messages": MESSAGES, "now": TEXTS}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -25,6 +25,7 @@ from engine.journal.grammar import (
 )
 from engine.journal.queries import TURN, doomed
 from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
+from engine.language.actors import seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
@@ -140,13 +141,14 @@ def prompt_voted(state: State, event: ev.PromptVoted) -> State:
     if prompt.kind != "approval":
         raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
     vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
-    votes = (*votes_without(prompt, event.actor.get("id")), vote)
+    votes = (*votes_without(prompt, event.actor), vote)
     return change_prompt(state, replace(prompt, votes=votes), event.key)
 
 
-def votes_without(prompt: Asked, actor_id: Json) -> tuple[dict[str, Json], ...]:
-    """The votes of everybody else."""
-    return tuple(vote for vote in prompt.votes if vote["actor"].get("id") != actor_id)
+def votes_without(prompt: Asked, actor: Mapping[str, Json]) -> tuple[dict[str, Json], ...]:
+    """The votes of everybody else. Whoever stands in for somebody votes in that person's place, not beside them."""
+    mine = seats(actor)
+    return tuple(vote for vote in prompt.votes if not mine & seats(vote["actor"]))
 
 
 def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
@@ -174,7 +176,7 @@ def prompt_handed(state: State, event: ev.PromptHanded) -> State:
         with_people(state, prompt, [event.to]),
         excluded=tuple(dict.fromkeys(excluded)),
         handed=(*prompt.handed, {"by": event.actor, "to": event.to, "at": event.timestamp}),
-        votes=votes_without(prompt, giver),
+        votes=votes_without(prompt, event.actor),
     )
     return change_prompt(state, moved, event.key)
 
@@ -304,7 +306,11 @@ def prompt_escalated(state: State, event: ev.PromptEscalated) -> State:
 def people_among(entries: list[str]) -> list[str]:
     """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
     told = [entry.removeprefix("dm:") for entry in entries]
-    return [entry for entry in told if "@" in entry or entry == "requester" or entry[:1] in "UW"]
+    return [
+        entry
+        for entry in told
+        if "@" in entry or entry == "requester" or entry[:1] in "UW" or entry.startswith("rota:")
+    ]
 
 
 def prompt_reposted(state: State, event: ev.PromptReposted) -> State:

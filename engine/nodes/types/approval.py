@@ -36,7 +36,8 @@ class ApprovalConfig(Config):
 
     message: Text = Field(description="What is to be approved.")
     approvers: Annotated[list[Person], Field(min_length=1)] = Field(
-        description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), `channel`, `requester`, "
+        description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), rotas (`rota:payments`), "
+        "`manager` (of the requester), `channel`, `requester`, "
         "`local:<user>` for the terminal."
     )
     exclude_requester: bool = Field(

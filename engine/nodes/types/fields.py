@@ -67,10 +67,12 @@ RESERVED_WORDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
 """Words that mean something in expressions or paths and cannot be the id of a node."""
 
 _PERSON = re.compile(
-    r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+",
+    r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+"
+    r"|manager|rota:[A-Za-z0-9][A-Za-z0-9._-]*",
     re.ASCII,
 )
 ONE_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
+ROTA = re.compile(r"rota:[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 DM = "dm:"
 """What a place begins with that is a direct message, before a person."""
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -126,7 +128,7 @@ def _person(value: Any) -> str:
     if not isinstance(value, str) or not _PERSON.fullmatch(value):
         raise ValueError(
             f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, "
-            "a user group (@sre), channel, requester or local:<user>"
+            "a user group (@sre), a rota (rota:payments), manager, channel, requester or local:<user>"
         )
     return value
 

@@ -14,7 +14,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.template import has_expression
 from engine.language.timestamps import parse_duration
-from engine.nodes.types.fields import DM, ONE_PERSON, Config, Duration, listed
+from engine.nodes.types.fields import DM, ONE_PERSON, ROTA, Config, Duration, listed
 
 GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 """Go on at a node of the same list."""
@@ -32,17 +32,18 @@ def _target(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a person, a group or a channel, not {kind_of(value)}")
     if value.startswith(DM):
-        if not ONE_PERSON.fullmatch(value.removeprefix(DM)):
+        if value != f"{DM}manager" and not ONE_PERSON.fullmatch(value.removeprefix(DM)):
             raise ValueError(
                 f"{kind_of(value)} names no one person: write dm: and a user id, an e-mail address or requester"
             )
         return value
     if CHANNEL.fullmatch(value):
         return value.removeprefix("#")
-    if not ONE_PERSON.fullmatch(value) and not _GROUP.fullmatch(value):
+    people = (ONE_PERSON, _GROUP, ROTA)
+    if value != "manager" and not any(pattern.fullmatch(value) for pattern in people):
         raise ValueError(
             f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
-            "requester, a channel's id (#C012ABCDEF), or dm: and a person"
+            "a rota (rota:payments), requester, manager, a channel's id (#C012ABCDEF), or dm: and a person"
         )
     return value
 
@@ -109,9 +110,9 @@ class Escalation(Config):
 
     after: Duration = Field(description="How long after people could see the question.")
     to: Annotated[list[Target], BeforeValidator(listed), Field(min_length=1, max_length=10)] = Field(
-        description="Who is told. People (user ids, e-mail addresses, `requester`) and user groups (`@sre`) are "
-        "mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a person a direct "
-        "message with a link."
+        description="Who is told. People (user ids, e-mail addresses, `requester`, `manager`), user groups (`@sre`) and "
+        "rotas (`rota:payments`) are mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a person a direct "
+        "message with a link. `manager` is that of whoever is asked, and in each later step one further up."
     )
     may_answer: bool = Field(
         False,

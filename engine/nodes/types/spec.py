@@ -313,7 +313,10 @@ AT = "When, in UTC."
 BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
 
 PERSON = mapping_of({"id": TEXTS, "name": Type(TEXT | NULL), "email": Type(TEXT | NULL)})
-"""Somebody: who asked for the run, who answered."""
+"""Somebody who answered."""
+_UNKNOWN = Type(TEXT | NULL, why="nobody has to say it")
+REQUESTER = mapping_of({"id": TEXTS, **dict.fromkeys(("name", "email", "manager", "timezone"), _UNKNOWN)})
+"""Who asked for the run."""
 
 FILES = list_of(mapping_of({"name": TEXTS, "path": TEXTS, "size": NUMBERS, "type": TEXTS}))
 

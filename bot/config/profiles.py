@@ -1,0 +1,80 @@
+"""How people want to be told, and who answers while they are away: what each person set, signed in the store like
+everything else there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct, ValidationError, convert, to_builtins
+
+from engine.language import timestamps, working_hours
+from engine.language.codec import Json, decode, encode
+from engine.language.errors import NotJson
+from engine.storage.group_commit import Writer
+from engine.storage.port import Store
+
+_SCOPE = "person:"
+
+
+class Profile(Struct, frozen=True, rename="camel"):
+    """What somebody set. Times are UTC text."""
+
+    direct: Literal["at_once", "digest", "never"] = "at_once"
+    """When a question comes to them in a direct message."""
+    hours: dict[str, Json] | None = None
+    """Their working hours, `{days, from, to, timezone}`: no direct message comes outside of them. None: at any time."""
+    away_until: str | None = None
+    stand_in: str | None = None
+    """Who answers in their place until then, by user id."""
+
+    def away(self, now: str) -> bool:
+        """Whether somebody else answers in their place now."""
+        return self.stand_in is not None and self.away_until is not None and now < self.away_until
+
+    def told_at(self, now: str) -> str:
+        """When something that happens now may be told: at once, or when their work begins."""
+        hours = working_hours.of(self.hours)
+        return now if hours is None else working_hours.opens(now, hours)
+
+
+class Profiles:
+    """The profiles of all, read once and kept."""
+
+    def __init__(self, writer: Writer, now: Callable[[], str]) -> None:
+        self._writer = writer
+        self._now = now
+        self._all: dict[str, Profile] | None = None
+
+    async def of(self, user: str) -> Profile:
+        """What somebody set; the defaults for who set nothing."""
+        return (await self._profiles()).get(user) or Profile()
+
+    async def absent(self, stand_in: str) -> list[str]:
+        """In whose place somebody answers now."""
+        now = self._now()
+        found = await self._profiles()
+        return [user for user, each in found.items() if each.stand_in == stand_in and each.away(now)]
+
+    async def keep(self, user: str, profile: Profile) -> None:
+        """What somebody set holds from now on. Durable on return."""
+        seconds = timestamps.from_text(self._now()).timestamp()
+        body = encode(to_builtins(profile)).decode()
+        await self._writer.call(self._writer.store.set_mark, _SCOPE + user, f"{seconds:.6f} {body}")
+        self._all = None
+
+    async def _profiles(self) -> dict[str, Profile]:
+        if self._all is None:
+            self._all = await self._writer.call(_stored, self._writer.store)
+        return self._all
+
+
+def _stored(store: Store) -> dict[str, Profile]:
+    """Of a newer release's profile nothing is taken: nobody stands in by what cannot be read."""
+    found = {}
+    for scope, mark in store.marks(_SCOPE):
+        try:
+            found[scope.removeprefix(_SCOPE)] = convert(decode(mark.partition(" ")[2].encode()), Profile)
+        except (NotJson, ValidationError):
+            continue
+    return found
