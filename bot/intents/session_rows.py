@@ -52,11 +52,11 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     kept: list[str] = []
     read: list[str] = []
     for event in events:
-        if isinstance(event, _COPIED):
-            rows += _copies(after, event.prompt_id)
         if isinstance(event, ABOUT_AGENTS):
             rows += agent_rows(before, after, event, events)
         rows += _of_event(before, after, event)
+        if isinstance(event, _COPIED):
+            rows += _copies(after, event.prompt_id)
     if before.containers is not after.containers or after.phase == "ended":
         rows += over_rows(before, after, events)
     if any(isinstance(event, ABOUT_AGENTS) for event in events):

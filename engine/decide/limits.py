@@ -27,7 +27,7 @@ from engine.journal import events as ev
 from engine.journal.queries import pending as pending
 from engine.journal.records import LockRow
 from engine.journal.state import AGAIN, Asked, State, visit_of
-from engine.language.actors import named
+from engine.language.actors import requester_named
 from engine.language.codec import Json, clean_text, encode
 from engine.language.errors import SaysoError
 
@@ -147,7 +147,7 @@ def queue_up(turn: Turn, values: dict[str, Json]) -> bool:
 
 
 def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
-    session = {"id": state.session_id, "requester": named(state.actor), "flow": state.flow_name}
+    session = {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
     return {"inputs": values, "session": session}
 
 

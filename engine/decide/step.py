@@ -30,7 +30,7 @@ from engine.journal.grammar import failure_scope, retry_id
 from engine.journal.queries import REJECTED, TURN, agent_of, doomed
 from engine.journal.state import FINALLY, ROOT, Asked, Frame, NodeRun, State, in_finally, scope_of
 from engine.language import timestamps
-from engine.language.actors import Actor, named
+from engine.language.actors import Actor, named, requester_named
 from engine.language.codec import Json, clean_text, copy, decode
 from engine.language.errors import ExpressionError, NotAllowed, NotJson, SaysoError
 from engine.language.expressions import Compiled, evaluate_condition
@@ -390,7 +390,7 @@ def _messages(state: State, passes: list[Pass]) -> Json:
 
 
 def _session(state: State, passes: list[Pass]) -> Json:
-    return {"id": state.session_id, "requester": named(state.actor), "flow": state.flow_name}
+    return {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
 
 
 _WHOLE = {"inputs": _inputs, "messages": _messages, "session": _session}

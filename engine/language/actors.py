@@ -107,8 +107,13 @@ class Actor(Struct, frozen=True):
 
 
 def named(record: Mapping[str, Json]) -> dict[str, Json]:
-    """An actor's record as expressions have it: what is not known is null."""
-    return {"id": None, "name": None, "email": None, "manager": None, "timezone": None, **record}
+    """An actor's record as expressions have it: `name` and `email` are null where they are not known."""
+    return {"id": None, "name": None, "email": None, **record}
+
+
+def requester_named(record: Mapping[str, Json]) -> dict[str, Json]:
+    """The record of who started a session, with whose report they are and where."""
+    return {"manager": None, "timezone": None, **named(record)}
 
 
 def seats(record: Mapping[str, Json]) -> set[Json]:
