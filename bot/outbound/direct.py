@@ -16,8 +16,7 @@ from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.posts import DROPPED, Outcome, Sent, is_uncertain, position, posted_of, result_of
 from bot.outbound.sender import Send, Sender
 from bot.rendering.blocks import Rendered
-from bot.rendering.phrases import closed_text
-from bot.rendering.text import asked, for_reader
+from bot.rendering.text import asked
 from bot.rendering.waiting import (
     Waiting,
     closed_message,
@@ -43,7 +42,6 @@ _MOST_ASKED = 500
 """Questions that are counted for one person."""
 _AGAIN_SECONDS = 30.0
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "user_not_found", "cannot_dm_bot")
-NOT_YOURS = "Somebody else is asked now."
 
 
 class WaitingFor:
@@ -171,10 +169,8 @@ class Direct(Sender):
         return Sent(position(posted))
 
     async def _drawn(self, entry: Waiting, user: str, key: str, to: Recipients) -> Rendered:
-        if not entry.prompt.open:
-            return closed_message(entry, for_reader(closed_text(entry.prompt)))
-        if not await to.waiting.may_answer(user, entry.prompt, unseen=True):
-            return closed_message(entry, NOT_YOURS)
+        if not entry.prompt.open or not await to.waiting.may_answer(user, entry.prompt, unseen=True):
+            return closed_message(entry)
         member = await to.waiting.is_in(user, str(entry.prompt.channel))
         return (direct_message if member else elsewhere_message)(entry, key)
 

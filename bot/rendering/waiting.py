@@ -191,11 +191,25 @@ def elsewhere_message(entry: Waiting, key: str) -> Rendered:
     return rendered(text, [section(text)], key)
 
 
-def closed_message(entry: Waiting, outcome: str) -> Rendered:
-    """The same message once it is nothing to answer for this person any more. `outcome` is mrkdwn that is safe."""
+def closed_message(entry: Waiting) -> Rendered:
+    """The same message once there is nothing to answer for this person any more: by whom it was decided, or that
+    somebody else is asked now."""
+    outcome = _outcome(entry.prompt)
     question = safe(one_line(entry.prompt.message, 300))
     text = f"*{linked(entry)}*: {question}\n{outcome}"
     return rendered(text, [section(text)])
+
+
+def _outcome(prompt: PromptState) -> str:
+    when = f" · {date(prompt.answered_at)}" if prompt.answered_at else ""
+    if prompt.open:
+        return "👉 Somebody else is asked now."
+    if prompt.status == "expired":
+        return f"⌛ Nobody answered in time{when}"
+    if prompt.status != "answered":
+        return f"🚫 Withdrawn{when}"
+    by = person({"id": prompt.answered_by, "name": prompt.answered_by_name})
+    return f"☑️ *{safe(one_line(prompt.answer_summary or '', 300))}* by {by}{when}"
 
 
 def digest_message(entries: Sequence[Waiting], key: str, *, done: int = 0) -> Rendered:

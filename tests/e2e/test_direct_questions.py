@@ -70,7 +70,7 @@ async def test_a_copy_decides_and_all_copies_are_disarmed(tmp_path: Path) -> Non
         await town.settle()
         for user in ("dev", "ben"):
             (message,) = workspace.messages(workspace.dm(user))
-            assert "Already answered by" in words(message)
+            assert "☑️ *approved* by <@U0LOCALDEV>" in words(message)
             assert "actions" not in [block["type"] for block in message["blocks"]]
 
 
