@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bot.config.directory import Directory
 from bot.config.settings import SLACK_PACE, Settings, Tuning
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.policy import Gate
@@ -128,6 +129,7 @@ def make_engine(
         ),
     )
     engine.closing += [models.close, servers.close]
+    engine.stepper.manager_of = Directory(settings.people_file, machine.now, machine.steady).manager_of
     return engine
 
 

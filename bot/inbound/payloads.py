@@ -467,6 +467,8 @@ def _slash(body: Mapping[str, Any], home: Home) -> Decision:
         "text": rest.strip(),
         "responseUrl": body.get("response_url"),
     }
+    if word.lower() == "away":
+        return Opening("me", home.team_id, body["user_id"], body["trigger_id"], within="command")
     if word.lower() != "run" or not rest.strip():
         return Ask(word.lower() or "help", rest.strip(), data)
     opening = Opening(

@@ -94,7 +94,7 @@ def slash_help(flows: Mapping[str, Flow], word: str) -> str:
     unknown = "" if word in ("help", "run") else f"I do not know `/sayso {safe(one_line(word, 60))}`. "
     return (
         f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` shows the flows, "
-        f"`/sayso status` what is running here.\n\n{flows_text(flows)}"
+        f"`/sayso status` what is running here, `/sayso away` who answers while you are away.\n\n{flows_text(flows)}"
     )
 
 

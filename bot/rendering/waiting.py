@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from bot.rendering import approvals
 from bot.rendering.blocks import (
+    MOST_UNITS,
     Block,
     Rendered,
     actions,
@@ -22,8 +23,9 @@ from bot.rendering.blocks import (
     option,
     rendered,
     section,
+    size,
 )
-from bot.rendering.text import asked, cut, date, one_line, person, plain, safe, shown, whom
+from bot.rendering.text import asked, clip, cut, date, one_line, person, plain, safe, shown, whom
 from engine.forms import value_text
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
@@ -221,10 +223,14 @@ def digest_message(entries: Sequence[Waiting], key: str, *, done: int = 0) -> Re
     )
     head = f"☀️ *{waits} for you*" + (f" · {done} decided since" if done else "")
     blocks = [section(head)]
+    shown_there = 0
     for entry in entries[:_DIGEST]:
-        blocks += question_blocks(entry, most=300)
-    if len(entries) > _DIGEST:
-        blocks.append(context(f"… and {len(entries) - _DIGEST} more: open *Home* above."))
+        made = question_blocks(entry, most=300)
+        if size([*blocks, *made]) > MOST_UNITS - 500:
+            break
+        blocks, shown_there = [*blocks, *made], shown_there + 1
+    if shown_there < len(entries):
+        blocks.append(context(f"… and {len(entries) - shown_there} more: open *Home* above."))
     return rendered(head, blocks, key)
 
 
@@ -238,10 +244,7 @@ def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]
     """A question that is answered with words, or with one of many choices."""
     blocks: list[Block] = [section(cut(shown(prompt.message), 2_900))]
     if prompt.options:
-        menu = [
-            option(one_line(str(one["label"]), 75), str(index))
-            for index, one in enumerate(prompt.options[:100])
-        ]
+        menu = [option(_label(one["label"]), str(index)) for index, one in enumerate(prompt.options[:100])]
         element: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
         optional = prompt.accepts_text
         blocks.append(field_block(DECISION, "One of these", element, optional=optional))
@@ -253,6 +256,11 @@ def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]
     return modal(str(prompt.node_name or "Answer"), blocks, kind=ANSWER, meta=meta, submit="Answer")
 
 
+def _label(label: Json) -> str:
+    """What a choice is called in a menu, where Slack takes no empty text."""
+    return clip(" ".join(shown(str(label)).split()), 75) or "–"
+
+
 def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
     """Alike approvals, each with its words and a tick: one decision for those that are ticked."""
     first = group[0].prompt
@@ -261,7 +269,7 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
         f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each that is ticked is decided and "
         "recorded by itself, in its own thread."
     )
-    choices = [option(one_line(str(one["label"]), 75), str(one["value"])) for one in first.options]
+    choices = [option(_label(one["label"]), str(one["value"])) for one in first.options]
     radio: Block = {"type": "radio_buttons", "action_id": DECISION, "options": choices}
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
     element |= {"max_length": MOST_REASON}

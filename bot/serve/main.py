@@ -233,7 +233,6 @@ class Bot:
         """Who is who: in Slack, in the file about people, and as they said themselves."""
         settings, machine = self.settings, self.machine
         directory = Directory(settings.people_file, machine.now, machine.steady)
-        self.engine.stepper.manager_of = directory.manager_of
         self.profiles = Profiles(self.engine.writer, machine.now)
         always = settings.users | settings.admins
         return People(

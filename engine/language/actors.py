@@ -67,13 +67,13 @@ class Actor(Struct, frozen=True):
     @classmethod
     def pretend(cls, name: str) -> Actor:
         """Whom `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a plain name."""
-        group, email = name.startswith("@"), "@" in name[1:]
+        group, email = name.startswith(("@", "rota:")), "@" in name[1:]
         return cls(
             id=name if _SLACK_ID.fullmatch(name) else _LOCAL + name.removeprefix(_LOCAL),
             kind="local",
             name=name,
             email=name if email and not group else None,
-            groups=frozenset({name[1:]}) if group else frozenset(),
+            groups=frozenset({name.removeprefix("@")}) if group else frozenset(),
             simulated=True,
             facts_known=True,
         )

@@ -1,0 +1,63 @@
+"""The Home, copies and digests within Slack's limits, whatever is asked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from bot.rendering.home import HomePage, Look, Run, home_view
+from bot.rendering.waiting import (
+    Waiting,
+    answer_view,
+    closed_message,
+    digest_message,
+    direct_message,
+    elsewhere_message,
+    together_view,
+)
+from bot.workspace.blocks import check_message, check_view
+from engine.journal.state import Asked
+from prompt_state.question_row import PromptState, prompt_state
+from tests.bot.rendering_cases import T0, T1, prompt, prompts, session, wild
+from tests.support.proving import tries
+
+
+def row(asked: Asked, number: int = 1) -> PromptState:
+    """The row of a question that is shown."""
+    where = {"channel": "C1", "ts": f"{number}.0", "threadTs": "1.0"}
+    shown = replace(asked, shown=where, nonce="n1", prompt_id=f"prompt-{number}", votes=())
+    return prompt_state(session(shown), shown)
+
+
+@settings(max_examples=tries(30), phases=[Phase.generate])
+@given(prompts(), wild, st.sampled_from([None, "https://x.slack.com/archives/C1/p1"]))
+def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str, link: str | None) -> None:
+    """As a copy, in a digest, on the Home, closed, and in the modals that open from there."""
+    entry = Waiting(row(asked), name, link)
+    for message in (
+        direct_message(entry, "key"),
+        elsewhere_message(entry, "key"),
+        closed_message(entry),
+        digest_message([Waiting(row(asked, n), name, link) for n in range(20)], "key", done=3),
+    ):
+        check_message(message.text, message.blocks)
+    check_view(home_view(HomePage([entry], [], [], {}, T1, [entry])))
+    check_view({**answer_view(entry.prompt, {})})
+    if asked.kind == "approval" and asked.options:
+        check_view({**together_view([entry], "U1")})
+
+
+def test_a_full_home_has_a_hundred_blocks_at_most() -> None:
+    """However much waits, runs and can be started; what waits is paged."""
+    waiting = [Waiting(row(prompt(node_id=f"n{n % 10}"), n), f"flow{n % 5}") for n in range(1, 200)]
+    flows: dict[str, Any] = {f"flow{n}": SimpleNamespace(description="Does it") for n in range(50)}
+    runs = [Run(session(prompt()), None)] * 30
+    for start in (0, 22, 198):
+        page = HomePage(waiting, runs, runs, flows, T0, waiting, Look(start=start), "At once.")
+        view = home_view(page)
+        assert len(view["blocks"]) <= 100
+        check_view(view)
