@@ -114,6 +114,7 @@ async def test_alike_approvals_are_decided_together_and_recorded_one_by_one(tmp_
         assert await workspace.submit_view("dev", view["id"], given) == {"closed": True}
         for number in (0, 1, 3):
             await threads[number].says(f"web-{number}: approve checked all")
+            await threads[number].says("*Approved* by <@U0LOCALDEV>")
         left = await shows(workspace, "dev", "web-3", gone=True)
         assert "Restart web-2?" in left
         assert threads[2].count("web-2: ") == 0
