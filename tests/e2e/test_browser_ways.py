@@ -44,7 +44,7 @@ async def test_home_and_the_shortcut(browser: Browser, seen: Workspace, tmp_path
     ):
         await use_shortcut(visit)
         await visit.begin("ops", "@sayso gate")
-        await visit.says("Open the gate?", "waiting for @sre, until")
+        await visit.says("Open the gate?", "waiting for @sre")
         await use_home(visit)
 
 
