@@ -432,6 +432,14 @@ def _too_late(message: Message, thread: Thread) -> Route | None:
     return Hint("closed", (latest.prompt_id,), once=True) if latest is not None and over else None
 
 
+def _not_asked(message: Message, thread: Thread) -> Route | None:
+    """Words beside questions that are all for others: whoever wrote them learns once that they answer nothing."""
+    asked = [prompt for prompt in thread.prompts if prompt.open and _sent_after(message, prompt)]
+    if not asked or message.mentions_bot or _own(asked, thread):
+        return None
+    return Hint("not_yours", _ids(asked[-1:]), once=True)
+
+
 _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
     _not_for_us,
     _control,
@@ -440,6 +448,7 @@ _STEPS: tuple[Callable[[Message, Thread], Route | None], ...] = (
     _steer,
     _only_buttons,
     _too_late,
+    _not_asked,
 )
 
 

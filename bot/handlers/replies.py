@@ -397,7 +397,8 @@ class Conversation:
             case Hint(kind, prompt_ids, once):
                 text = phrases.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
                 # How a question is answered helps everybody; what was wrong with one reply, its author.
-                key = f"hint:{prompt_ids[0]}" if once else None
+                author = f":{data['user']}" if kind == "not_yours" else ""
+                key = f"hint:{prompt_ids[0]}{author}" if once else None
                 outcome = "hinted" if once else "told"
                 if kind not in ("buttons", "files"):
                     return await self.notices.whisper(row, data, plain(text), outcome, key=key)

@@ -275,7 +275,7 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
         how = f"answered: {escape(first.answer_summary or '')}" if first.status == "answered" else "withdrawn"
         return f"That question is closed ({how})."
     if kind == "not_yours":
-        return "Others are asked for that; your text was not used."
+        return "Others are asked for that; your text answers nothing."
     if kind == "older":
         return "That question came after your message; please answer it again if you meant it."
     return "Please write your answer after the colon."

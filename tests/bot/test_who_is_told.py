@@ -97,6 +97,22 @@ def test_a_stranger_is_not_told_how_things_stand(tmp_path: Path) -> None:
     play(story)
 
 
+def test_whoever_is_not_asked_is_told_so_once(tmp_path: Path) -> None:
+    """Words of a colleague beside a question for others: one quiet word to the author, however much is written."""
+
+    async def story() -> None:
+        async with town(tmp_path, FLOWS) as place:
+            root = await place.start("ben", "deploy")
+            before = len(place.calls)
+            for text in ("looks fine", "really", "<@U0LOCALBEN> what do you think?"):
+                place.say(CLEO, text, root)
+                await place.settle()
+            assert place.posted(before) == []
+            assert ["answers nothing" in str(call.args) for call in place.told(CLEO, before)] == [True]
+
+    play(story)
+
+
 def test_a_group_is_looked_up_for_words_too(tmp_path: Path) -> None:
     """Whoever may approve by their group and writes instead reads about the buttons, not that others are asked."""
 

@@ -156,7 +156,12 @@ CASES = [
         said("go on then"),
         Hint("buttons", ("p-choice",), once=True),
     ),
-    Case("nor by whoever is not asked", thread(CHOICE, mine=""), said("go"), Chatter()),
+    Case(
+        "nor by whoever is not asked",
+        thread(CHOICE, mine=""),
+        said("go"),
+        Hint("not_yours", ("p-choice",), once=True),
+    ),
     Case("named, it may be typed too", thread(CHOICE, A), said("#p-choice: go"), Answer("p-choice", "go")),
     Case(
         "a choice and a text prompt could both be meant",
@@ -262,7 +267,20 @@ CASES = [
     Case("a reply older than the prompt", thread(LATER), said("yes"), Chatter()),
     Case("sent at the very moment", thread(A), said("yes", ts="1001.000000"), Chatter()),
     Case("an answered one", thread(DONE), said("yes"), Chatter()),
-    Case("one who is not asked", thread(A, mine=""), said("I think yes"), Chatter()),
+    Case(
+        "one who is not asked, once",
+        thread(A, mine=""),
+        said("I think yes"),
+        Hint("not_yours", ("p-a",), once=True),
+    ),
+    Case("one who was asked something else too", thread(A, B, mine="p-b"), said("y"), Answer("p-b", "y")),
+    Case(
+        "one who speaks to a colleague",
+        thread(A, mine=""),
+        said("<@UBEN> yes?", starts_with_mention_of_other=True),
+        Chatter(),
+    ),
+    Case("one who wrote before the question", thread(LATER, mine=""), said("yes"), Chatter()),
     Case(
         "one who is not asked, to the bot",
         thread(A, mine=""),
@@ -316,7 +334,12 @@ CASES = [
         Hint("buttons", ("p-gate",)),
     ),
     Case("one hint is enough", thread(GATE, hinted=frozenset({"p-gate"})), said("approve"), Chatter()),
-    Case("no hint to others", thread(GATE, mine=""), said("nice"), Chatter()),
+    Case(
+        "to others, that they are not asked",
+        thread(GATE, mine=""),
+        said("nice"),
+        Hint("not_yours", ("p-gate",), once=True),
+    ),
     Case(
         "no hint about buttons that were not there",
         thread(approval(message_ts="1009.0")),
