@@ -288,7 +288,7 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         yield Check(
             "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
         )
-    yield from _check_limits(store)
+    yield from check_limits(store)
     heard = store.mark(HEARD)
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
@@ -300,7 +300,7 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)
 
 
-def _check_limits(store: Store) -> Iterator[Check]:
+def check_limits(store: Store) -> Iterator[Check]:
     """Methods of Slack that the bot has used up: how many rows wait for them, and until when."""
     now = datetime.now(UTC)
     rows = [method_of(row) for row in store.outbox(now=_FAR, limit=None)]

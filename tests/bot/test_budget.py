@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.config.settings import SettingsError, load_settings
+from bot.doctor import checks
+from bot.intents.session_rows import edit_row
 from bot.wire import limits
-from bot.wire.budget import Budget, Limit, Urgency, limits_of, urgency
+from bot.wire.budget import FULL, Budget, Limit, Urgency, limits_of, urgency
 from bot.wire.client import RateLimited, in_turn
+from engine.storage.open import MemoryStore
 from tests.support.inprocess import play
 
 POST, EDIT, READ = "chat.postMessage", "chat.update", "conversations.replies"
@@ -328,3 +334,31 @@ def test_a_fault_of_the_budget_is_noticed(
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         play(test)
+
+
+# --- where it is told and set ------------------------------------------------------------------------------
+
+
+def test_doctor_names_what_is_used_up_and_how_many_wait() -> None:
+    """The bot notes until when a method is used up; a note of earlier says nothing any more."""
+    store = MemoryStore()
+    store.consume([], "2026-01-01T00:00:00.000Z", [edit_row("edit:1", "lane", "C1", "1.0", "text")])
+    now = time.time()
+    store.set_mark(f"{FULL}{EDIT}", f"{now + 30:.6f}")
+    store.set_mark(f"{FULL}{POST}", f"{now - 300:.6f}")
+    (told,) = checks.check_limits(store)
+    assert told.text.startswith("Slack's limit of chat.update is used up: 1 wait, until about ")
+
+
+def test_limits_are_set_by_method_and_a_mistake_is_refused(tmp_path: Path) -> None:
+    """JSON, a file with it, or `off`; a field that does not exist is refused by the setting's name."""
+    (tmp_path / "limits.json").write_text('{"chat.update": {"a_minute": 25}}')
+
+    def read(raw: str) -> Any:
+        return load_settings({"SAYSO_SLACK_LIMITS": raw}, cwd=tmp_path).slack_limits
+
+    assert read("limits.json") == read('{"chat.update": {"a_minute": 25}}') == {EDIT: {"a_minute": 25}}
+    assert read("off") is None
+    for wrong in ('{"chat.update": {"per_minute": 25}}', '{"chat.update": 25}', "[]", "nowhere.json"):
+        with pytest.raises(SettingsError, match="SAYSO_SLACK_LIMITS"):
+            read(wrong)
