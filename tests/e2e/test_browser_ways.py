@@ -207,7 +207,7 @@ async def test_what_a_flow_says(browser: Browser, seen: Workspace, tmp_path: Pat
         await visit.begin("ops", "@sayso says")
         await visit.says("Load", "Busiest", "load.csv", "▰▰▰▱▱▱▱▱▱▱ 3/10")
         thread = visit.thread
-        await expect(thread.get_by_role("cell", name="<!channel>")).to_be_visible()
+        await expect(thread.get_by_role("rowheader", name="<!channel>")).to_be_visible()
         await expect(thread.locator("pre")).to_contain_text("uptime --pretty")
         await expect(thread.get_by_role("img", name="Load over the last hour")).to_be_visible()
         await in_view(thread.get_by_text("three tables"))
