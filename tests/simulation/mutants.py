@@ -169,12 +169,12 @@ MUTANTS: dict[str, Mutant] = {
     )
 }
 SEEN_AT = {
-    "a_change_forgets_the_attempt_that_is_out": 312,
-    "acknowledges_before_it_stores": 73,
-    "writes_what_it_decided_on_what_it_read": 152,
-    "obeys_a_word_that_is_offered_as_a_choice": 288,
+    "a_change_forgets_the_attempt_that_is_out": 26,
+    "acknowledges_before_it_stores": 300,
+    "writes_what_it_decided_on_what_it_read": 303,
+    "obeys_a_word_that_is_offered_as_a_choice": 369,
     "an_answer_is_committed_without_its_row": 1778,
-    "takes_what_was_posted_unheard_for_not_posted": 25,
+    "takes_what_was_posted_unheard_for_not_posted": 129,
     "remembers_keys_in_memory": 56,
 }
 """The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""
