@@ -153,7 +153,7 @@ def _waits(load: Load, note: str) -> list[Row]:
 async def _burst(folder: Path, threads: int) -> list[Row]:
     async with limited_town(folder, 10) as (load, _):
         tasks = [asyncio.ensure_future(load.start(number, answers=0)) for number in range(threads)]
-        await _until_asked(load, threads, DRAIN_SECONDS)
+        await until_asked(load, threads, DRAIN_SECONDS)
         rows = _first_questions(load, f"{threads} threads at once in ten channels")
         await finished(tasks, 0.0)
         return rows
@@ -171,13 +171,13 @@ async def _burst_for_real(base: Path, threads: int) -> list[Row]:
                 workspace.faults.limit()
                 load = Load(workspace, places, time.time)
                 tasks = [asyncio.ensure_future(load.start(number, answers=0)) for number in range(threads)]
-                await _until_asked(load, threads, 180.0)
+                await until_asked(load, threads, 180.0)
                 rows = _first_questions(load, f"the same with a process and HTTP, {threads} threads")
                 await finished(tasks, 0.0)
                 return rows
 
 
-async def _until_asked(load: Load, threads: int, most: float) -> None:
+async def until_asked(load: Load, threads: int, most: float) -> None:
     begin = load.clock()
     while load.asked() < threads and load.clock() - begin < most:  # noqa: ASYNC110 - nothing in here signals
         await asyncio.sleep(0.25)
@@ -334,7 +334,7 @@ async def _caught_up(folder: Path, waiting: int, moved: int, wanted: float | Non
         for first in range(0, waiting, 500):
             for number in range(first, min(first + 500, waiting)):
                 starts.append(asyncio.ensure_future(asked.start(number, "one", answers=0)))
-            await _until_asked(asked, len(starts), DRAIN_SECONDS)
+            await until_asked(asked, len(starts), DRAIN_SECONDS)
         await town.settle(most=DRAIN_SECONDS)
         await town.close()
         await asyncio.sleep(3600)

@@ -158,6 +158,11 @@ _urgency: ContextVar[Urgency] = ContextVar("urgency", default=Urgency.WAITED_FOR
 _reserved: ContextVar[Turn | None] = ContextVar("reserved", default=None)
 
 
+def current_urgency() -> Urgency:
+    """How urgent a call is that is made here."""
+    return _urgency.get()
+
+
 @contextmanager
 def urgency(urgency: Urgency) -> Iterator[None]:
     """All calls in here, and of tasks that begin in here, are that urgent."""
@@ -230,7 +235,7 @@ class Budget:
         method = self._method(name)
         self._number += 1
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(_urgency.get(), self._number, channel, future, _reserved.get() is not None)
+        waiter = _Waiter(current_urgency(), self._number, channel, future, _reserved.get() is not None)
         insort(method.waiting, waiter)
         self._give(method)
         try:

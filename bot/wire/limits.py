@@ -3,8 +3,8 @@
 A method is counted by the times at which its calls were answered: at most N in 61 seconds. A token bucket would let
 up to twice as many through in its first minute. A call that is under way counts as if it were made now.
 
-After a refusal the gate is shut for as long as Slack says. Then one call is a probe; once that is taken, less goes
-through than before, and one more each minute.
+After a refusal the gate is shut for as long as Slack says. Then one call is a probe. Each that is refused doubles the
+wait, since Slack may count what it refuses; once one is taken, less goes through than before, and one more each minute.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Gate:
     probe: bool = False
     refused: int = 0
     _shut: float | None = None
+    _waited: float = 0.0
     _part: float = 1.0
     _since: float = 0.0
 
@@ -68,7 +69,9 @@ class Gate:
             self.probe = False
         if refused_for is not None:
             self.refused += 1
-            self._shut = max(self._shut or 0.0, at + max(refused_for, SHORTEST))
+            least = min(2 * self._waited, WINDOW) if probe else SHORTEST
+            self._waited = max(refused_for, least)
+            self._shut = max(self._shut or 0.0, at + self._waited)
         elif probe and heard:
             self._part = max(_SLOWEST, self.now(at) / self.a_minute * _SLOWER)
             self._since, self._shut = at, None

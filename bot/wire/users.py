@@ -20,6 +20,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.directory import Directory, RotaFailed
 from bot.config.profiles import Profiles
+from bot.wire.budget import Urgency, current_urgency
 from bot.wire.client import code_of, joined_channels, pages
 from engine.decide.commands import Command, HandOver
 from engine.decide.policy import ROTA
@@ -66,6 +67,7 @@ class People:
         self._team_id = team_id
         self._clock = clock
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._asked: dict[tuple[tuple[str, str], Urgency], asyncio.Future[Any]] = {}
 
     async def actor(
         self, data: dict[str, Json], *, entries: Iterable[str] = (), in_channel: bool | None = None
@@ -207,19 +209,41 @@ class People:
         kept = self._kept.get(key)
         if kept is not None and self._clock() - kept[0] < KEEP_SECONDS:
             return kept[1]
-        try:
-            value = await ask(argument)
-        except SlackApiError as error:
-            code = code_of(error)
-            if code in ("user_not_found", "users_not_found", "user_not_visible"):
-                raise UnknownPerson(f"Slack knows no user {argument}.") from error
-            raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
-        except Exception as error:
-            raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
+        value = await self._asked_once(key, ask, argument)
         self._kept[key] = (self._clock(), value)
         if len(self._kept) > 5000:
             self._kept.clear()
         return value
+
+    async def _asked_once(self, key: tuple[str, str], ask: Callable[[str], Any], argument: str) -> Any:
+        """One call for all who wait for the same answer, as urgently."""
+        joint = (key, current_urgency())
+        while (asked := self._asked.get(joint)) is not None:
+            await asyncio.wait((asked,))
+            if not asked.cancelled():
+                return asked.result()
+        asked = self._asked[joint] = asyncio.get_running_loop().create_future()
+        try:
+            asked.set_result(await _told(ask, argument))
+        except LookupFailed as error:
+            asked.set_exception(error)
+        finally:
+            del self._asked[joint]
+            asked.cancel()
+        return asked.result()
+
+
+async def _told(ask: Callable[[str], Any], argument: str) -> Any:
+    """What Slack says. Raises `LookupFailed`."""
+    try:
+        return await ask(argument)
+    except SlackApiError as error:
+        code = code_of(error)
+        if code in ("user_not_found", "users_not_found", "user_not_visible"):
+            raise UnknownPerson(f"Slack knows no user {argument}.") from error
+        raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
+    except Exception as error:
+        raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
 
 
 CHANNEL_SECONDS = 300.0

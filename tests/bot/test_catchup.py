@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from bot.handlers.catchup import CatchUp
 from bot.inbound import decisions
 from bot.wire.client import bot_client
 from bot.wire.users import LookupFailed, People
+from engine.language.actors import Actor
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
@@ -50,6 +52,20 @@ async def test_a_right_that_is_missing_is_not_asked_for_again() -> None:
         workspace.faults.fail("users.conversations", times=3, error="missing_scope")
         assert await catchup.run() == 0
         assert catchup.complete
+
+
+async def test_who_asks_for_the_same_person_at_once_shares_one_lookup() -> None:
+    """One call for all; where the one who makes it leaves, the next one makes it."""
+    async with running_workspace() as workspace:
+        people = People(bot_client(workspace.bot_token, workspace.api_url), workspace.team_id)
+        ana = {"user": "U0LOCALANA", "channel": "C0LOCALOPS"}
+        asked = [asyncio.ensure_future(people.actor(ana, in_channel=True)) for _ in range(5)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(found[0], asyncio.CancelledError)
+        assert [actor.name for actor in found[1:] if isinstance(actor, Actor)] == ["Ana Ruiz"] * 4
+        assert len(workspace.calls_to("users.info")) <= 2
 
 
 async def test_the_page_of_a_broken_server_says_nothing_about_a_person() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bench.report import quantile
-from bench.slack_load import EDIT, limited_town, listening, spell_of
+from bench.slack_load import EDIT, limited_town, listening, spell_of, until_asked
 from bench.slack_town import finished
 from tests.support.simulated import simulated
 
@@ -36,3 +36,14 @@ async def test_after_a_refusal_one_call_tries_and_two_lines_say_so(tmp_path: Pat
         assert spell_of(load.calls(begin), EDIT) == (1, 1)
         assert len(told.lines) == 2
         assert max(load.to_next(begin)) <= 2.0
+
+
+@simulated
+async def test_a_burst_of_threads_is_asked_in_half_a_minute(tmp_path: Path) -> None:
+    """200 flows begin at once in ten channels: the posts of a channel bind, and nothing that all of them look up."""
+    async with limited_town(tmp_path, 10) as (load, town):
+        begin, tasks = load.clock(), [asyncio.ensure_future(load.start(n, answers=0)) for n in range(200)]
+        await until_asked(load, 200, 60.0)
+        assert load.clock() - begin <= 25.0
+        assert [call.method for call in town.calls].count("users.info") == 1
+        await finished(tasks, 0.0)
