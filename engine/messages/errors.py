@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
 
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.turns import Usage
 
@@ -11,11 +12,12 @@ from engine.messages.turns import Usage
 class ProviderError(SaysoError):
     """A turn failed. `retryable`: the same request may succeed later.
 
-    `usage` is what the provider has counted until then (it is paid for), `request_id` what its support asks for.
+    `usage` is what the provider has counted until then (it is paid for), `request_id` what its support asks for,
+    `error_code` the provider's own name of the cause, and `told` what it says with that.
     """
 
     code = "provider"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def __init__(
         self,
@@ -24,11 +26,18 @@ class ProviderError(SaysoError):
         request_id: str | None = None,
         retry_after: float | None = None,
         usage: Usage | None = None,
+        status: int | None = None,
+        error_code: str | None = None,
+        told: Mapping[str, Json] | None = None,
     ) -> None:
         self.request_id = request_id
         self.retry_after = retry_after
         """Seconds that the provider asks us to wait; None where it said nothing."""
         self.usage = usage or Usage()
+        self.status = status
+        """The status of HTTP; None for an error inside a stream, and where nothing came."""
+        self.error_code = error_code
+        self.told = dict(told or {})
         super().__init__(f"{message} (request {request_id})" if request_id else message)
 
 
@@ -77,10 +86,28 @@ class ContextTooLong(InvalidRequest):
     code = "context_too_long"
 
 
+class PrefixMismatch(InvalidRequest):
+    """Thinking in the conversation belongs to another one: what stands before it was changed."""
+
+    code = "prefix_mismatch"
+
+
 class AccessDenied(ProviderError):
-    """The key is missing, wrong, or not allowed to do this (401, 402, 403)."""
+    """Only whoever runs sayso can help: the key is missing, wrong, or not allowed to do this (401, 403)."""
 
     code = "access_denied"
+
+
+class SpendLimit(AccessDenied):
+    """The account may spend no more, or its bill is not paid (402, and 429s that no waiting clears)."""
+
+    code = "spend_limit"
+
+
+class ModelGone(AccessDenied):
+    """There is no such model, or there is none any more (404)."""
+
+    code = "model_not_found"
 
 
 class ScriptError(ProviderError):

@@ -37,6 +37,7 @@ class Assembly:
         self.request_id = request_id
         self._model: str | None = None
         self._stop_reason: str | None = None
+        self._beside: dict[str, Any] = {}
         self._blocks: list[dict[str, Json]] = []
         self._open: dict[str, Json] | None = None
         self._pieces: list[str] = []
@@ -98,7 +99,7 @@ class Assembly:
             for block in blocks
             if block is not self._broken and (block["type"] != "text" or block["text"].strip())
         )
-        return TurnResult(kept, stop_reason, self.usage, self._model or "", self.request_id)
+        return TurnResult(kept, stop_reason, self.usage, self._model or "", self.request_id, **self._beside)
 
     # --- one method for each event of the wire ---------------------------------------------------------------
 
@@ -106,6 +107,7 @@ class Assembly:
         message = event["message"]
         self._count(message["usage"])
         self._model = str(message["model"])
+        self._tell_beside(message)
         return []
 
     def _block_start(self, event: dict[str, Json]) -> list[TurnEvent]:
@@ -161,7 +163,15 @@ class Assembly:
         self._count(event.get("usage") or {})
         reason = event["delta"].get("stop_reason")
         self._stop_reason = None if reason is None else _text(reason)
+        self._tell_beside({**event, **event["delta"]})
         return []
+
+    def _tell_beside(self, told: dict[str, Json]) -> None:
+        for name in ("stop_details", "container"):
+            if isinstance(told.get(name), dict):
+                self._beside[name] = told[name]
+        if isinstance(told.get("input_transformations"), list):
+            self._beside["transformations"] = tuple(told["input_transformations"])
 
     def _count(self, usage: dict[str, Json]) -> None:
         """Take over what the API has counted; its numbers are totals, and those that are left out still hold."""

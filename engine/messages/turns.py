@@ -99,7 +99,7 @@ class TurnResult:
     """How a turn ended. `content` are the assistant's blocks, verbatim; `model` is the one that answered.
 
     `stop_reason` is the provider's word: `end_turn`, `tool_use`, `max_tokens`, `stop_sequence`, `pause_turn`,
-    `refusal`, `model_context_window_exceeded`. An interrupted turn has none: its content is what may stand in the
+    `refusal`, `model_context_window_exceeded`, `compaction`. An interrupted turn has none: its content is what may stand in the
     conversation (whole blocks and the text so far, which may be nothing), and its usage what was known by then.
     """
 
@@ -109,6 +109,12 @@ class TurnResult:
     model: str
     request_id: str | None = None
     interrupted: bool = False
+    stop_details: Json = None
+    """Of a refusal `{category, explanation, recommended_model, …}`, each of which may be None."""
+    transformations: tuple[Json, ...] = ()
+    """What the provider left out of the request: `{type: thinking_dropped | …, path, reason}`."""
+    container: Json = None
+    """Where the model's code ran: `{id, expires_at}`."""
 
     @property
     def text(self) -> str:

@@ -19,9 +19,12 @@ from engine.messages.errors import (
     AccessDenied,
     ContextTooLong,
     InvalidRequest,
+    ModelGone,
     Overloaded,
+    PrefixMismatch,
     ProviderError,
     RateLimited,
+    SpendLimit,
     StreamCut,
     Unavailable,
 )
@@ -218,23 +221,40 @@ _TYPES: dict[str, type[ProviderError]] = {
     "timeout_error": Unavailable,
     "authentication_error": AccessDenied,
     "permission_error": AccessDenied,
-    "billing_error": AccessDenied,
+    "billing_error": SpendLimit,
     "invalid_request_error": InvalidRequest,
-    "not_found_error": InvalidRequest,
+    "not_found_error": ModelGone,
     "request_too_large": ContextTooLong,
 }
 _STATUSES: dict[int, type[ProviderError]] = {
     401: AccessDenied,
-    402: AccessDenied,
+    402: SpendLimit,
     403: AccessDenied,
+    404: ModelGone,
     408: Unavailable,
     409: Unavailable,
     413: ContextTooLong,
     429: RateLimited,
     529: Overloaded,
 }
-_TOO_LONG = ("prompt is too long", "exceed context limit", "exceeds the context window")
-"""The API has no code of its own for this; these are its words."""
+_CODES: dict[str, type[ProviderError]] = {
+    "enforced_spend_limit_reached": SpendLimit,
+    "contract_spend_limit_reached": SpendLimit,
+    "linked_organization_spend_limit_reached": SpendLimit,
+    "organization_on_hold": AccessDenied,
+    "compaction_unavailable": Overloaded,
+    "file_expired": InvalidRequest,
+}
+"""What a cause means that the provider names. These beat types and statuses."""
+_WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
+    ("prompt is too long", ContextTooLong),
+    ("exceed context limit", ContextTooLong),
+    ("exceeds the context window", ContextTooLong),
+    ("bound to a different conversation", PrefixMismatch),
+    ("spend limit", SpendLimit),
+    ("usage limits", SpendLimit),
+)
+"""The API has no codes of its own for these; this is what it says."""
 
 
 def body_of(request: TurnRequest, *, caching: bool) -> Json:
@@ -275,22 +295,32 @@ def _error_of(
     """The error that a refusal means. `status` is None for an error inside a stream, which has only its type."""
     told = body.get("error") if isinstance(body, dict) else None
     told = told if isinstance(told, dict) else {}
+    details = told.get("details")
+    details = details if isinstance(details, dict) else {}
+    cause = details.get("error_code")
     message = str(told.get("message") or fallback)
-    kind = _kind(status, str(told.get("type")), message)
+    kind = _kind(status, str(told.get("type")), message, cause)
     asked = headers.get("request-id") or (body.get("request_id") if isinstance(body, dict) else None)
-    return kind(
+    error = kind(
         f"{_said(kind)}: {message}",
         request_id=asked if isinstance(asked, str) else None,
         retry_after=_seconds(headers),
+        status=status,
+        error_code=cause if isinstance(cause, str) else None,
+        told={name: value for name, value in details.items() if name != "error_code"},
     )
+    if status is not None and headers.get("x-should-retry") in ("true", "false"):
+        error.retryable = headers["x-should-retry"] == "true"
+    return error
 
 
-def _kind(status: int | None, told: str, message: str) -> type[ProviderError]:
-    kind = _STATUSES.get(status or 0) or _TYPES.get(told)
+def _kind(status: int | None, told: str, message: str, cause: Json) -> type[ProviderError]:
+    kind = _CODES.get(cause) if isinstance(cause, str) else None
+    kind = kind or _STATUSES.get(status or 0) or _TYPES.get(told)
     if kind is None:
         kind = InvalidRequest if status is not None and 400 <= status < 500 else Unavailable
-    if kind is InvalidRequest and any(words in message.lower() for words in _TOO_LONG):
-        return ContextTooLong
+    if kind is InvalidRequest:
+        return next((other for words, other in _WORDS if words in message.lower()), kind)
     return kind
 
 
@@ -300,15 +330,20 @@ def _said(kind: type[ProviderError]) -> str:
         RateLimited: "Claude's rate limit is reached",
         Overloaded: "Claude is overloaded",
         AccessDenied: "Claude refused the key",
+        SpendLimit: "the account may spend no more on Claude",
+        ModelGone: "Claude has no such model",
         InvalidRequest: "Claude refused the request",
         ContextTooLong: "the conversation is too long for Claude",
     }.get(kind, "Claude failed")
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """What `retry-after` says, in seconds; None for a date or nonsense."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
+    """How long to wait, as the headers say, in seconds; None where they say nothing, a date or nonsense."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None

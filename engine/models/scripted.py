@@ -45,7 +45,10 @@ _ERRORS: dict[str, type[ProviderError]] = {
         errors.BadResponse,
         errors.InvalidRequest,
         errors.ContextTooLong,
+        errors.PrefixMismatch,
         errors.AccessDenied,
+        errors.SpendLimit,
+        errors.ModelGone,
     )
 }
 
@@ -79,10 +82,15 @@ class Failure(_Strict):
         "bad_response",
         "request_invalid",
         "context_too_long",
+        "prefix_mismatch",
         "access_denied",
+        "spend_limit",
+        "model_not_found",
     ]
     message: str = "scripted"
     retry_after: Annotated[float, Field(ge=0)] | None = None
+    error_code: str | None = None
+    told: dict[str, Any] = Field(default_factory=dict)
 
 
 class Tokens(_Strict):
@@ -103,6 +111,7 @@ class Turn(_Strict):
     text: str | None = None
     tools: tuple[ToolCall, ...] = ()
     stop_reason: str | None = None
+    stop_details: dict[str, Any] | None = None
     usage: Tokens | None = None
     cut: bool = False
     error: Failure | None = None
@@ -113,7 +122,7 @@ class Turn(_Strict):
         says = bool(self.thinking or self.text or self.tools)
         if self.error is not None and (says or self.cut or self.stop_reason or self.usage):
             raise ValueError("a turn that is an error is nothing else")
-        if self.error is None and not says:
+        if self.error is None and not says and self.stop_reason is None:
             raise ValueError("a turn says something, calls a tool, or is an error")
         if self.others and self.expect is None:
             raise ValueError("`or` has what is said when `expect` does not fit, and there is no `expect`")
@@ -191,7 +200,8 @@ class ScriptedProvider:
         number, turn = self._take(request)
         if turn.error is not None:
             failure = turn.error
-            raise _ERRORS[failure.kind](f"turn {number}: {failure.message}", retry_after=failure.retry_after)
+            more = failure.model_dump(include={"retry_after", "error_code", "told"})
+            raise _ERRORS[failure.kind](f"turn {number}: {failure.message}", **more)
         assembly = Assembly(f"req_script_{number}")
         for event in _wire(turn, number, request, self.label):
             await _pause(self.script.pace if event["type"] == "content_block_delta" else 0, abort)
@@ -292,7 +302,8 @@ def _wire(turn: Turn, number: int, request: TurnRequest, label: str | None) -> I
         yield {"type": "content_block_stop", "index": index}
     if not turn.cut:
         reason = turn.stop_reason or ("tool_use" if turn.tools else "end_turn")
-        yield {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}
+        ended = {"stop_reason": reason, "stop_details": turn.stop_details}
+        yield {"type": "message_delta", "delta": ended, "usage": usage}
         yield {"type": "message_stop"}
 
 

@@ -207,6 +207,9 @@ def _completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
         "interrupted": result.interrupted,
         "requestId": result.request_id,
         "weighed": marks(parts),
+        **({"stopDetails": result.stop_details} if result.stop_details else {}),
+        **({"transformations": list(result.transformations)} if result.transformations else {}),
+        **({"container": result.container} if result.container else {}),
     }
     try:
         return Completed(copy(output))
@@ -215,7 +218,9 @@ def _completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
 
 
 def failed(error: ProviderError) -> Failed:
-    """An error as an outcome; its details are `{retryable, retryAfter, usage, requestId}`, `retryAfter` in seconds."""
+    """An error as an outcome; its details are `{retryable, retryAfter, usage, requestId}`, `retryAfter` in seconds, and
+    `status`, `errorCode` and `told` where the provider said them (see `ProviderError`)."""
+    said = {"status": error.status, "errorCode": error.error_code, "told": error.told}
     return Failed(
         error.code,
         str(error),
@@ -224,6 +229,7 @@ def failed(error: ProviderError) -> Failed:
             "retryAfter": error.retry_after,
             "usage": error.usage.to_json(),
             "requestId": error.request_id,
+            **{name: value for name, value in said.items() if value},
         },
     )
 

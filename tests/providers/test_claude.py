@@ -20,9 +20,12 @@ from engine.messages.errors import (
     BadResponse,
     ContextTooLong,
     InvalidRequest,
+    ModelGone,
     Overloaded,
+    PrefixMismatch,
     ProviderError,
     RateLimited,
+    SpendLimit,
     StreamCut,
     Unavailable,
 )
@@ -263,9 +266,9 @@ async def test_every_stop_reason_is_passed_on(
             False,
         ),
         (Failure(401, "authentication_error"), AccessDenied, False),
-        (Failure(402, "billing_error"), AccessDenied, False),
+        (Failure(402, "billing_error"), SpendLimit, False),
         (Failure(403, "permission_error"), AccessDenied, False),
-        (Failure(404, "not_found_error", "model: claude-nope"), InvalidRequest, False),
+        (Failure(404, "not_found_error", "model: claude-nope"), ModelGone, False),
         (Failure(413, "request_too_large"), ContextTooLong, False),
         (Failure(422, "something_new"), InvalidRequest, False),
         (Failure(429, "rate_limit_error"), RateLimited, True),
@@ -291,6 +294,74 @@ async def test_a_status_is_one_of_our_errors(
     assert caught.value.retryable == retryable
     assert caught.value.request_id == "req_1"
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "code"),
+    [
+        (
+            Failure(429, "rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}),
+            SpendLimit,
+            "enforced_spend_limit_reached",
+        ),
+        (
+            Failure(400, "invalid_request_error", details={"error_code": "organization_on_hold"}),
+            AccessDenied,
+            "organization_on_hold",
+        ),
+        (
+            Failure(
+                400, "invalid_request_error", "messages.1: The block is bound to a different conversation"
+            ),
+            PrefixMismatch,
+            None,
+        ),
+        (Failure(400, "invalid_request_error", "You have reached your spend limit"), SpendLimit, None),
+        (
+            Failure(529, "overloaded_error", details={"error_code": "compaction_unavailable"}),
+            Overloaded,
+            "compaction_unavailable",
+        ),
+    ],
+    ids=["month", "hold", "prefix", "own", "compaction"],
+)
+async def test_a_cause_that_is_named_counts_more_than_the_status(
+    server: ClaudeServer,
+    claude: ClaudeProvider,
+    failure: Failure,
+    kind: type[ProviderError],
+    code: str | None,
+) -> None:
+    """A 429 that lasts until the month ends is not waited for; what the provider calls a cause is kept."""
+    server.queue(failure)
+    with pytest.raises(ProviderError) as caught:
+        await complete(claude, request())
+    error = caught.value
+    assert (type(error), error.error_code, error.status) == (kind, code, failure.status)
+    assert error.retryable == (kind is Overloaded)
+
+
+async def test_the_provider_says_whether_to_try_again(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """`x-should-retry` counts more than the status, and milliseconds more than seconds."""
+    told = {"image": {"max_side_length_pixels": 8000}}
+    details = {"error_code": "image_dimensions_too_large", **told}
+    headers = {"x-should-retry": "true", "retry-after-ms": "1500", "retry-after": "2"}
+    server.queue(Failure(400, "invalid_request_error", headers=headers, details=details))
+    with pytest.raises(InvalidRequest) as caught:
+        await complete(claude, request())
+    assert (caught.value.retryable, caught.value.retry_after, caught.value.told) == (True, 1.5, told)
+
+
+async def test_a_refusal_says_of_what_kind(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """Category, explanation and the model that would answer are kept."""
+    details = {
+        "type": "refusal",
+        "category": "cyber",
+        "explanation": "no",
+        "recommended_model": "claude-opus-5",
+    }
+    server.queue(text("So far.", stop_reason="refusal", stop_details=details))
+    assert (await complete(claude, request())).stop_details == details
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class Reply:
 
     blocks: list[dict[str, Any]]
     stop_reason: str | None = None
+    stop_details: dict[str, Any] | None = None
     usage: dict[str, Any] = field(default_factory=lambda: {"input_tokens": 100, "output_tokens": 20})
     cut_after: str | None = None
     abrupt: bool = False
@@ -55,6 +56,7 @@ class Failure:
     type: str
     message: str = "told to"
     headers: dict[str, str] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -133,7 +135,7 @@ class ClaudeServer:
             raise AssertionError("a request came and there is no reply for it")
         reply = self.replies.popleft() if self.replies or self.mind is None else self.mind(recorded.body)
         if isinstance(reply, Failure):
-            return _error(reply.status, reply.type, reply.message, request_id, reply.headers)
+            return _error(reply.status, reply.type, reply.message, request_id, reply.headers, reply.details)
         if isinstance(reply, Raw):
             return web.Response(
                 body=reply.body, status=reply.status, headers={"content-type": reply.content_type}
@@ -210,7 +212,7 @@ def events(reply: Reply, model: str) -> Iterator[tuple[str, dict[str, Any]]]:
     calls = any(block["type"] == "tool_use" for block in reply.blocks)
     reason = reply.stop_reason or ("tool_use" if calls else "end_turn")
     usage = {"output_tokens": reply.usage["output_tokens"]}
-    delta = {"stop_reason": reason, "stop_sequence": None}
+    delta = {"stop_reason": reason, "stop_sequence": None, "stop_details": reply.stop_details}
     yield "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}
     yield "message_stop", {"type": "message_stop"}
 
@@ -238,9 +240,15 @@ def _pieces(said: str) -> list[str]:
 
 
 def _error(
-    status: int, type: str, message: str, request_id: str, headers: dict[str, str] | None = None
+    status: int,
+    type: str,
+    message: str,
+    request_id: str,
+    headers: dict[str, str] | None = None,
+    details: dict[str, Any] | None = None,
 ) -> web.Response:
-    body = {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id}
+    error = {"type": type, "message": message, **({"details": details} if details else {})}
+    body = {"type": "error", "error": error, "request_id": request_id}
     return web.json_response(body, status=status, headers={"request-id": request_id, **(headers or {})})
 
 
