@@ -4,7 +4,8 @@ A method is counted by the times at which its calls were answered: at most N in 
 up to twice as many through in its first minute. A call that is under way counts as if it were made now.
 
 After a refusal the gate is shut for as long as Slack says. Then one call is a probe. Each that is refused doubles the
-wait, since Slack may count what it refuses; once one is taken, less goes through than before, and one more each minute.
+wait, up to four times what Slack says, since Slack may count what it refuses; once one is taken, less goes through
+than before, and one more each minute.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ WINDOW = 61.0
 _SLOWER = 0.8
 """The part of a limit that is kept after Slack refused at it."""
 _SLOWEST = 0.5
+_LONGEST = 4
+"""How many times what Slack says is waited at most."""
 SHORTEST = 0.25
 """Seconds to wait at least where Slack refuses."""
 NEVER = float("inf")
@@ -69,8 +72,9 @@ class Gate:
             self.probe = False
         if refused_for is not None:
             self.refused += 1
-            least = min(2 * self._waited, WINDOW) if probe else SHORTEST
-            self._waited = max(refused_for, least)
+            asked = max(refused_for, SHORTEST)
+            doubled = 2 * self._waited if probe else asked
+            self._waited = max(asked, min(doubled, _LONGEST * asked))
             self._shut = max(self._shut or 0.0, at + self._waited)
         elif probe and heard:
             self._part = max(_SLOWEST, self.now(at) / self.a_minute * _SLOWER)
