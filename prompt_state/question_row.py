@@ -83,6 +83,8 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
     answered_at: str | None = None
     """When it was closed: answered, expired or cancelled."""
     answer_summary: str | None = None
+    answer_key: str | None = None
+    """The inbox key that carried the answer, where that is somebody's own words."""
     undo_until: str | None = None
     """Until when the answer may be taken back; None where it is final."""
     votes: tuple[Vote, ...] = ()
@@ -129,7 +131,7 @@ _OF_ALL = (
 _OF_SOME = (
     "form", "values", "acceptsFiles", "maxFiles", "maxSize", "undoSeconds", "undoUntil", "required", "veto",
     "requireReason", "editable", "covers", "votes", "editors", "excluded", "handed", "timeoutSeconds", "onTimeout",
-    "remindSeconds", "escalate", "hours",
+    "remindSeconds", "escalate", "hours", "answerKey",
 )  # fmt: skip
 """What stands in a row only where it is not the default."""
 
@@ -198,6 +200,7 @@ def prompt_state(state: State, prompt: Asked) -> PromptState:
             "answeredByName": actor.get("name"),
             "answeredAt": prompt.at,
             "answerSummary": summary(prompt.kind, prompt.answer),
+            "answerKey": prompt.answer_key if own_words(prompt.answer) else None,
             "undoUntil": prompt.undo_until,
             "votes": [_vote(vote) for vote in prompt.votes],
             **_place(state.thread or {}, prompt.shown or {}),
@@ -213,6 +216,11 @@ def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
         return "approved" if answer.get("value") == "approve" else "rejected"
     words = shown(" ".join(str(answer.get("label") or answer.get("text") or "").split()))
     return words if len(words) <= _SUMMARY else words[: _SUMMARY - 1] + "…"
+
+
+def own_words(answer: Mapping[str, Json] | None) -> bool:
+    """Whether an answer is words or files as somebody sent them: no choice, and nothing that was read from them."""
+    return answer is not None and not answer.get("label") and not answer.get("values")
 
 
 def _vote(vote: Mapping[str, Json]) -> dict[str, Json]:

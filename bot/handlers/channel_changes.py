@@ -149,7 +149,7 @@ def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
 
 def newer_rows(head: Head) -> Sequence[Row]:
     """What the thread is told when its session is left to a newer release."""
-    return _note(head, "newer", phrases.newer_text(head.flow_name, head.session_id))
+    return _note(head, "newer", phrases.newer_text(head.flow_name))
 
 
 def _note(head: Head, about: str, text: str) -> Sequence[Row]:

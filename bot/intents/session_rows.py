@@ -13,7 +13,7 @@ from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.rendering.approvals import edited_text
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
-from bot.rendering.prompts import close_key, prompt_key
+from bot.rendering.prompts import close_key, message_of, prompt_key
 from bot.rendering.text import asked, weight
 from engine.journal.events import (
     ContainerStarted,
@@ -174,11 +174,8 @@ def _taken(key: str | None) -> list[PutOutbox]:
 
 
 def _mark(key: str | None, what: str, name: str) -> list[PutOutbox]:
-    kind, _, where = (key or "").partition(":")
-    if kind != "message" or where.count(":") != 2:
-        return []
-    _, channel, ts = where.split(":")
-    return [reaction_row(f"{what}:{where}", channel, ts, name)]
+    said = message_of(key)
+    return [] if key is None or said is None else [reaction_row(key.replace("message", what, 1), *said, name)]
 
 
 def _log(state: State) -> list[PutOutbox]:

@@ -157,11 +157,8 @@ def _remedies(state: State, address: str) -> list[str]:
     anew = f"start it anew: {address}`{safe(state.flow_name)}`"
     if is_rejection(state.error):
         return [f"To ask again, {anew}"]
-    fork = safe(f"sayso sessions fork {state.session_id} --at SEQ")
-    return [
-        f"To try again, {anew}",
-        f"To go on from before the failure, an administrator runs `{fork}`.",
-    ]
+    fork = "an administrator runs `sayso sessions fork ID --at SEQ` with the id on the card"
+    return [f"To try again, {anew}", f"To go on from before the failure, {fork}."]
 
 
 def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:

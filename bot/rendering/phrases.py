@@ -387,16 +387,16 @@ def shared_text(flow_name: str) -> str:
 def quarantine_text(flow_name: str, session_id: str) -> str:
     """Told to the thread when a session's records do not verify."""
     return (
-        f"⛔ *{escape(flow_name)}* (`{session_id}`) was set aside: its records were changed or damaged outside sayso. "
+        f"⛔ *{escape(flow_name)}* was set aside: its records were changed or damaged outside sayso. "
         "Nothing of it runs, and nothing was guessed. Please tell whoever runs sayso: "
         f"`sayso sessions show {session_id}` says what is wrong. To do the work again, start the flow anew."
     )
 
 
-def newer_text(flow_name: str, session_id: str) -> str:
+def newer_text(flow_name: str) -> str:
     """Told to the thread when a newer release wrote its session."""
     return (
-        f"⏫ *{escape(flow_name)}* (`{session_id}`) was last run by a newer release of sayso than the one that serves this "
+        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than the one that serves this "
         "thread now. Nothing of it is changed: it goes on when the newer release runs again, and what is written here is "
         "read then."
     )

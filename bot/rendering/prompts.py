@@ -25,7 +25,7 @@ from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
 from engine.language.timestamps import format_size
-from prompt_state.question_row import PromptState
+from prompt_state.question_row import PromptState, own_words
 
 _BUTTONS = 25
 _SELECT = 100
@@ -67,6 +67,15 @@ def prompt_key(prompt_id: str, reposts: int = 0) -> str:
 def close_key(prompt_id: str) -> str:
     """The outbox key of what changes a prompt's message."""
     return f"close:{prompt_id}"
+
+
+def message_of(key: str | None) -> tuple[str, str] | None:
+    """The channel and ts of the message that came under an inbox key; None for what was no message."""
+    kind, _, where = (key or "").partition(":")
+    if kind != "message" or where.count(":") != 2:
+        return None
+    _, channel, ts = where.split(":")
+    return channel, ts
 
 
 def option_value(prompt: Asked, index: int) -> str:
@@ -169,6 +178,7 @@ def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
         requested_at="",
         shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
         answer={"value": value, "text": kept.answer_summary} if answered else None,
+        answer_key=kept.answer_key,
         actor={"id": kept.answered_by, "name": kept.answered_by_name} if answered else None,
         at=kept.answered_at,
         votes=tuple(
@@ -326,7 +336,8 @@ def _outcome(prompt: Asked, flow: Flow, reason: str | None) -> str:
 
 def _answered(prompt: Asked, when: str) -> str:
     if prompt.kind != "approval":
-        return f"☑️ *Answered* by {person(prompt.actor)}{when}:"
+        where = ", in the reply below" if _stands_below(prompt) else ":"
+        return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
     answer = prompt.answer or {}
     verdict = "✅ *Approved*" if answer.get("value") == "approve" else f"{REJECTED} *Rejected*"
     said = str(answer.get("reason") or "").strip()
@@ -334,9 +345,20 @@ def _answered(prompt: Asked, when: str) -> str:
     return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
 
 
+def _stands_below(prompt: Asked) -> bool:
+    """Whether the words of an answer stand below its question, as a reply in its thread. A direct message that was no
+    reply may have answered too, so there they are repeated."""
+    said, shown_at = message_of(prompt.answer_key), prompt.shown or {}
+    if said is None or not own_words(prompt.answer):
+        return False
+    channel, ts = said
+    below = channel == shown_at.get("channel") and float(ts) > float(shown_at["ts"])
+    return below and not channel.startswith("D")
+
+
 def _answer(prompt: Asked) -> list[Block]:
-    """What was answered, as a text in which no markup counts. Approvals say it in their outcome."""
-    if prompt.status != "answered" or prompt.kind == "approval":
+    """What was answered, as a text in which no markup counts, unless it stands below. Approvals say it in their outcome."""
+    if prompt.status != "answered" or prompt.kind == "approval" or _stands_below(prompt):
         return []
     values = (prompt.answer or {}).get("values")
     if values:

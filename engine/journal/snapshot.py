@@ -103,6 +103,8 @@ def fold(loaded: Loaded) -> State | None:
 def _check_place(start: State, loaded: Loaded) -> None:
     if start.seq != loaded.snapshot_seq or start.session_id != loaded.head.session_id:
         raise MalformedJournal("the snapshot belongs to another place")
+    if any(prompt.status == "answered" and prompt.answer_key is None for prompt in start.prompts.values()):
+        raise MalformedJournal("a snapshot of an earlier release, which does not say what carried an answer")
 
 
 def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Json]:

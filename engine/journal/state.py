@@ -87,6 +87,8 @@ class Asked(Question, kw_only=True):
     answer: dict[str, Json] | None = None
     actor: dict[str, Json] | None = None
     at: str | None = None
+    answer_key: str | None = None
+    """The inbox key that carried the answer."""
     deadline: str | None = None
     votes: tuple[dict[str, Json], ...] = ()
     """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""

@@ -226,11 +226,20 @@ class Rig:
         flow = load_flow(text, "flow.yml")
         return await self.engine.start(flow, inputs, actor=self.actor("ana"), thread=thread)
 
-    async def answer(self, session_id: str, who: str, *, value: Any = None, text: str | None = None) -> None:
-        """Answer the session's first prompt."""
+    async def answer(
+        self,
+        session_id: str,
+        who: str,
+        *,
+        value: Any = None,
+        text: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Answer the session's first prompt; `key` is that of what it came with."""
         state = await self.engine.state(session_id)
         prompt_id = next(iter(state.prompts))
-        command = Answer(prompt_id, self.actor(who), f"test:{prompt_id}:{who}", value=value, text=text)
+        key = key or f"test:{prompt_id}:{who}"
+        command = Answer(prompt_id, self.actor(who), key, value=value, text=text)
         await self.engine.apply(session_id, command)
 
     async def put(self, *rows: Row) -> None:

@@ -157,6 +157,21 @@ async def test_a_prompt_is_not_closed_by_a_state_that_does_not_know_of_it(rig: R
     assert "*Answered* by <@U0LOCALANA>" in rig.posts("How does it look")[0]["text"]
 
 
+@pytest.mark.parametrize("came", ["message", "click"])
+async def test_words_of_a_reply_are_not_repeated_above_it_after_a_restart(rig: Rig, came: str) -> None:
+    """Where the answer came from stands in the records: whoever closes the question knows it."""
+    rig.send()
+    session_id = await rig.start(ASK)
+    prompt_id = await rig.shown(session_id)
+    await rig.crash()
+    later = f"{float(rig.posts('How does it look')[0]['ts']) + 1:.6f}"
+    await rig.answer(session_id, "ana", text="rather fine", key=f"{came}:T0LOCAL:C0LOCALOPS:{later}")
+    rig.send()
+    await rig.settled(f"close:{prompt_id}")
+    (closed,) = rig.posts("How does it look")
+    assert ("rather fine" in closed["text"]) is (came == "click")
+
+
 async def test_a_failed_session_says_what_one_can_do(rig: Rig) -> None:
     """A bad end is told in the thread, with what was not done."""
     rig.send()

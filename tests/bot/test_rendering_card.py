@@ -171,7 +171,7 @@ def test_a_failure_says_what_was_not_done_and_what_one_can_do() -> None:
         "❌ *rollback* failed at *Gate*: nobody answered",
         "*Not done:* Tell.",
         "To try again, start it anew: <@UBOT> `rollback`",
-        "To go on from before the failure, an administrator runs `sayso sessions fork session-1 --at SEQ`.",
+        "To go on from before the failure, an administrator runs `sayso sessions fork ID --at SEQ` with the id on the card.",
     ]
 
 

@@ -194,7 +194,8 @@ def test_a_closed_question_looks_the_same_from_its_row() -> None:
     case = applied(rollout(), 0)
     before = case.prompt.prompt_id
     case.when(case.answer(text="fine"))
-    prompt = case.state.prompts[before]
+    shown = {"channel": "C1", "ts": "1.0"}
+    prompt = replace(case.state.prompts[before], shown=shown, answer_key="message:T1:C1:2.0")
     row = prompt_state(replace(case.state, thread=THREAD), prompt)
     assert closed_prompt(case.state, closed_run(row), case.flow) == closed_prompt(
         case.state, prompt, case.flow

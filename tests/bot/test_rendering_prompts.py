@@ -194,6 +194,48 @@ def test_an_answer_is_inert() -> None:
     assert any("<!channel>" in text and "\\u202e" in text for text in plain_texts(made.blocks))
 
 
+@pytest.mark.parametrize(
+    ("fields", "repeated"),
+    [
+        ({"answer_key": "message:T1:C1:1795300900.000200"}, False),
+        ({"answer_key": "message:T1:C1:1795300900.000000"}, True),
+        ({"answer_key": "message:T1:C2:1795300900.000200"}, True),
+        ({"answer_key": "click:T1:1795300900.000100:U0LOCALANA:1"}, True),
+        ({"answer_key": "view:T1:V1"}, True),
+        ({"answer_key": None}, True),
+        ({"answer_key": "message:T1:C1:1795300900.000200", "shown": None}, True),
+        (
+            {
+                "answer_key": "message:T1:C1:1795300900.000200",
+                "answer": {"text": "fine", "label": "fine", "value": "eu"},
+            },
+            True,
+        ),
+    ],
+    ids=["a reply", "above", "elsewhere", "a button", "a form", "a terminal", "not shown yet", "a choice"],
+)
+def test_words_that_stand_below_a_closed_question_are_not_repeated(
+    fields: dict[str, Any], repeated: bool
+) -> None:
+    """Of a reply in the thread the question says who and when; what came otherwise, and what a reply chose, it shows."""
+    at = {"channel": "C1", "ts": "1795300900.000100"}
+    one = prompt(
+        "ask", "answered", **{"answer": {"text": "fine"}, "actor": ANA, "at": T1, "shown": at, **fields}
+    )
+    made = closed_prompt(session(one), one, FLOW)
+    assert ("fine" in plain_texts(made.blocks)) is repeated
+    assert made.text.startswith("☑️ *Answered* by <@U0LOCALANA> · <!date^1795300992^")
+    assert ("fine" in made.text) is repeated
+    assert (", in the reply below" in made.text) is not repeated
+
+
+def test_words_of_a_direct_message_are_repeated() -> None:
+    """There a message outside of the thread may have been the answer, which its key does not say."""
+    said: dict[str, Any] = {"shown": {"channel": "D1", "ts": "1.0"}, "answer_key": "message:T1:D1:2.0"}
+    one = prompt("ask", "answered", answer={"text": "fine"}, actor=ANA, at=T1, **said)
+    assert "fine" in plain_texts(closed_prompt(session(one), one, FLOW).blocks)
+
+
 def test_names_and_reasons_are_inert() -> None:
     """Neither a person's name nor a reason can carry a mention."""
     eve = {"id": "local:eve", "name": HOSTILE}

@@ -209,6 +209,7 @@ def prompt_undone(state: State, event: ev.PromptUndone) -> State:
         answer=None,
         actor=None,
         at=None,
+        answer_key=None,
         undo_until=None,
     )
     state = close_prompt(state, again)
@@ -243,7 +244,14 @@ def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     else:
         _decided_by_votes(prompt, event, value)
     seen = state.seen.set(event.key, None) if event.key else state.seen
-    answered = replace(prompt, status="answered", answer=event.answer, actor=event.actor, at=event.timestamp)
+    answered = replace(
+        prompt,
+        status="answered",
+        answer=event.answer,
+        actor=event.actor,
+        at=event.timestamp,
+        answer_key=event.key,
+    )
     closed = replace(close_prompt(state, answered), seen=seen)
     if prompt.kind == "failed" and value == RETRY:
         run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
