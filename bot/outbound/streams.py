@@ -24,7 +24,7 @@ from engine.journal.records import OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.messages.turns import Finished, TextDelta, TurnEvent
+from engine.messages.turns import Finished, TextDelta, ThinkingDelta, TurnEvent
 
 log = logging.getLogger("sayso.outbound")
 
@@ -54,7 +54,7 @@ class Streams:
         """A turn says something: `Executor.on_stream`. Must be called on the event loop."""
         key = (session_id, path)
         live = self.pieces.lives.get(key)
-        if isinstance(event, TextDelta):
+        if isinstance(event, TextDelta | ThinkingDelta):
             if live is None:
                 live = self.pieces.lives[key] = LiveText(session_id, path)
             if live.closed:

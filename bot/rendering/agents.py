@@ -251,7 +251,9 @@ def entry_weight(entry: Entry) -> int:
 
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:
-    """All text of an assistant's message."""
-    return "\n\n".join(
-        str(block["text"]) for block in content if block.get("type") == "text" and block.get("text")
-    )
+    """All that an assistant's message says to people: its text, and its notes on how it gets on, which come as thinking."""
+    told = (str(block.get(_SAYS.get(str(block.get("type")), "")) or "") for block in content)
+    return "\n\n".join(text for text in told if text.strip())
+
+
+_SAYS = {"text": "text", "thinking": "thinking"}

@@ -103,9 +103,9 @@ class TerminalScreen:
 
     def streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
         """A model says something: its lines are told as soon as each is whole."""
-        from engine.messages.turns import TextDelta  # only with the first that a model says
+        from engine.messages.turns import TextDelta, ThinkingDelta  # only with the first that a model says
 
-        if not isinstance(event, TextDelta):
+        if not isinstance(event, TextDelta | ThinkingDelta):
             return
         blocks, told = self._texts.setdefault(path, ({}, 0))
         blocks[event.index] = blocks.get(event.index, "") + event.text

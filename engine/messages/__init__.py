@@ -15,8 +15,10 @@ Files:
 * `errors`: what can go wrong with a turn
 * `model_limits`: what the core may know about models beside the state: prices and limits are configuration
 * `messages`: messages of a conversation: which one is legal; the last answer that has to be JSON
+* `models`: what models take
 * `money`: dollars as people read them
 * `prices`: what a turn costs, exactly, and what it can cost at most
+* `request`: what a request asks for beside the conversation, and the features that may be refused
 * `stream`: the events of the Messages API's stream, folded into content
 * `turns`: a turn as plain values: what is asked, what a stream tells, how it ended
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TypeAlias
 
 from engine.language.codec import Json
@@ -12,23 +12,29 @@ from engine.messages.messages import Message
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that the model may ask for. `input_schema` is a JSON Schema of an object."""
+    """A tool that the model may ask for. `input_schema` is a JSON Schema of an object; a tool that the provider runs has
+    none. `more` are its other fields in the Messages API."""
 
     name: str
     description: str
     input_schema: Json
+    more: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """The tool as the Messages API has it."""
-        return {"name": self.name, "description": self.description, "input_schema": self.input_schema}
+        if self.input_schema is None:
+            return {"name": self.name, **self.more}
+        told = {"name": self.name, "description": self.description, "input_schema": self.input_schema}
+        return {**told, **self.more}
 
 
 @dataclass(frozen=True)
 class TurnRequest:
     """One call of a model: the whole conversation so far, and what it may do.
 
-    `max_tokens` limits the answer, thinking included. `temperature` is refused by current models: leave it None.
-    `stop` are texts at which the model stops.
+    `max_tokens` limits the answer, thinking included. `stop` are texts at which the model stops. `settings` are the other
+    fields of the body (`thinking`, `output_config`, …; see `engine.messages.request`). `cache` says for how long what the
+    next call repeats is kept: `5m`, `1h` or `off`. `user` is whom the call is for: the provider is told a hash of it.
     """
 
     model: str
@@ -36,25 +42,25 @@ class TurnRequest:
     max_tokens: int
     system: str = ""
     tools: tuple[Tool, ...] = ()
-    temperature: float | None = None
     stop: tuple[str, ...] = ()
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    cache: str = "5m"
+    user: str = ""
 
     def to_json(self) -> Json:
-        """The request as the Messages API has it, without what is only about sending (streaming, caching)."""
-        body: dict[str, Json] = {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "messages": [message.to_json() for message in self.messages],
-        }
+        """The request as the Messages API has it, without what is only about sending (streaming, caching, whom for)."""
+        return {**self.frame(), "messages": [message.to_json() for message in self.messages]}
+
+    def frame(self) -> dict[str, Json]:
+        """The request without its messages: what is the same in every call of a conversation."""
+        body: dict[str, Json] = {"model": self.model, "max_tokens": self.max_tokens}
         if self.system:
             body["system"] = [{"type": "text", "text": self.system}]
         if self.tools:
             body["tools"] = [tool.to_json() for tool in self.tools]
-        if self.temperature is not None:
-            body["temperature"] = self.temperature
         if self.stop:
             body["stop_sequences"] = list(self.stop)
-        return body
+        return {**body, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ class TextDelta:
 
 @dataclass(frozen=True)
 class ThinkingDelta:
-    """More thinking of the block with this index; for showing that something goes on, not for keeping."""
+    """More of the block of thinking with this index. Reasoning is not shown by the provider: what comes are notes on how
+    the model gets on."""
 
     index: int
     text: str

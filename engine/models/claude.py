@@ -8,7 +8,9 @@ retries, its conversations on the server and its traces would happen outside of 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import importlib
+import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
@@ -28,10 +30,13 @@ from engine.messages.errors import (
     StreamCut,
     Unavailable,
 )
+from engine.messages.request import Feature, betas, refused, without
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
 from engine.models.keys import KEY_VARIABLES
 from engine.models.provider import Abortable, Aborted, refuse_illegal, settle
+
+log = logging.getLogger("sayso.agent")
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
@@ -57,6 +62,8 @@ class ClaudeProvider:
         self._caching = caching
         self._timeouts = (connect_timeout, silence)
         self._client: Any = None
+        self._off: dict[str, list[Feature]] = {}
+        """By model what it, or the API, has refused."""
 
     async def stream(
         self, request: TurnRequest, abort: asyncio.Event | None = None
@@ -92,16 +99,30 @@ class ClaudeProvider:
         It is noted in `opened` too: an abort in the same moment loses what this returns, and it must be closed.
         """
         client = await self._connect()
+        off = self._off.setdefault(request.model, [])
+        body = body_of(request, key=self._key, caching=self._caching)
+        while True:
+            left = without(body, off)
+            try:
+                stream = await self._post(client, left)
+                break
+            except InvalidRequest as error:
+                feature = refused(left, str(error)) if type(error) is InvalidRequest else None
+                if feature is None:
+                    raise
+                log.warning("%s is asked without %s from now on: %s", request.model, feature.name, error)
+                off.append(feature)
+        opened.append(stream.response)
+        return stream.response
+
+    async def _post(self, client: Any, body: dict[str, Json]) -> Any:
+        """The stream that answers this body, or one of our errors."""
         sdk = importlib.import_module("anthropic")
-        extra: dict[str, Any] = {}
-        if request.temperature is not None:
-            extra = {
-                "extra_body": {"temperature": request.temperature},
-                "extra_headers": {"anthropic-version": SAMPLING_VERSION},
-            }
+        named = {name: body[name] for name in ("model", "max_tokens", "messages")}
+        rest = {name: value for name, value in body.items() if name not in named}
         try:
-            stream = await client.messages.create(
-                **body_of(request, caching=self._caching), stream=True, **extra
+            return await client.beta.messages.create(
+                **named, betas=betas(body) or sdk.omit, extra_body=rest, stream=True
             )
         except sdk.APIStatusError as error:
             headers = error.response.headers
@@ -115,8 +136,6 @@ class ClaudeProvider:
             raise Unavailable(f"Claude at {self._base_url} cannot be reached: {cause}") from None
         except sdk.AnthropicError as error:
             raise self._hidden(InvalidRequest(f"the request cannot be sent: {error}")) from None
-        opened.append(stream.response)
-        return stream.response
 
     async def _connect(self) -> Any:
         """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
@@ -209,11 +228,6 @@ async def _next(events: AsyncGenerator[Json, None]) -> Json:
 # --- the Messages API --------------------------------------------------------------------------------------
 
 
-SAMPLING_VERSION = "2023-06-01"
-"""The last version of the API that takes a temperature; later ones refuse it for every model."""
-
-_CACHE = {"cache_control": {"type": "ephemeral"}}
-
 _TYPES: dict[str, type[ProviderError]] = {
     "rate_limit_error": RateLimited,
     "overloaded_error": Overloaded,
@@ -257,32 +271,35 @@ _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
 """The API has no codes of its own for these; this is what it says."""
 
 
-def body_of(request: TurnRequest, *, caching: bool) -> Json:
-    """The request's body without its temperature (which goes another way), with marks for the prompt cache."""
-    body = request.to_json()
-    body.pop("temperature", None)
-    return _cached(body) if caching else body
+def body_of(request: TurnRequest, *, key: str = "", caching: bool = True) -> dict[str, Json]:
+    """The request's body, with marks for the prompt cache, and a hash of whom it is for that tells nobody who that is."""
+    body: dict[str, Json] = request.to_json()
+    if request.user:
+        user = hmac.new(key.encode(), request.user.encode(), "sha256").hexdigest()
+        body["metadata"] = {"user_id": user}
+    return _cached(body, request.cache) if caching and request.cache != "off" else body
 
 
-def _cached(body: Json) -> Json:
+def _cached(body: dict[str, Json], life: str) -> dict[str, Json]:
     """Ask to cache what the next call repeats: tools, system, and the conversation up to its end.
 
-    Four marks are allowed. The second last user's message has one too: with many tool calls in a turn, the API would
-    not find the end of the earlier conversation by itself.
+    Four marks are allowed, and all live as long. The second last user's message has one too: with many tool calls in a
+    turn, the API would not find the end of the earlier conversation by itself.
     """
+    mark = {"type": "ephemeral", **({"ttl": life} if life != "5m" else {})}
     marked = dict(body)
     for name in ("tools", "system"):
         if name in marked:
-            marked[name] = _last_marked(marked[name])
+            marked[name] = _last_marked(marked[name], mark)
     messages = list(marked["messages"])
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     for index in users[-2:]:
-        messages[index] = {**messages[index], "content": _last_marked(messages[index]["content"])}
+        messages[index] = {**messages[index], "content": _last_marked(messages[index]["content"], mark)}
     return {**marked, "messages": messages}
 
 
-def _last_marked(items: list[Json]) -> list[Json]:
-    return [*items[:-1], {**items[-1], **_CACHE}]
+def _last_marked(items: list[Json], mark: Json) -> list[Json]:
+    return [*items[:-1], {**items[-1], "cache_control": mark}]
 
 
 def _error_of(

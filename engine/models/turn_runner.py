@@ -46,6 +46,8 @@ from engine.messages.messages import (
     text_block,
     text_document_block,
 )
+from engine.messages.models import shipped
+from engine.messages.request import settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.provider import Abortable, Aborted, Provider
 from engine.nodes.runtime.folder import FileRefused, fingerprint, read_inside, sniffed
@@ -99,7 +101,9 @@ def request_from(config: Json) -> TurnRequest:
             Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
             for tool in config.get("tools") or ()
         ),
-        temperature=config.get("temperature"),
+        settings=settings_for(config.get("asks") or {}, shipped(config["model"])),
+        cache=config.get("cache") or "5m",
+        user=config.get("user") or "",
     )
 
 

@@ -16,9 +16,10 @@ from engine.journal.queries import TURN
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json
 from engine.messages.messages import legal
+from engine.messages.request import betas
 from engine.models.claude import body_of
 from engine.models.turn_runner import request_from
-from tests.support.claude_rules import VERSIONS, check
+from tests.support.claude_rules import check
 
 TOOLS: dict[str, Any] = {
     "note": {
@@ -183,7 +184,8 @@ def check_conversations(flow: Flow, state: State) -> None:
     for path in calling(state):
         asked = request_from(request(flow, state, path))
         assert not legal(asked.messages), legal(asked.messages)
-        check(body_of(asked, caching=True), VERSIONS[-1], {})
+        body = body_of(asked)
+        check(body, {}, betas(body))
     begun = [run for run in state.nodes.values() if run.type == TURN and run.status == "started"]
     assert Decimal(state.spent.reserved) == sum(
         Decimal((run.input or {}).get("reserved") or 0) for run in begun

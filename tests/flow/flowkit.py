@@ -109,7 +109,7 @@ nodes:
       system: Be brief.
       model: "{{ inputs.service }}"
       max_tokens: 4096
-      temperature: 0.5
+      thinking: "off"
       max_turns: 30
       max_cost: 2.50
       max_tokens_total: 200000

@@ -228,7 +228,7 @@ def test_only_what_is_evaluated_is_recorded_of_an_agent(fix: Node) -> None:
     """The settled configuration has the prompt and the limits; tools and approvals are in the flow that is pinned."""
     settled = node_types()["agent"].normalize({**fix.config, "files": [], "model": "m", "max_cost": 2})
     assert settled.keys() == {
-        "prompt", "system", "model", "max_tokens", "temperature", "max_turns", "max_cost", "max_tokens_total", "files",
+        "prompt", "system", "model", "max_tokens", "thinking", "max_turns", "max_cost", "max_tokens_total", "files",
     }  # fmt: skip
     assert (settled["max_cost"], settled["max_turns"]) == (2.0, 30)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,7 +32,9 @@ from engine.messages.errors import (
     Unavailable,
 )
 from engine.messages.messages import Message, user
-from engine.messages.turns import TextDelta, TurnEvent, Usage
+from engine.messages.models import shipped
+from engine.messages.request import settings_for
+from engine.messages.turns import TextDelta, TurnEvent, TurnRequest, Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
 from tests.providers.providerkit import assistant, request, tool_result_block
@@ -134,16 +138,77 @@ async def test_what_comes_again_is_marked_for_the_cache(server: ClaudeServer, cl
     assert server.refused == []
 
 
-async def test_a_temperature_goes_with_the_version_that_takes_it(
-    server: ClaudeServer, claude: ClaudeProvider
+def asked(model: str, **wanted: Any) -> TurnRequest:
+    """A request with what an agent asks for."""
+    return replace(request(), model=model, settings=settings_for(wanted, shipped(model)))
+
+
+BINDING = {"prefix_mismatch_behavior": "error"}
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted", "thinking", "named"),
+    [
+        (
+            "claude-sonnet-5-5",
+            {},
+            {"type": "adaptive", "display": "updates", "block_binding": BINDING},
+            "thinking-display-updates-2026-08-18,thinking-binding-controls-2026-08-01",
+        ),
+        ("claude-sonnet-5-5", {"thinking": "off"}, {"type": "between_tools"}, None),
+        ("claude-opus-5", {}, {"type": "adaptive", "display": "omitted"}, None),
+        ("claude-opus-5", {"thinking": "off"}, {"type": "disabled"}, None),
+        (
+            "claude-opus-5-5",
+            {"thinking": "off"},
+            {"type": "adaptive", "display": "updates", "block_binding": BINDING},
+            "thinking-display-updates-2026-08-18,thinking-binding-controls-2026-08-01",
+        ),
+        ("claude-haiku-4-5-20251001", {}, None, None),
+    ],
+)
+async def test_a_model_thinks_as_it_can(
+    server: ClaudeServer,
+    claude: ClaudeProvider,
+    model: str,
+    wanted: dict[str, Any],
+    thinking: Any,
+    named: str | None,
 ) -> None:
-    """The current API refuses any temperature, so a request that has one asks for the version before it."""
+    """Notes between tool calls are asked for where there are any, reasoning nowhere; off as far as the model can."""
     server.queue(text("ok"))
-    await complete(claude, request(temperature=0.2))
+    await complete(claude, asked(model, **wanted))
     (sent,) = server.requests
     assert sent.refused is None
-    assert sent.headers["anthropic-version"] == "2023-06-01"
-    assert sent.body["temperature"] == 0.2
+    assert sent.body.get("thinking") == thinking
+    assert sent.headers.get("anthropic-beta") == named
+    assert not {"temperature", "top_p", "top_k", "metadata"} & sent.body.keys()
+
+
+@pytest.mark.parametrize("told", ["beta", "field"])
+async def test_a_feature_that_is_refused_is_left_out_and_the_turn_goes_on(
+    server: ClaudeServer, claude: ClaudeProvider, told: str
+) -> None:
+    """A name of a beta that is not known any more costs the feature and no agent; it is asked for no second time."""
+    words = {
+        "beta": "Unexpected value(s) `thinking-display-updates-2026-08-18` for the `anthropic-beta` header",
+        "field": "thinking.adaptive.display: Input should be 'summarized' or 'omitted'",
+    }
+    server.queue(Failure(400, "invalid_request_error", words[told]), text("ok"), text("ok"))
+    for _ in range(2):
+        assert (await complete(claude, asked("claude-sonnet-5-5"))).text == "ok"
+    assert ["display" in sent.body["thinking"] for sent in server.requests] == [True, False, False]
+    assert server.requests[1].headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+
+
+async def test_whom_a_call_is_for_is_told_as_a_hash(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """The same person is the same hash, and nobody can tell who it is without the key."""
+    server.queue(text("ok"), text("ok"))
+    for _ in range(2):
+        await complete(claude, replace(request(), user="U123"))
+    first, second = (sent.body["metadata"]["user_id"] for sent in server.requests)
+    assert first == second != hashlib.sha256(b"U123").hexdigest()
+    assert "U123" not in json.dumps(server.requests[0].body)
 
 
 async def test_the_key_of_sayso_wins(server: ClaudeServer) -> None:

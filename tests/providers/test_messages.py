@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from engine.language.codec import decode, encode
+from engine.language.codec import Json, decode, encode
 from engine.messages.messages import (
     Message,
     image_block,
     legal,
     pdf_block,
+    text_block,
     text_document_block,
     user,
 )
@@ -54,7 +55,7 @@ def test_what_is_legal_here_is_taken_by_the_api(messages: list[Message]) -> None
     if not legal(messages):
         blocks = [block for message in messages for block in message.content]
         thoughts = {block["signature"]: block["thinking"] for block in blocks if block["type"] == "thinking"}
-        check(_body(messages), "2026-10-21", thoughts)
+        check(_body(messages), thoughts)
 
 
 @given(any_conversations())
@@ -64,7 +65,11 @@ def test_flaws_are_those_of_a_simple_model(messages: list[Message]) -> None:
 
 
 def _body(messages: list[Message]) -> Any:
-    return {"model": "m", "max_tokens": 1, "messages": [message.to_json() for message in messages]}
+    return {
+        "model": "claude-opus-5-5",
+        "max_tokens": 1,
+        "messages": [message.to_json() for message in messages],
+    }
 
 
 def _model(messages: list[Message]) -> bool:
@@ -187,7 +192,7 @@ def test_files_of_every_kind_are_legal() -> None:
     ]
     conversation = [user(*files, "What is this?"), assistant(use()), user(tool_result_block("t1", files))]
     assert flaws(*conversation) == []
-    check(_body(conversation), "2026-10-21", {})
+    check(_body(conversation), {})
 
 
 @pytest.mark.parametrize(
@@ -212,6 +217,11 @@ def test_content_may_be_one_text() -> None:
     assert Message.from_json({"role": "user", "content": "Hello"}) == user("Hello")
 
 
+def marked(life: str) -> Json:
+    """Text with a mark for the cache."""
+    return {**text_block("x"), "cache_control": {"type": "ephemeral", "ttl": life}}
+
+
 def test_the_servers_rules_refuse_what_is_wrong() -> None:
     """The rules that the tests lean on find a missing result, a changed thought and a field that does not exist."""
     thought = {"type": "thinking", "thinking": "changed", "signature": "sig=="}
@@ -219,8 +229,14 @@ def test_the_servers_rules_refuse_what_is_wrong() -> None:
         (_body([user("a"), assistant(use()), user("b")]), "without `tool_result`"),
         (_body([user("a"), assistant(thought, "x"), user("b")]), "Invalid `signature`"),
         ({**_body([user("a")]), "temperature": 1}, "temperature: Extra inputs are not permitted"),
+        ({**_body([user("a")]), "thinking": {"type": "enabled", "budget_tokens": 2000}}, "enabled"),
+        ({**_body([user("a")]), "thinking": {"type": "disabled"}}, "cannot be disabled"),
+        ({**_body([user("a")]), "thinking": {"type": "adaptive", "display": "updates"}}, "thinking.display"),
+        ({**_body([user("a")]), "tool_choice": {"type": "any"}}, "forced tool use"),
+        ({**_body([user("a")]), "fallbacks": [{"model": "claude-opus-5"}]}, "fallbacks: Extra inputs"),
+        (_body([user(marked("5m")), assistant("b"), user(marked("1h"))]), "must not come after"),
         ({**_body([user("a")]), "max_tokens": 0}, "max_tokens"),
         (_body([user("a"), assistant("b")]), "prefill"),
     ):
         with pytest.raises(Refusal, match=told):
-            check(body, "2026-10-21", THOUGHTS)
+            check(body, THOUGHTS)

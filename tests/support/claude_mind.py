@@ -15,11 +15,12 @@ import orjson
 
 from engine.messages.errors import InvalidRequest
 from engine.messages.prices import DEFAULTS, cost, price_of
+from engine.messages.request import betas
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest, Usage
 from engine.models.claude import body_of
 from engine.models.provider import refuse_illegal
-from tests.support.claude_rules import VERSIONS, Refusal, check
+from tests.support.claude_rules import Refusal, check
 from tests.support.claude_server import Failure, Raw, Reply, events
 
 Says: TypeAlias = Callable[[int, dict[str, Any]], Reply | Failure | Raw]
@@ -104,9 +105,9 @@ class Direct:
     ) -> AsyncGenerator[TurnEvent, None]:
         """One turn; whoever waits gets a chance after each event."""
         refuse_illegal(request)
-        body = body_of(request, caching=True)
+        body = body_of(request)
         try:
-            check(body, VERSIONS[-1], self._mind.thoughts)
+            check(body, self._mind.thoughts, betas(body))
         except Refusal as error:
             self._mind.refused.append(str(error))
             raise InvalidRequest(str(error)) from error

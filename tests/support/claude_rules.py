@@ -6,12 +6,19 @@ The words follow the real API's where they are known. Stricter than the real one
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
 Block = dict[str, Any]
 
-VERSIONS = ("2023-06-01", "2026-10-21")
-SAMPLING = ("temperature", "top_p", "top_k")
+VERSION = "2026-10-21"
+BETAS = {
+    "thinking-display-updates-2026-08-18",
+    "thinking-binding-controls-2026-08-01",
+    "server-side-fallback-2026-07-01",
+    "compact-2026-09-04",
+}
+"""The betas that this server knows; any other one is refused."""
 FIELDS = {
     "model",
     "max_tokens",
@@ -25,6 +32,9 @@ FIELDS = {
     "thinking",
     "output_config",
     "cache_control",
+    "fallbacks",
+    "compaction",
+    "container",
 }
 BLOCKS: dict[str, tuple[set[str], set[str]]] = {
     "text": ({"type", "text"}, {"cache_control", "citations"}),
@@ -47,15 +57,15 @@ class Refusal(Exception):
     """The request is refused, with the words of the API."""
 
 
-def check(body: Any, version: str, thoughts: dict[str, str]) -> None:
+def check(body: Any, thoughts: dict[str, str], betas: Collection[str] = ()) -> None:
     """Raise `Refusal` for a request that the API would not take.
 
-    `thoughts` are the signatures of the thinking that the server has given, with its text.
+    `thoughts` are the signatures of the thinking that the server has given, with its text; `betas` what the header names.
     """
     if not isinstance(body, dict):
         raise Refusal("the body is no JSON object")
-    allowed = FIELDS | (set(SAMPLING) if version == "2023-06-01" else set())
-    _fields(body, {"model", "max_tokens", "messages"}, allowed, "")
+    _fields(body, {"model", "max_tokens", "messages"}, FIELDS, "")
+    _check_settings(body, betas)
     limit = body["max_tokens"]
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise Refusal("max_tokens: Input should be greater than or equal to 1")
@@ -75,6 +85,60 @@ def _fields(given: dict[str, Any], needed: set[str], allowed: set[str], where: s
         raise Refusal(f"{prefix}{name}: Field required")
     for name in sorted(set(given) - needed - allowed):
         raise Refusal(f"{prefix}{name}: Extra inputs are not permitted")
+
+
+_ALWAYS_THINKS = re.compile("claude-(?:fable|mythos)-|claude-opus-5-5")
+_UPDATES = re.compile("claude-(?:fable|mythos)-|claude-(?:opus|sonnet)-5-5")
+_ADAPTIVE = re.compile(r"claude-(?!haiku-4|sonnet-4-5|opus-4-5)")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def _check_settings(body: dict[str, Any], betas: Collection[str]) -> None:
+    """Betas, thinking, effort, forced tools, other models."""
+    for beta in betas:
+        if beta not in BETAS:
+            raise Refusal(f"Unexpected value(s) `{beta}` for the `anthropic-beta` header")
+    for field, beta in (
+        ("fallbacks", "server-side-fallback-2026-07-01"),
+        ("compaction", "compact-2026-09-04"),
+    ):
+        if field in body and beta not in betas:
+            raise Refusal(f"{field}: Extra inputs are not permitted")
+    _check_thinking(body.get("thinking"), body["model"], betas)
+    config = body.get("output_config", {})
+    _fields(config, set(), {"effort", "format", "task_budget"}, "output_config")
+    if config.get("effort", "high") not in _EFFORTS:
+        raise Refusal("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
+    if "effort" in config and not _ADAPTIVE.match(body["model"]):
+        raise Refusal("This model does not support the effort parameter.")
+    if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and _UPDATES.match(body["model"]):
+        raise Refusal("tool_choice: forced tool use is not supported on this model")
+    if "user_id" in body.get("metadata", {}) and not re.fullmatch(
+        "[0-9a-f]{64}", body["metadata"]["user_id"]
+    ):
+        raise Refusal("metadata.user_id: it is no hash")
+
+
+def _check_thinking(thinking: Any, model: str, betas: Collection[str]) -> None:
+    if thinking is None:
+        return
+    kind = thinking.get("type")
+    if kind == "enabled":
+        raise Refusal('thinking.type: "enabled" is not supported for this model. Use "adaptive".')
+    if kind == "disabled" and (_ALWAYS_THINKS.match(model) or model.startswith("claude-sonnet-5-5")):
+        raise Refusal("thinking.type: thinking cannot be disabled on this model")
+    if kind == "between_tools" and not model.startswith("claude-sonnet-5-5"):
+        raise Refusal("thinking.type: Input should be 'adaptive' or 'disabled'")
+    if kind == "adaptive" and not _ADAPTIVE.match(model):
+        raise Refusal("adaptive thinking is not supported on this model")
+    _fields(thinking, {"type"}, {"display", "block_binding"} if kind == "adaptive" else set(), "thinking")
+    displays = ["summarized", "omitted"]
+    if "thinking-display-updates-2026-08-18" in betas and _UPDATES.match(model):
+        displays.append("updates")
+    if thinking.get("display", "omitted") not in displays:
+        raise Refusal(f"thinking.display: Input should be {' or '.join(map(repr, displays))}")
+    if "block_binding" in thinking and "thinking-binding-controls-2026-08-01" not in betas:
+        raise Refusal("thinking.block_binding: Extra inputs are not permitted")
 
 
 def _check_frame(body: dict[str, Any]) -> None:
@@ -204,16 +268,21 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
 
 
 def _check_marks(body: dict[str, Any]) -> None:
-    marked = _marks({name: body.get(name) for name in ("system", "tools", "messages", "cache_control")})
+    lives = list(_marks([body.get(name) for name in ("tools", "system", "messages", "cache_control")]))
+    if lives != sorted(lives):
+        raise Refusal("a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block")
+    marked = len(lives)
     if marked > MARKS:
         raise Refusal(f"A maximum of {MARKS} blocks with cache_control may be provided. Found {marked}.")
 
 
-def _marks(value: Any) -> int:
+def _marks(value: Any) -> Iterator[str]:
+    """For how long each mark keeps what stands before it, in the order of the request."""
     if isinstance(value, dict):
-        return ("cache_control" in value and value["cache_control"] is not None) + sum(
-            _marks(each)
-            for name, each in value.items()
-            if name not in ("input", "input_schema", "cache_control")
-        )
-    return sum(map(_marks, value)) if isinstance(value, list) else 0
+        if value.get("cache_control") is not None:
+            yield value["cache_control"].get("ttl", "5m")
+        for name, each in value.items():
+            if name not in ("input", "input_schema", "cache_control"):
+                yield from _marks(each)
+    for each in value if isinstance(value, list) else ():
+        yield from _marks(each)

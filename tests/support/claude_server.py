@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.claude_rules import VERSIONS, Refusal, check
+from tests.support.claude_rules import VERSION, Refusal, check
 
 KEY = "sk-test-0123456789"
 PIECE = 9
@@ -125,9 +125,10 @@ class ClaudeServer:
             return _error(401, "authentication_error", "invalid bearer token", request_id)
         try:
             recorded.body = json.loads(await request.text())
-            if recorded.headers.get("anthropic-version") not in VERSIONS:
+            if recorded.headers.get("anthropic-version") != VERSION:
                 raise Refusal("anthropic-version: header is required")
-            check(recorded.body, recorded.headers["anthropic-version"], self.thoughts)
+            named = recorded.headers.get("anthropic-beta", "").split(",")
+            check(recorded.body, self.thoughts, [beta for beta in named if beta])
         except (Refusal, json.JSONDecodeError) as error:
             recorded.refused = str(error)
             return _error(400, "invalid_request_error", str(error), request_id)

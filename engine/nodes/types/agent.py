@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -47,8 +48,12 @@ class AgentConfig(Config):
     max_tokens: Annotated[int, Field(ge=1)] = Field(
         MAX_TOKENS, description="How long one answer of the model may be, in tokens."
     )
-    temperature: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="How much the answers vary, from 0 to 1. Left out: the model's default."
+    thinking: Literal["auto", "off"] | None = Field(
+        None,
+        description="`off`: it does not think before it answers, where the model can do without. Left out: `auto`.",
+    )
+    temperature: Any = Field(
+        None, exclude=True, description="Ignored: no current model takes it. Leave it out."
     )
     max_turns: Annotated[int, Field(ge=1)] = Field(
         MAX_TURNS, description="How many model calls there may be; then a person is asked."
@@ -100,6 +105,15 @@ def _output(known: Known) -> Type:
     )
 
 
+def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """What flows may still have, and nothing is done with."""
+    if with_.get("temperature") is not None:
+        yield (
+            f"`temperature` of `{node_id}` is ignored: Claude refuses it",
+            "leave it out; say in `prompt` what may vary",
+        )
+
+
 _STATIC = frozenset({"tools", "approvals", "output", "context"})
 """What a flow says once and for all of an agent. It stands in its plan, and is not recorded."""
 
@@ -116,5 +130,7 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
+    sparse_fields=frozenset({"thinking"}),
+    warnings=_warnings,
     talks=True,
 )

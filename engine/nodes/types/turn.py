@@ -17,7 +17,11 @@ class TurnConfig(Config):
     model: Text = Field(description="The model.")
     system: str | None = Field(None, description="The system prompt.")
     max_tokens: int = Field(alias="maxTokens", description="How long the answer may be, in tokens.")
-    temperature: float | None = Field(None, description="How much answers vary.")
+    asks: dict[str, Any] = Field(
+        default_factory=dict, description="Thinking, effort, other models, the form of the answer."
+    )
+    cache: str = Field("5m", description="For how long what is sent again is kept by the provider.")
+    user: str = Field("", description="Whom the call is for.")
     messages: list[Any] = Field(description="The conversation: `{role, content}` each.")
     tools: list[Any] = Field(default_factory=list, description="The tools: name, description, schema.")
     mcp: list[Any] = Field(

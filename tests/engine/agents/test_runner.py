@@ -45,7 +45,6 @@ def config(**changes: Any) -> dict[str, Any]:
         "model": "claude-sonnet-5-5",
         "system": "Be short.",
         "maxTokens": 500,
-        "temperature": None,
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Why is db-1 slow?"}]}],
         "tools": [LOGS],
         "mcp": [],

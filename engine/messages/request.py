@@ -1,0 +1,146 @@
+"""What a request asks for beside the conversation: thinking, effort, the form of the answer; and the features of the API
+that may be refused. Pure.
+
+A feature is on where its field stands in the body. Names of betas change: one that the API refuses is switched off by taking
+its field out, and the agent goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from engine.language.codec import Json
+from engine.messages.models import ModelFacts
+
+
+class Feature(NamedTuple):
+    """Something that the API does for whoever asks."""
+
+    name: str
+    path: tuple[str, ...]
+    """Its field in the body."""
+    beta: str | None = None
+    """What must be named in a header for it."""
+    words: tuple[str, ...] = ()
+    """What a refusal says of it, beside the name of the beta."""
+    value: Json = None
+    """What the field has to be for it; None: anything."""
+
+    def stands_in(self, body: Json) -> bool:
+        """Whether the request asks for it."""
+        for name in self.path:
+            if not isinstance(body, dict) or name not in body:
+                return False
+            body = body[name]
+        return self.value in (None, body)
+
+
+FEATURES = (
+    Feature(
+        "updates",
+        ("thinking", "display"),
+        "thinking-display-updates-2026-08-18",
+        ("thinking.display", "thinking.adaptive.display"),
+        "updates",
+    ),
+    Feature(
+        "binding", ("thinking", "block_binding"), "thinking-binding-controls-2026-08-01", ("block_binding",)
+    ),
+    Feature("fallbacks", ("fallbacks",), "server-side-fallback-2026-07-01", ("fallback",)),
+    Feature("compaction", ("compaction",), "compact-2026-09-04"),
+    Feature("effort", ("output_config", "effort"), None, ("effort",)),
+    Feature(
+        "format",
+        ("output_config", "format"),
+        None,
+        ("schema is too complex", "compiled grammar is too large", "output_format", "structured output"),
+    ),
+    Feature("thinking", ("thinking",), None, ("adaptive thinking", "thinking.type")),
+)
+"""All of them; the beta's name, the field and the words of a refusal are changed here and nowhere else."""
+
+COMPACTION = "compaction"
+"""The type of the block that stands for what it sums up, too."""
+
+
+def betas(body: Mapping[str, Json]) -> list[str]:
+    """The betas that this request needs."""
+    asked = [feature for feature in FEATURES if feature.beta and feature.stands_in(body)]
+    found = [str(feature.beta) for feature in asked if feature.name != COMPACTION]
+    if _compacts(body):
+        found += [str(feature.beta) for feature in FEATURES if feature.name == COMPACTION]
+    return found
+
+
+def _compacts(body: Mapping[str, Json]) -> bool:
+    """Whether it asks for a summary, or goes on from one."""
+    first = (body.get("messages") or [{}])[0].get("content")
+    summed = isinstance(first, list) and any(block.get("type") == COMPACTION for block in first)
+    return COMPACTION in body or summed
+
+
+def refused(body: Mapping[str, Json], message: str) -> Feature | None:
+    """The feature of this request that a refusal with this message is about; None where it is about something else."""
+    told = message.lower()
+    for feature in FEATURES:
+        signs = [*feature.words, *([feature.beta] if feature.beta else [])]
+        if feature.name != COMPACTION and feature.stands_in(body) and any(sign in told for sign in signs):
+            return feature
+    return None
+
+
+def without(body: Mapping[str, Json], off: Iterable[Feature]) -> dict[str, Json]:
+    """The request without these features."""
+    left = dict(body)
+    for feature in off:
+        left = _less(left, feature.path)
+    return left
+
+
+def _less(body: Mapping[str, Json], path: tuple[str, ...]) -> dict[str, Json]:
+    name, *rest = path
+    if name not in body:
+        return dict(body)
+    if not rest:
+        return {key: value for key, value in body.items() if key != name}
+    inner = _less(body[name], tuple(rest)) if isinstance(body[name], dict) else body[name]
+    kept = {**body, name: inner}
+    return kept if inner else {key: value for key, value in kept.items() if key != name}
+
+
+# --- what an agent asks for ----------------------------------------------------------------------------------
+
+
+def settings_for(asked: Mapping[str, Json], model: ModelFacts) -> dict[str, Json]:
+    """The fields of the body for what an agent asks for: `{thinking: auto|off, effort, fallbacks, format}`, as far as the
+    model takes it."""
+    found: dict[str, Json] = {}
+    thinking = _thinking(asked.get("thinking") or "auto", model)
+    if thinking is not None:
+        found["thinking"] = thinking
+    output: dict[str, Json] = {}
+    if asked.get("effort") in model.efforts:
+        output["effort"] = asked["effort"]
+    if asked.get("format") is not None and model.structured:
+        output["format"] = {"type": "json_schema", "schema": asked["format"]}
+    if output:
+        found["output_config"] = output
+    if asked.get("fallbacks"):
+        found["fallbacks"] = [{"model": name} for name in asked["fallbacks"]]
+    return found
+
+
+def _thinking(wanted: str, model: ModelFacts) -> Json:
+    """The text between tool calls comes as thinking on some models: they are asked to show it, and no reasoning. None: what
+    the model does when nothing is said."""
+    if wanted == "off":
+        for kind in ("disabled", "between_tools"):
+            if kind in model.thinking:
+                return {"type": kind}
+    if "adaptive" not in model.thinking:
+        return None
+    told: dict[str, Json] = {"type": "adaptive", "display": "updates" if model.updates else "omitted"}
+    if model.bound:
+        told["block_binding"] = {"prefix_mismatch_behavior": "error"}
+    return told
