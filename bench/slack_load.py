@@ -246,8 +246,9 @@ async def _each_in_turn(folder: Path) -> list[Row]:
             if not refused:
                 notes.append(f"{method} was not called")
                 continue
-            notes.append(f"{method} {refused}/{probes}/{len(told.lines)}")
-            worst |= Counter(refused=refused, probes=probes, lines=len(told.lines))
+            lines = sum(method in line for line in told.lines)
+            notes.append(f"{method} {refused}/{probes}/{lines}")
+            worst |= Counter(refused=refused, probes=probes, lines=lines)
             if method != POST:
                 slow += load.to_next(begin, begin + 2 * SPELL)
         await finished(await flows, 60.0)
@@ -263,11 +264,12 @@ async def _each_in_turn(folder: Path) -> list[Row]:
 
 def spell_of(calls: Sequence[Any], method: str) -> tuple[int, int]:
     """Of a method that was refused for a while: how often it was called meanwhile, and how often after that until one
-    call had its answer. Posts are counted by channel; the worst one is told."""
+    call had its answer. Posts and answers to presses are counted by channel; the worst one is told."""
     found = []
     mine = [call for call in calls if call.method == method]
-    for channel in {call.args.get("channel", "") if method == POST else "" for call in mine}:
-        own = [call for call in mine if method != POST or call.args.get("channel", "") == channel]
+    by_channel = method in (POST, RESPONSE)
+    for channel in {call.channel if by_channel else "" for call in mine}:
+        own = [call for call in mine if not by_channel or call.channel == channel]
         refused = [call for call in own if call.status == 429]
         if not refused:
             continue

@@ -116,6 +116,7 @@ class _Waiter:
     turn: asyncio.Future[Turn]
     within: bool
     """Whether it is for something that has another turn already, which would else wait for this one."""
+    since: float
 
     def __lt__(self, other: _Waiter) -> bool:
         return (self.urgency, self.number) < (other.urgency, other.number)
@@ -129,8 +130,6 @@ class _Method:
     channels: dict[str, ChannelGate] = field(default_factory=dict)
     waiting: list[_Waiter] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
-    busy: float | None = None
-    """Since when calls wait, one or another."""
     since: float | None = None
     """Since when it is called used up, or refused."""
     waited: int = 0
@@ -235,7 +234,8 @@ class Budget:
         method = self._method(name)
         self._number += 1
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(current_urgency(), self._number, channel, future, _reserved.get() is not None)
+        within = _reserved.get() is not None
+        waiter = _Waiter(current_urgency(), self._number, channel, future, within, _now())
         insort(method.waiting, waiter)
         self._give(method)
         try:
@@ -339,9 +339,10 @@ class Budget:
         ]
 
     def _last(self, method: _Method, now: float) -> float:
-        """About how long the last of those who wait has to."""
+        """About how long the last of those who wait has to, or whoever comes now to what Slack refuses."""
         if not method.waiting:
-            return 0.0
+            waits = [gate.wait(now) for gate in method.refusing]
+            return max([wait for wait in waits if wait < NEVER], default=0.0)
         first, last = method.waiting[0], method.waiting[-1]
         wait = max(self._wait(method, gate, first.urgency, now) for gate in method.gates(first.channel, now))
         low = last.urgency >= Urgency.CLOSING and not method.limit.spare
@@ -350,22 +351,20 @@ class Budget:
 
     def _note(self, method: _Method, now: float) -> None:
         """One line when a method begins to be used up or refused, and one when that is over."""
-        waiting = len(method.waiting)
         # Catch-up leaves room for others, and says itself how far it has come.
-        patient = method.limit.spare and waiting and method.waiting[0].urgency >= Urgency.CLOSING
-        busy = waiting and not patient
-        method.busy = None if not busy else now if method.busy is None else method.busy
+        waiting = [one for one in method.waiting if one.urgency < Urgency.CLOSING or not method.limit.spare]
+        refused = method.shut()
         if method.since is None:
-            used_up = method.busy is not None and now - method.busy > LATE_SECONDS
-            if not method.shut() and not used_up:
+            if not refused and not any(now - one.since > LATE_SECONDS for one in waiting):
                 return
-            late = self._last(method, now)
-            method.since, method.waited = now, waiting
-            why = "Slack refuses" if method.shut() else "the calls of a minute are used up for"
-            log.warning("%s %s: %d calls wait, up to %.0f s", why, method.name, waiting, late)
+            method.since, method.waited = now, len(waiting)
+            why = "Slack refuses" if refused else "the calls of a minute are used up for"
+            log.warning(
+                "%s %s: %d calls wait, up to %.0f s", why, method.name, len(waiting), self._last(method, now)
+            )
             return
-        method.waited = max(method.waited, waiting)
-        if not waiting and not method.shut():
+        method.waited = max(method.waited, len(waiting))
+        if not waiting and not refused:
             told = (method.name, now - method.since, method.refused, method.waited)
             log.warning("%s goes on after %.0f s: %d calls were refused, up to %d waited", *told)
             method.since, method.refused = None, 0

@@ -20,6 +20,8 @@ _SLOWER = 0.8
 _SLOWEST = 0.5
 _LONGEST = 4
 """How many times what Slack says is waited at most."""
+AHEAD = 5
+"""How many calls may be ahead of the even pace: these few use up no minute."""
 SHORTEST = 0.25
 """Seconds to wait at least where Slack refuses."""
 NEVER = float("inf")
@@ -35,6 +37,8 @@ class Gate:
     under_way: int = 0
     probe: bool = False
     refused: int = 0
+    free: float = 0.0
+    """When all calls that were made would have been at an even pace."""
     _shut: float | None = None
     _waited: float = 0.0
     _part: float = 1.0
@@ -50,8 +54,8 @@ class Gate:
         return self._shut is not None
 
     def wait(self, at: float, *, even: bool = False, spare: int = 0) -> float:
-        """Seconds until another call fits; 0 for now. `even` keeps the same distance between all calls, `spare` leaves so
-        many to others."""
+        """Seconds until another call fits; 0 for now. `even` keeps an even pace, with a few ahead; `spare` leaves so many
+        to others."""
         if self._shut is None:
             return self._room(at, even, spare)
         return NEVER if self.probe else max(0.0, self._shut - at)
@@ -83,8 +87,13 @@ class Gate:
     def _room(self, at: float, even: bool, spare: int) -> float:
         raise NotImplementedError
 
+    def _paced(self, at: float, ahead: int) -> float:
+        """Seconds until another call fits where they go evenly, with so many ahead."""
+        each = WINDOW / self.now(at)
+        return max(0.0, max(0.0, self.free - at) + (self.under_way - ahead + 1) * each)
+
     def _count(self, at: float) -> None:
-        raise NotImplementedError
+        self.free = max(self.free, at) + WINDOW / self.now(at)
 
 
 @dataclass(eq=False)
@@ -106,16 +115,14 @@ class MethodGate(Gate):
         if self.left(at) == NEVER:
             return 0.0
         most = self._most(at)
-        wait = 0.0
-        if even and (self.log or self.under_way):
-            last = at if self.under_way else self.log[-1]
-            wait = last + WINDOW / most - at
+        wait = self._paced(at, AHEAD) if even else 0.0
         over = len(self.log) + self.under_way + min(spare, most - 1) - most
         if over >= 0:
             wait = max(wait, self.log[over] + WINDOW - at if over < len(self.log) else WINDOW)
         return max(0.0, wait)
 
     def _count(self, at: float) -> None:
+        super()._count(at)
         if self.a_minute != NEVER:
             self.log.append(at)
 
@@ -125,15 +132,9 @@ class ChannelGate(Gate):
     """The limit of one channel: evenly, with a few ahead."""
 
     ahead: int = 1
-    free: float = 0.0
-    """When all that was posted counts no more."""
 
     def _room(self, at: float, even: bool, spare: int) -> float:
-        each = WINDOW / self.now(at)
-        return max(0.0, max(0.0, self.free - at) + (self.under_way - self.ahead + 1) * each)
-
-    def _count(self, at: float) -> None:
-        self.free = max(self.free, at) + WINDOW / self.now(at)
+        return self._paced(at, self.ahead)
 
     def idle(self, at: float) -> bool:
         """Whether nothing of it has to be remembered."""

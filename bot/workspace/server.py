@@ -298,6 +298,7 @@ class ApiCall:
     token_in: Literal["header", "argument", ""] = ""
     response: Json | None = None
     status: int = 200
+    channel: str = ""
 
     @property
     def ok(self) -> bool:
@@ -321,8 +322,8 @@ class WebApi:
         method = request.match_info["method"]
         args, token, token_in = await _arguments(request)
         record = ApiCall(method, args, self.core.clock(), token_in)
-        channel = str(args.get("channel", ""))
-        refused = await self._attempt(record, request, channel, lambda: self._answer(method, args, token))
+        record.channel = str(args.get("channel", ""))
+        refused = await self._attempt(record, request, lambda: self._answer(method, args, token))
         return refused or web.json_response(record.response, headers=self._headers(method, token))
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
@@ -330,8 +331,8 @@ class WebApi:
         key, body = request.match_info["key"], await _json_body(request)
         record = ApiCall(RESPONSE, {"key": key, **body}, self.core.clock())
         grant = self.interactions.responses.get(key)
-        channel = grant.channel.id if grant is not None else ""
-        refused = await self._attempt(record, request, channel, lambda: self._respond(key, body))
+        record.channel = grant.channel.id if grant is not None else ""
+        refused = await self._attempt(record, request, lambda: self._respond(key, body))
         if refused is not None or record.response is None:
             return refused or web.Response(status=500)
         if record.ok:
@@ -340,7 +341,7 @@ class WebApi:
         return web.json_response(record.response, status=record.status)
 
     async def _attempt(
-        self, record: ApiCall, request: web.Request, channel: str, answer: Callable[[], Json]
+        self, record: ApiCall, request: web.Request, answer: Callable[[], Json]
     ) -> web.StreamResponse | None:
         """Carry a call out, unless a fault forbids it; what is sent in place of the answer, if anything is."""
         self.calls.append(record)
@@ -349,7 +350,7 @@ class WebApi:
         slow = self.core.faults.take(record.method, ("slow",))
         if slow:
             await asyncio.sleep(slow.seconds)
-        refusal = self.core.faults.refusal(record.method, channel)
+        refusal = self.core.faults.refusal(record.method, record.channel)
         if refusal:
             return self._refused(record, refusal)
         record.response = answer()

@@ -102,7 +102,8 @@ test_the_more_urgent_goes_first_and_then_the_older = told(the_more_urgent_goes_f
 
 
 async def buttons_go_fast_behind_a_burst_of_cards() -> None:
-    """Cards go at an even pace, so that sixty of them do not use up the minute: a press behind them waits seconds."""
+    """Cards go at an even pace, a few ahead, so that sixty of them do not use up the minute: a press behind them waits
+    seconds."""
     slack, budget = Slack({EDIT: 50}), Budget()
     cards = [called(budget, slack, EDIT, Urgency.PROGRESS) for _ in range(60)]
     await asyncio.sleep(30)
@@ -110,7 +111,7 @@ async def buttons_go_fast_behind_a_burst_of_cards() -> None:
     done = await all_of([called(budget, slack, EDIT, Urgency.WAITED_FOR) for _ in range(20)])
     assert max(done) - begun < 3.0
     await all_of(cards)
-    gaps = [later - earlier for earlier, later in pairwise(slack.taken[EDIT][:24])]
+    gaps = [later - earlier for earlier, later in pairwise(slack.taken[EDIT][limits.AHEAD : 24])]
     assert min(gaps) > 1.2
     assert slack.refused == {}
 
@@ -239,6 +240,26 @@ def test_a_spell_is_two_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> No
     first, last = caplog.messages
     assert first.startswith("Slack refuses chat.update")
     assert "8 calls were refused" in last
+
+
+def test_a_method_is_used_up_when_one_call_waits_long(caplog: pytest.LogCaptureFixture) -> None:
+    """Where all wait, but each for some seconds only, nothing is said; then one line, and one when it is over."""
+
+    async def story() -> None:
+        slack, budget = Slack(), Budget()
+        tasks = [called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(8)]
+        for _ in range(60):
+            await asyncio.sleep(limits.WINDOW / 50)
+            tasks.append(called(budget, slack, EDIT, Urgency.CLOSING))
+            assert any(not task.done() for task in tasks)
+        assert caplog.messages == []
+        await all_of([*tasks, *(called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(20))])
+
+    with caplog.at_level(logging.INFO, "sayso.slack"):
+        play(story)
+    first, last = caplog.messages
+    assert first.startswith("the calls of a minute are used up for chat.update")
+    assert last.startswith("chat.update goes on")
 
 
 async def where_slack_is_away_one_call_at_a_time_looks_for_it() -> None:
