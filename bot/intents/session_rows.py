@@ -61,8 +61,8 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
         rows += over_rows(before, after, events)
     if any(isinstance(event, ABOUT_AGENTS) for event in events):
         kept, read = marks(before, after, events)
-    rows += [row for key in kept for row in _mark(key, "kept", KEPT)]
-    rows += [row for key in read for row in _taken(key)]
+    rows += [row for key in kept for row in _mark(key, f"kept:{_of(key)}", KEPT)]
+    rows += [row for key in read for row in _mark(key, f"taken:{_of(key)}", TAKEN)]
     return rows
 
 
@@ -126,7 +126,8 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
             return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
         case PromptAnswered() | PromptUndone():
-            return [_again(state, event.prompt_id, **_pressed(event.key)), *_taken(event.key)]
+            counted = f"taken:{state.session_id}:{event.actor.get('id')}"
+            return [_again(state, event.prompt_id, **_pressed(event.key)), *_mark(event.key, counted, TAKEN)]
         case PromptExpired():
             return [_again(state, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():
@@ -163,19 +164,20 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
 
 
 TAKEN = "white_check_mark"
-"""The reaction on a reply that counts."""
+"""The reaction on somebody's first reply in a session that counts, and on messages that an agent has read. What became of
+further replies stands in the messages of their questions."""
 KEPT = "eyes"
 """The reaction on a message that an agent reads with its next call."""
 
 
-def _taken(key: str | None) -> list[PutOutbox]:
-    """A mark on the message that was used, where it was one: without it nobody sees which words count."""
-    return _mark(key, "taken", TAKEN)
-
-
-def _mark(key: str | None, what: str, name: str) -> list[PutOutbox]:
+def _mark(key: str | None, row_key: str, name: str) -> list[PutOutbox]:
+    """A reaction on the message that came under this inbox key, where it was one; one for each `row_key`."""
     said = message_of(key)
-    return [] if key is None or said is None else [reaction_row(key.replace("message", what, 1), *said, name)]
+    return [] if said is None else [reaction_row(row_key, *said, name)]
+
+
+def _of(key: str) -> str:
+    return key.partition(":")[2]
 
 
 def _log(state: State) -> list[PutOutbox]:
