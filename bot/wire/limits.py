@@ -19,7 +19,7 @@ _SLOWER = 0.8
 """The part of a limit that is kept after Slack refused at it."""
 _SLOWEST = 0.5
 _LONGEST = 4
-"""How many times what Slack says is waited at most."""
+"""How many times what Slack says is waited at most, and never over a minute unless Slack says so."""
 AHEAD = 5
 """How many calls may be ahead of the even pace: these few use up no minute."""
 SHORTEST = 0.25
@@ -78,7 +78,7 @@ class Gate:
             self.refused += 1
             asked = max(refused_for, SHORTEST)
             doubled = 2 * self._waited if probe else asked
-            self._waited = max(asked, min(doubled, _LONGEST * asked))
+            self._waited = max(asked, min(doubled, _LONGEST * asked, WINDOW))
             self._shut = max(self._shut or 0.0, at + self._waited)
         elif probe and heard:
             self._part = max(_SLOWEST, self.now(at) / self.a_minute * _SLOWER)
