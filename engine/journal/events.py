@@ -19,7 +19,7 @@ from engine.forms.question import Question
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import MalformedJournal, NotJson, SchemaTooNew
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the events' schema, stored beside every journal row. It counts up with every release that adds an event
 or a field, or gives one another meaning: an older release then leaves the session to a newer one."""
 
@@ -395,7 +395,9 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
     stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
     what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it), what is wrong
-    with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens include.
+    with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens
+    include. `price` says by which rates the cost was reckoned, `context` how many tokens the conversation has with its
+    answer where that is not the sum of `usage`.
     """
 
     role: Literal["user", "assistant"]
@@ -411,6 +413,8 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     interrupted: bool | None = None
     final: bool | None = None
     weighed: list[str] | None = None
+    price: dict[str, Json] | None = None
+    context: int | None = None
 
 
 class AgentToolRequested(NodeEvent, tag="agent:toolRequested", kw_only=True):
@@ -434,7 +438,9 @@ class AgentToolResult(NodeEvent, tag="agent:toolResult", kw_only=True):
 
 class AgentCompacted(NodeEvent, tag="agent:compacted", kw_only=True):
     """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
-    It is the outcome of the model call `turn`."""
+    It is the outcome of the model call `turn`. `block` is the summary where the API made and signed it: it stands before
+    `content`, as the model's, and is sent back as it came.
+    """
 
     turn: str
     content: list[dict[str, Json]]
@@ -442,6 +448,8 @@ class AgentCompacted(NodeEvent, tag="agent:compacted", kw_only=True):
     usage: dict[str, int] | None = None
     cost: str | None = None
     model: str | None = None
+    price: dict[str, Json] | None = None
+    block: dict[str, Json] | None = None
 
 
 class AgentBudget(NodeEvent, tag="agent:budget", kw_only=True):

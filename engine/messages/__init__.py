@@ -14,6 +14,7 @@ Files:
 
 * `errors`: what can go wrong with a turn
 * `model_limits`: what the core may know about models beside the state: prices and limits are configuration
+* `listed`: what Claude's models cost, as a maintained data set says
 * `messages`: messages of a conversation: which one is legal; the last answer that has to be JSON
 * `models`: what models take
 * `money`: dollars as people read them
@@ -21,4 +22,5 @@ Files:
 * `request`: what a request asks for beside the conversation, and the features that may be refused
 * `stream`: the events of the Messages API's stream, folded into content
 * `turns`: a turn as plain values: what is asked, what a stream tells, how it ended
+* `usage`: what the API says that a turn has used
 """

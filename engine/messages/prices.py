@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError
+from engine.messages.listed import LISTED, SOURCE
 from engine.messages.turns import TurnRequest, Usage
 
 MILLION = Decimal(1_000_000)
@@ -67,31 +68,33 @@ class Price:
     context: int
     long: Rates | None = None
     long_over: int = 0
+    source: str = SOURCE
+    """Who says so."""
+
+    def to_json(self) -> Json:
+        """The rates as they are recorded beside what was paid."""
+        rates = [format(getattr(self.rates, item.name).normalize(), "f") for item in fields(Rates)]
+        return {"of": self.source, "rates": " ".join(rates)}
 
     def rates_for(self, prompt_tokens: int) -> Rates:
         """The rates of a turn whose prompt has this many tokens."""
         return self.long if self.long is not None and prompt_tokens > self.long_over else self.rates
 
 
-def _rates(*dollars: str) -> Rates:
-    return Rates(*(Decimal(each) for each in dollars))
+def _listed(row: str) -> Price:
+    """A row of `engine.messages.listed`."""
+    numbers = row.split()
+    rates, context, long = numbers[:5], int(numbers[5]), numbers[6:]
+    if not long:
+        return Price(Rates(*map(Decimal, rates)), context)
+    return Price(Rates(*map(Decimal, rates)), context, Rates(*map(Decimal, long[1:])), int(long[0]))
 
 
-DEFAULTS: Mapping[str, Price] = {
-    "claude-fable-5-1": Price(_rates("10", "50", "12.50", "20", "0.25"), 1_000_000),
-    "claude-opus-5-5": Price(_rates("4", "20", "5", "8", "0.20"), 1_000_000),
-    "claude-opus-5": Price(_rates("5", "25", "6.25", "10", "0.50"), 1_000_000),
-    "claude-sonnet-5-5": Price(_rates("2", "10", "2.50", "4", "0.10"), 1_000_000),
-    "claude-sonnet-5": Price(_rates("2", "10", "2.50", "4", "0.20"), 1_000_000),
-    "claude-haiku-5-5": Price(
-        _rates("0.10", "0.50", "0.125", "0.20", "0.01"),
-        1_000_000,
-        _rates("0.50", "2.50", "0.625", "1.00", "0.05"),
-        100_000,
-    ),
-    "claude-haiku-4-5": Price(_rates("1", "5", "1.25", "2", "0.10"), 200_000),
-}
-"""As listed in November 2026; prices change, so they are configuration and these are what holds without any."""
+DEFAULTS: Mapping[str, Price] = {model: _listed(row) for model, row in LISTED.items()}
+"""What holds where nothing is configured."""
+
+SEARCH = Decimal("0.01")
+"""Dollars for a search in the web."""
 
 _DATED = re.compile(r"-\d{8}$")
 
@@ -182,9 +185,8 @@ def _price(model: str, given: Json) -> Price:
     for name, number in (("context", context), ("long.over", over)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise InvalidPrice(f"the price of {model}: {name} must be a number of tokens, not {number!r}")
-    return Price(
-        _configured(model, given), context, None if long is None else _configured(f"{model}.long", long), over
-    )
+    dearer = None if long is None else _configured(f"{model}.long", long)
+    return Price(_configured(model, given), context, dearer, over, "configured")
 
 
 def _known(model: str, given: Json, names: set[str]) -> None:

@@ -1,7 +1,11 @@
 """The events of the Messages API's stream, folded into content. Pure: bytes and sockets are elsewhere.
 
-The blocks are kept as the wire had them, with what deltas add. What the protocol does not allow is a `BadResponse`:
-content that we understood only in part could not be given back verbatim.
+The blocks are kept as the wire had them, with what deltas add, whatever their type: any block that begins with an `input`
+has it streamed. Kinds of events, deltas and blocks that are not known here are tolerated; what the protocol does not allow
+is a `BadResponse`.
+
+The SDK's own accumulation does not do: it takes half an input at the end of a cut stream for a whole one, reads the pieces of
+an input again with each delta, and would bring the SDK, which takes a second to load, to scripts and into the core.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from engine.messages.turns import (
     TurnResult,
     Usage,
 )
+from engine.messages.usage import merged, parts_json, used
 
 _CUT_SHORT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """With these stop reasons the last tool call may have half an input: it cannot run, and is left out."""
@@ -32,9 +37,11 @@ _CUT_SHORT = ("max_tokens", "model_context_window_exceeded", "refusal")
 class Assembly:
     """One turn as far as it has been heard."""
 
-    def __init__(self, request_id: str | None = None) -> None:
-        self.usage = Usage()
+    def __init__(self, request_id: str | None = None, *, model: str = "") -> None:
+        """`model` is the one that was asked for."""
         self.request_id = request_id
+        self._asked = model
+        self._counted: dict[str, Any] = {}
         self._model: str | None = None
         self._stop_reason: str | None = None
         self._beside: dict[str, Any] = {}
@@ -42,6 +49,11 @@ class Assembly:
         self._open: dict[str, Json] | None = None
         self._pieces: list[str] = []
         self._broken: dict[str, Json] | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What has been counted so far."""
+        return used(self._counted, self._asked).total
 
     def take(self, event: Json) -> list[TurnEvent]:
         """What this event of the wire tells; kinds that are not known are ignored, as the API asks."""
@@ -96,16 +108,24 @@ class Assembly:
         # The API refuses blocks of blank text, even those that it sent itself.
         kept = tuple(
             block
-            for block in blocks
+            for block in _behind_seams(blocks)
             if block is not self._broken and (block["type"] != "text" or block["text"].strip())
         )
-        return TurnResult(kept, stop_reason, self.usage, self._model or "", self.request_id, **self._beside)
+        known = used(self._counted, self._asked or self._model or "")
+        spent: dict[str, Any] = {
+            "parts": tuple(parts_json(known, self._asked or self._model or "")),
+            "context": known.context,
+            "searches": known.searches,
+        }
+        return TurnResult(
+            kept, stop_reason, known.total, self._model or "", self.request_id, **self._beside, **spent
+        )
 
     # --- one method for each event of the wire ---------------------------------------------------------------
 
     def _message_start(self, event: dict[str, Json]) -> list[TurnEvent]:
         message = event["message"]
-        self._count(message["usage"])
+        self._counted = merged({}, message["usage"])
         self._model = str(message["model"])
         self._tell_beside(message)
         return []
@@ -118,6 +138,8 @@ class Assembly:
         if opening and not isinstance(block[opening], str):
             raise TypeError(f"{opening} is no text")
         self._open, self._pieces = block, []
+        if block["type"] == "fallback" and isinstance(block.get("to"), dict):
+            self._model = str(block["to"].get("model") or self._model)
         if block["type"] == "tool_use":
             return [ToolStarted(event["index"], str(block["id"]), block["name"])]
         return []
@@ -126,15 +148,20 @@ class Assembly:
         index, delta, block = event["index"], event["delta"], self._open
         if block is None or index != len(self._blocks):
             raise self.bad(f"a delta for block {index}, which is not open")
+        if delta["type"] == "input_json_delta" and "input" in block:
+            self._pieces.append(_text(delta["partial_json"]))
+            return [ToolInputDelta(index, self._pieces[-1])] if block["type"] == "tool_use" else []
         shape = _DELTAS.get((block["type"], delta["type"]))
         if shape is not None:
             self._pieces.append(_text(delta[shape[0]]))
             return [shape[1](index, self._pieces[-1])]
-        if delta["type"] == "signature_delta" and block["type"] == "thinking":
+        if delta["type"] == "signature_delta":
             block["signature"] = _text(block.get("signature") or "") + _text(delta["signature"])
-        elif delta["type"] == "citations_delta" and block["type"] == "text":
+        elif delta["type"] == "citations_delta":
             block["citations"] = [*(block.get("citations") or []), delta["citation"]]
-        else:
+        elif delta["type"] == "compaction_delta":
+            block |= {name: value for name, value in delta.items() if name != "type"}
+        elif delta["type"] in _OF_OTHERS:
             raise self.bad(f"a {delta['type']} for a block of type {block['type']}")
         return []
 
@@ -160,7 +187,7 @@ class Assembly:
             self._broken = block
 
     def _message_delta(self, event: dict[str, Json]) -> list[TurnEvent]:
-        self._count(event.get("usage") or {})
+        self._counted = merged(self._counted, event.get("usage") or {})
         reason = event["delta"].get("stop_reason")
         self._stop_reason = None if reason is None else _text(reason)
         self._tell_beside({**event, **event["delta"]})
@@ -173,22 +200,17 @@ class Assembly:
         if isinstance(told.get("input_transformations"), list):
             self._beside["transformations"] = tuple(told["input_transformations"])
 
-    def _count(self, usage: dict[str, Json]) -> None:
-        """Take over what the API has counted; its numbers are totals, and those that are left out still hold."""
-        names = {
-            "input_tokens": "input_tokens",
-            "output_tokens": "output_tokens",
-            "cache_read_input_tokens": "cache_read_tokens",
-            "cache_creation_input_tokens": "cache_write_tokens",
-        }
-        told = {ours: int(usage[theirs]) for theirs, ours in names.items() if usage.get(theirs) is not None}
-        hour = (usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens")
-        if hour:
-            told["cache_write_1h_tokens"] = int(hour)
-            told["cache_write_tokens"] = told.get("cache_write_tokens", int(hour)) - int(hour)
-        elif self.usage.cache_write_1h_tokens:
-            told.pop("cache_write_tokens", None)
-        self.usage = replace(self.usage, **told)
+
+def _behind_seams(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """What may be sent back of an answer in which another model went on: what the first one thought, and the tools that it
+    asked for, stay out; the seam stays in its place."""
+    seams = [index for index, block in enumerate(blocks) if block["type"] == "fallback"]
+    last = seams[-1] if seams else 0
+    return [
+        block
+        for index, block in enumerate(blocks)
+        if index >= last or block["type"] not in ("thinking", "redacted_thinking", "tool_use")
+    ]
 
 
 def _text(value: Json) -> str:
@@ -200,9 +222,10 @@ def _text(value: Json) -> str:
 _DELTAS: dict[tuple[str, str], tuple[str, Callable[[int, str], TurnEvent]]] = {
     ("text", "text_delta"): ("text", TextDelta),
     ("thinking", "thinking_delta"): ("thinking", ThinkingDelta),
-    ("tool_use", "input_json_delta"): ("partial_json", ToolInputDelta),
 }
 """Which deltas add text to which blocks: the delta's field, and what is told about it."""
+_OF_OTHERS = ("text_delta", "thinking_delta", "input_json_delta")
+"""Deltas that must not come for any other block. Kinds that are not known here are ignored, as the API asks."""
 
 _TAKE: dict[str, Callable[[Assembly, dict[str, Any]], list[TurnEvent]]] = {
     "message_start": Assembly._message_start,

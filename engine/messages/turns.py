@@ -121,6 +121,12 @@ class TurnResult:
     """What the provider left out of the request: `{type: thinking_dropped | …, path, reason}`."""
     container: Json = None
     """Where the model's code ran: `{id, expires_at}`."""
+    parts: tuple[Json, ...] = ()
+    """What each model used in each round, `{model, usage}`, where that is more than one round of the model asked for."""
+    context: int | None = None
+    """Tokens of the conversation with this answer, where that is not the sum of the usage."""
+    searches: int = 0
+    """Searches in the web, which cost apart."""
 
     @property
     def text(self) -> str:

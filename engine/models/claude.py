@@ -70,11 +70,11 @@ class ClaudeProvider:
     ) -> AsyncGenerator[TurnEvent, None]:
         """One turn; see `Provider.stream`."""
         refuse_illegal(request)
-        abortable, assembly = Abortable(abort), Assembly()
+        abortable, assembly = Abortable(abort), Assembly(model=request.model)
         opened: list[Any] = []
         try:
             response = await abortable.run(self._send(request, opened))
-            assembly = Assembly(response.headers.get("request-id"))
+            assembly = Assembly(response.headers.get("request-id"), model=request.model)
             opened.append(events := self._events(response, assembly))
             while (event := await abortable.run(_next(events))) is not None:
                 for told in assembly.take(event):

@@ -202,7 +202,7 @@ class ScriptedProvider:
             failure = turn.error
             more = failure.model_dump(include={"retry_after", "error_code", "told"})
             raise _ERRORS[failure.kind](f"turn {number}: {failure.message}", **more)
-        assembly = Assembly(f"req_script_{number}")
+        assembly = Assembly(f"req_script_{number}", model=request.model)
         for event in _wire(turn, number, request, self.label):
             await _pause(self.script.pace if event["type"] == "content_block_delta" else 0, abort)
             if abort is not None and abort.is_set():

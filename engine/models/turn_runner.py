@@ -129,7 +129,7 @@ class TurnRunner:
         limit = asyncio.timeout(ctx.timeout)
         try:
             async with limit:
-                return _completed(*await self._result(config, ctx))
+                return completed(*await self._result(config, ctx))
         except _TooLittle as found:
             return Interrupted("left", str(found), found.saved)
         except ProviderError as error:
@@ -202,7 +202,8 @@ def _with_all_files(request: TurnRequest, ctx: NodeContext) -> tuple[TurnRequest
     return replace(request, messages=messages), [file_part(block) for block in made]
 
 
-def _completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
+def completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
+    """An answer as an outcome; see `TurnRunner.__call__`."""
     output = {
         "content": list(result.content),
         "stopReason": result.stop_reason,
@@ -214,6 +215,9 @@ def _completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
         **({"stopDetails": result.stop_details} if result.stop_details else {}),
         **({"transformations": list(result.transformations)} if result.transformations else {}),
         **({"container": result.container} if result.container else {}),
+        **({"parts": list(result.parts)} if result.parts else {}),
+        **({"context": result.context} if result.context is not None else {}),
+        **({"searches": result.searches} if result.searches else {}),
     }
     try:
         return Completed(copy(output))

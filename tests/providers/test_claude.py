@@ -34,6 +34,7 @@ from engine.messages.errors import (
 from engine.messages.messages import Message, user
 from engine.messages.models import shipped
 from engine.messages.request import settings_for
+from engine.messages.stream import Assembly
 from engine.messages.turns import TextDelta, TurnEvent, TurnRequest, Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
@@ -318,6 +319,73 @@ async def test_every_stop_reason_is_passed_on(
     assert (await complete(claude, request())).stop_reason == reason
 
 
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "disk full ü"}}
+FOUND = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srv_1",
+    "content": [
+        {"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "x"}
+    ],
+}
+
+
+async def test_blocks_of_the_provider_are_kept_as_they_came(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """Tools that run at the provider stream their input too; their results, and blocks that nobody knows, come whole; all
+    of it is taken back."""
+    remote = {"type": "mcp_tool_use", "id": "mcp_1", "name": "q", "server_name": "s", "input": {"a": [1]}}
+    said = [SEARCH, FOUND, remote, {"type": "text", "text": "The disk."}]
+    server.queue(Reply(said), text("ok"))
+    result = await complete(claude, request())
+    assert list(result.content) == said
+    assert result.tool_uses == ()
+    await complete(claude, request(user("a"), Message("assistant", result.content[:2]), user("go on")))
+    assert server.refused == []
+
+
+def test_what_is_new_in_a_stream_breaks_nothing() -> None:
+    """Events, deltas and blocks that came after this release are ignored or kept."""
+    assembly = Assembly("req_1", model="m")
+    new = {"type": "brand_new", "data": [1], "input": {}}
+    for event in (
+        {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 1}}},
+        {"type": "weather_report", "weather": "fine"},
+        {"type": "content_block_start", "index": 0, "content_block": new},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"b":2}'},
+        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "colour_delta", "colour": "red"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "brand_new"}, "usage": {"output_tokens": 1}},
+    ):
+        assembly.take(event)
+    result = assembly.finish()
+    assert result.content == ({"type": "brand_new", "data": [1], "input": {"b": 2}},)
+    assert result.stop_reason == "brand_new"
+
+
+async def test_where_another_model_went_on_only_its_part_is_sent_back(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """The seam keeps its place; what the first model thought, and the tools it asked for, stay out."""
+    thought = {"type": "thinking", "thinking": "", "signature": "s1"}
+    seam = {
+        "type": "fallback",
+        "from": {"model": "claude-sonnet-5-5"},
+        "to": {"model": "claude-opus-5"},
+        "trigger": {"type": "refusal"},
+    }
+    after = {"type": "thinking", "thinking": "", "signature": "s2"}
+    words = {"type": "text", "text": "Well."}
+    server.queue(Reply([thought, words, call("logs", {}, "t1"), seam, after, call("logs", {}, "t2")]))
+    result = await complete(claude, request())
+    assert list(result.content) == [words, seam, after, call("logs", {}, "t2")]
+    assert result.model == "claude-opus-5"
+
+
 # --- errors ------------------------------------------------------------------------------------------------
 
 
@@ -560,7 +628,12 @@ END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
             id="no text",
         ),
         pytest.param(
-            Raw(sse(START) + sse(OPEN) + sse({**DELTA, "delta": {"type": "new_delta"}})), id="unknown delta"
+            Raw(
+                sse(START)
+                + sse(OPEN)
+                + sse({**DELTA, "delta": {"type": "input_json_delta", "partial_json": "{}"}})
+            ),
+            id="delta of another kind",
         ),
         pytest.param(Raw(sse(START) + sse(OPEN) + sse(DELTA) + sse(END)), id="no end of block"),
     ],

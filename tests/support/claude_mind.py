@@ -113,7 +113,7 @@ class Direct:
             raise InvalidRequest(str(error)) from error
         reply = self._mind(body)
         assert isinstance(reply, Reply)
-        assembly = Assembly(f"req_{len(self._mind.requests)}")
+        assembly = Assembly(f"req_{len(self._mind.requests)}", model=request.model)
         for name, data in events(reply, request.model):
             await asyncio.sleep(0)
             if abort is not None and abort.is_set():

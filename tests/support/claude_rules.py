@@ -44,11 +44,30 @@ BLOCKS: dict[str, tuple[set[str], set[str]]] = {
     "tool_result": ({"type", "tool_use_id"}, {"cache_control", "content", "is_error"}),
     "thinking": ({"type", "thinking", "signature"}, set()),
     "redacted_thinking": ({"type", "data"}, set()),
+    "server_tool_use": ({"type", "id", "name", "input"}, {"cache_control", "caller"}),
+    "mcp_tool_use": ({"type", "id", "name", "input", "server_name"}, {"cache_control"}),
+    "web_search_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control", "caller"}),
+    "web_fetch_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control", "caller"}),
+    "code_execution_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control"}),
+    "fallback": ({"type", "from", "to"}, {"trigger"}),
+    "compaction": ({"type"}, {"cache_control", "content", "encrypted_content", "signature", "tool_changes"}),
 }
 """Each kind of block: the fields that it needs, and those that it may have."""
 BY_ROLE = {
     "user": {"text", "image", "document", "tool_result"},
-    "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
+    "assistant": {
+        "text",
+        "tool_use",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "mcp_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "fallback",
+        "compaction",
+    },
 }
 MARKS = 4
 

@@ -228,7 +228,7 @@ def _opened(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
         return {**block, "thinking": "", "signature": ""}, deltas
-    if block["type"] == "tool_use":
+    if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
         given = block["input"]
         written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         pieces = _pieces(written) if given else [""]

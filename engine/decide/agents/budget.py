@@ -26,6 +26,7 @@ from engine.messages.money import dollars
 from engine.messages.prices import (
     DEFAULTS,
     IMAGE_TOKENS,
+    SEARCH,
     TOOLS_OVERHEAD,
     Price,
     UnknownPrice,
@@ -85,11 +86,11 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full, room)
 
 
-def price_for(turn: Turn, agent: AgentRun) -> Price | None:
-    """The price of the agent's model; None where it has none."""
+def price_for(turn: Turn, agent: AgentRun, model: str | None = None) -> Price | None:
+    """The price of the agent's model, or of this one; None where it has none."""
     prices = turn.facts.agents.prices
     try:
-        return price_of(agent.model, DEFAULTS if prices is None else prices)
+        return price_of(model or agent.model, DEFAULTS if prices is None else prices)
     except UnknownPrice:
         return None
 
@@ -231,10 +232,23 @@ def _allowing(cap: Cap) -> str:
     return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
 
 
-def cost_of(turn: Turn, agent: AgentRun, usage: dict[str, int]) -> str | None:
-    """Dollars for these tokens, exactly; None for a model without a price."""
+def paid(turn: Turn, agent: AgentRun, output: Mapping[str, Json]) -> dict[str, Json]:
+    """What an answer cost in dollars, exactly, and by which price; nothing for a model without a price. Of several rounds each
+    counts at the price of its own model."""
     price = price_for(turn, agent)
-    return None if price is None else format(cost(Usage.from_json(usage), price), "f")
+    if price is None:
+        return {"cost": None}
+    parts = output.get("parts") or [{"model": agent.model, "usage": output.get("usage") or {}}]
+    dollars_ = sum(
+        cost(Usage.from_json(part["usage"]), price_for(turn, agent, part["model"]) or price) for part in parts
+    )
+    searches = int(output.get("searches") or 0)
+    by: dict[str, Json] = price.to_json()
+    if searches:
+        by["searches"] = searches
+    if len(parts) > 1 or parts[0]["model"] != agent.model:
+        by["parts"] = parts
+    return {"cost": format(dollars_ + searches * SEARCH, "f"), "price": by}
 
 
 # --- files and tools ---------------------------------------------------------------------------------------

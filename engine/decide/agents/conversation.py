@@ -283,6 +283,7 @@ def _record(
         content=content,
         stop_reason=output.get("stopReason"),
         interrupted=True if output.get("interrupted") else None,
+        context=output.get("context"),
         final=True if final else None,
         weighed=output.get("weighed") or None,
     )
@@ -296,7 +297,7 @@ def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]
         "node_id": turn.state.nodes[owner].node_id,
         "turn": path,
         "usage": usage,
-        "cost": budget.cost_of(turn, agent_at(turn.state, owner), usage),
+        **budget.paid(turn, agent_at(turn.state, owner), output),
         "model": output.get("model"),
     }
 

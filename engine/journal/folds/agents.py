@@ -147,7 +147,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         messages = _said(messages, "assistant", list(event.content))
     counted = (agent.context, agent.counted, agent.weighed)
     if not event.interrupted:
-        counted = (sum(usage.values()), len(messages), tuple(event.weighed or ()))
+        counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
     agent = replace(
         agent,
         messages=messages,
@@ -205,13 +205,21 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
     usage = event.usage or {}
     agent = replace(
         agent,
-        messages=Map({0: {"role": "user", "content": event.content}}),
+        messages=_summed(event),
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=0,
         counted=0,
         weighed=(),
     )
     return _turn_ends(with_agent(state, path, agent), event.turn, run, event.timestamp)
+
+
+def _summed(event: ev.AgentCompacted) -> Map[int, dict[str, Json]]:
+    """The conversation from here on: a summary that the API has signed is the model's, and the first that is sent."""
+    said: list[dict[str, Json]] = [{"role": "user", "content": event.content}]
+    if event.block is not None:
+        said.insert(0, {"role": "assistant", "content": [event.block]})
+    return Map(dict(enumerate(said)))
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
