@@ -21,6 +21,7 @@ from bot.config.settings import Settings
 from engine.journal.records import Sweep
 from engine.language import timestamps
 from engine.language.errors import SaysoError, StoreSuspended
+from engine.nodes.runtime.kept_files import kept_folder
 from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
@@ -66,7 +67,9 @@ class Retention:
 
     def remove_files(self, session_id: str) -> None:
         """Remove what a session has on the disk."""
-        shutil.rmtree(self.files.folder(session_id), ignore_errors=True)
+        folder = self.files.folder(session_id)
+        for each in (folder, kept_folder(folder)):
+            shutil.rmtree(each, ignore_errors=True)
         if self.snapshots is not None:
             self.snapshots.remove(session_id)
 

@@ -13,7 +13,8 @@ parent's journal row of that event.
 * What agents have used counts on, against caps as people raised them; an agent is not free of the cap of the day because
   it was let past that in its parent.
 * A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
-* Its working folder begins as a copy of its parent's as that is now; paths into the parent's name the copy.
+* Its working folder begins as a copy of its parent's as that is now; paths into the parent's name the copy. What models were
+  told stays byte for byte, unless it has such a path: then the API is asked to drop the thinking that was bound to it.
 * Whoever forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
 """
 
@@ -89,8 +90,11 @@ def fork(
         events.append(event)
         state = evolve(state, event)
 
+    drop = folders is not None and _says_other_things(journal[:seq], *folders)
     for event in journal[:seq]:
         copied = copier.copy(event, state.seq + 1)
+        if drop and isinstance(copied, ev.AgentOpened):
+            copied = replace(copied, drop=True)
         if copied is not None:
             add(copied if folders is None else _moved(copied, *folders))
     past_events = len(events)
@@ -107,6 +111,13 @@ def fork(
                 )
             )
     return Fork(seq, events, state, past_events)
+
+
+def _says_other_things(journal: Sequence[Event], old: str, new: str) -> bool:
+    """Whether a conversation names the folder: the fork's names the copy, and thinking that is bound to the other words is
+    dropped by the API."""
+    said = (event for event in journal if event.type.startswith("agent:"))
+    return any(_moved(event, old, new) is not event for event in said)
 
 
 def _moved(event: Event, old: str, new: str) -> Event:

@@ -389,6 +389,22 @@ class ContainerCompleted(NodeEvent, tag="container:completed", kw_only=True):
 # --- agents ----------------------------------------------------------------------------------------------
 
 
+class AgentOpened(NodeEvent, tag="agent:opened", kw_only=True):
+    """What of a request holds for all later ones of its conversation, since the model call `turn` was answered.
+
+    `body` is the request without its messages, once for each conversation: every later call sends it as it is, whatever a
+    release, a docstring or a server says by then. `files` are the files that the call read, in their order in the
+    conversation: the `digest` under which the bytes are kept, and the `block` that is sent around them. With `drop`, thinking
+    that is bound to another beginning is left out by the API from now on: the conversation is older than this event, or
+    the API refused it once.
+    """
+
+    turn: str
+    body: dict[str, Json] | None = None
+    files: list[dict[str, Json]] | None = None
+    drop: bool | None = None
+
+
 class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 

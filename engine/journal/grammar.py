@@ -239,6 +239,11 @@ def _container_started(state: State, event: ev.ContainerStarted) -> tuple[Owed, 
     return () if told.get("goesOn") else (Owed(("agent:message",), event.path),)
 
 
+def _agent_opened(state: State, event: ev.AgentOpened) -> tuple[Owed, ...]:
+    """The outcome of the call that it tells of."""
+    return (Owed(("agent:message", "agent:compacted"), event.path),)
+
+
 def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
     """The calls of tools that an answer has."""
     uses = sum(block.get("type") == "tool_use" for block in event.content) if event.source == "model" else 0
@@ -379,6 +384,7 @@ OWES: dict[str, Callable[[State, Any], tuple[Owed, ...]]] = {
     "node:started": _started,
     "container:childStarted": _started,
     "container:started": _container_started,
+    "agent:opened": _agent_opened,
     "agent:message": _agent_message,
     "prompt:shown": _shown,
     "prompt:undone": _undone,

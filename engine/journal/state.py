@@ -231,6 +231,10 @@ class AgentRun(_Record):
     """The last answer was the final one, and nobody said anything since."""
     corrections: int = 0
     """How often it was told that its answer has the wrong form."""
+    body: dict[str, Json] | None = None
+    """What is sent beside the messages, as the first answered call had it; None before that."""
+    drop: bool = False
+    """The API is asked to leave out thinking that is bound to another beginning."""
 
 
 class ContainerRun(_Record):

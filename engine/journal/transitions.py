@@ -46,6 +46,7 @@ _OUTCOMES = (
     "edge:resolved",
     "container:childCompleted",
     "container:completed",
+    "agent:opened",
     "agent:toolRequested",
     "agent:compacted",
 )
@@ -66,6 +67,7 @@ _WORK = (
     "container:completed",
     "node:interrupted",
     "prompt:cancelled",
+    "agent:opened",
     "agent:message",
     "agent:toolRequested",
     "agent:toolResult",

@@ -13,6 +13,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 Files:
 
 * `errors`: what can go wrong with a turn
+* `files`: files in a conversation: named, and from the first answer on known by their bytes
 * `model_limits`: what the core may know about models beside the state: prices and limits are configuration
 * `listed`: what Claude's models cost, as a maintained data set says
 * `messages`: messages of a conversation: which one is legal; the last answer that has to be JSON

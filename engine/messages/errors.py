@@ -87,7 +87,8 @@ class ContextTooLong(InvalidRequest):
 
 
 class PrefixMismatch(InvalidRequest):
-    """Thinking in the conversation belongs to another one: what stands before it was changed."""
+    """Thinking in the conversation belongs to another one: what stands before it was changed. It can be dropped
+    (`TurnRequest.drop`)."""
 
     code = "prefix_mismatch"
 

@@ -35,6 +35,8 @@ class TurnRequest:
     `max_tokens` limits the answer, thinking included. `stop` are texts at which the model stops. `settings` are the other
     fields of the body (`thinking`, `output_config`, …; see `engine.messages.request`). `cache` says for how long what the
     next call repeats is kept: `5m`, `1h` or `off`. `user` is whom the call is for: the provider is told a hash of it.
+    A request of a conversation that was opened has its `body`, and that is sent: what else it says of tools and system is there
+    to be read. With `drop`, the API leaves out thinking that is bound to another beginning.
     """
 
     model: str
@@ -46,14 +48,36 @@ class TurnRequest:
     settings: Mapping[str, Json] = field(default_factory=dict)
     cache: str = "5m"
     user: str = ""
+    body: Mapping[str, Json] | None = None
+    drop: bool = False
+
+    @classmethod
+    def opened(
+        cls, body: Mapping[str, Json], model: str, messages: tuple[Message, ...], max_tokens: int
+    ) -> TurnRequest:
+        """A request that begins with this body."""
+        return cls(
+            model,
+            messages,
+            max_tokens,
+            system="\n\n".join(block["text"] for block in body.get("system") or ()),
+            tools=tuple(
+                Tool(tool["name"], tool.get("description") or "", tool.get("input_schema"))
+                for tool in body.get("tools") or ()
+            ),
+            stop=tuple(body.get("stop_sequences") or ()),
+            body=body,
+        )
 
     def to_json(self) -> Json:
         """The request as the Messages API has it, without what is only about sending (streaming, caching, whom for)."""
         return {**self.frame(), "messages": [message.to_json() for message in self.messages]}
 
     def frame(self) -> dict[str, Json]:
-        """The request without its messages: what is the same in every call of a conversation."""
+        """The request without its messages: what a conversation is opened with, and sends in every call."""
         body: dict[str, Json] = {"model": self.model, "max_tokens": self.max_tokens}
+        if self.body is not None:
+            return {**self.body, **body}
         if self.system:
             body["system"] = [{"type": "text", "text": self.system}]
         if self.tools:

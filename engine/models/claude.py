@@ -30,6 +30,7 @@ from engine.messages.errors import (
     StreamCut,
     Unavailable,
 )
+from engine.messages.models import shipped
 from engine.messages.request import Feature, betas, refused, without
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
@@ -274,6 +275,9 @@ _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
 def body_of(request: TurnRequest, *, key: str = "", caching: bool = True) -> dict[str, Json]:
     """The request's body, with marks for the prompt cache, and a hash of whom it is for that tells nobody who that is."""
     body: dict[str, Json] = request.to_json()
+    if request.drop and shipped(request.model).bound:
+        thinking = body.get("thinking") or {"type": "adaptive"}
+        body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     if request.user:
         user = hmac.new(key.encode(), request.user.encode(), "sha256").hexdigest()
         body["metadata"] = {"user_id": user}

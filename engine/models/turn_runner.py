@@ -11,10 +11,10 @@ them before it was journaled, so a conversation that is built from the journal h
 A flow is loaded without importing anything, so a function is asked when the model is told of it: in the runner of the
 model call. That is also where a function that is not there shows itself.
 
-Pictures, PDFs and text are read when the turn is asked for. The journal names a file (`sayso_file`) and does
-not hold it: what a conversation weighs does not grow with every turn. What a file is, its first bytes say;
-its name and its described type prove nothing. A picture that a tool has read has a `digest` too: what is
-shown as the result of a call is what that call saw, or nothing.
+The first call of a conversation builds its request; its answer carries the request's body back (`opened`), and every later
+call sends that as it is: no word of ours, of a docstring or of a server reaches a conversation that is under way. Pictures,
+PDFs and text are read by the first call that sends them, kept by their digest (`engine.nodes.runtime.kept_files`), and sent
+from there for ever. What a file is, its first bytes say; its name and its described type prove nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import structs
 from pydantic import TypeAdapter
@@ -37,7 +37,8 @@ from engine.decide.agents.budget import Part, file_part, marks, too_little, tool
 from engine.decide.agents.tool_results import attribute
 from engine.language.codec import Json, copy
 from engine.language.errors import NotJson, SaysoError
-from engine.messages.errors import BadResponse, ProviderError
+from engine.messages.errors import BadResponse, PrefixMismatch, ProviderError
+from engine.messages.files import files_in, filled, hollow, kept, with_files
 from engine.messages.messages import (
     IMAGE_TYPES,
     Message,
@@ -50,7 +51,8 @@ from engine.messages.models import shipped
 from engine.messages.request import settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.provider import Abortable, Aborted, Provider
-from engine.nodes.runtime.folder import FileRefused, fingerprint, read_inside, sniffed
+from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
+from engine.nodes.runtime.kept_files import keep, kept_bytes
 from engine.nodes.runtime.python import CTX, GATHERING, load, signature_of
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.runtime.user_code import NodeError
@@ -88,23 +90,40 @@ async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
 def request_from(config: Json) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
-    `{model, system, maxTokens, temperature, messages: [{role, content}], tools: [{name, description, input_schema}],
-    mcp: [{server, tools}], room, weighed}`. A tool with `call` is a Python function. `room` are the
-    tokens that are set aside for files and tools that are known here only, beside those with the marks `weighed`.
+    `{model, maxTokens, messages: [{role, content}], body, drop, mcp: [{server, tools}], room, weighed}`; without a `body` the
+    conversation is not opened yet, and there are `system`, `asks` and `tools: [{name, description, input_schema}]`. A
+    tool with `call` is a Python function. `room` are the tokens that are set aside for files and tools that are known here
+    only, beside those with the marks `weighed`.
     """
-    return TurnRequest(
-        model=config["model"],
-        messages=tuple(Message.from_json(message) for message in config["messages"]),
-        max_tokens=config["maxTokens"],
-        system=config.get("system") or "",
-        tools=tuple(
-            Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
-            for tool in config.get("tools") or ()
-        ),
-        settings=settings_for(config.get("asks") or {}, shipped(config["model"])),
+    messages = tuple(Message.from_json(message) for message in config["messages"])
+    if config.get("body") is not None:
+        request = TurnRequest.opened(config["body"], config["model"], messages, config["maxTokens"])
+    else:
+        request = TurnRequest(
+            model=config["model"],
+            messages=messages,
+            max_tokens=config["maxTokens"],
+            system=config.get("system") or "",
+            tools=tuple(
+                Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
+                for tool in config.get("tools") or ()
+            ),
+            settings=settings_for(config.get("asks") or {}, shipped(config["model"])),
+        )
+    return replace(
+        request,
         cache=config.get("cache") or "5m",
         user=config.get("user") or "",
+        drop=bool(config.get("drop")),
     )
+
+
+class _Made(NamedTuple):
+    """A request as it is sent, what of it the core could not know, and what is to be journaled of it with its answer."""
+
+    request: TurnRequest
+    parts: Sequence[Part]
+    opened: dict[str, Json]
 
 
 class _TooLittle(Exception):
@@ -123,13 +142,13 @@ class TurnRunner:
     mcp_tools: McpTools = no_mcp
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed}`, or why there is none; see
-        `failed`. A turn that was told to leave is complete, with what was said until then. One for which too little is
+        """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed, opened}`, or why there is none;
+        see `failed`. A turn that was told to leave is complete, with what was said until then. One for which too little is
         set aside leaves before anything is sent (`engine.decide.agents.budget`)."""
         limit = asyncio.timeout(ctx.timeout)
         try:
             async with limit:
-                return completed(*await self._result(config, ctx))
+                return await self._result(config, ctx)
         except _TooLittle as found:
             return Interrupted("left", str(found), found.saved)
         except ProviderError as error:
@@ -146,41 +165,66 @@ class TurnRunner:
             log.exception("%s %s: a turn raised", ctx.session_id, ctx.path)
             return Failed("internal", f"{type(error).__name__}: {error}", _details())
 
-    async def _result(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnResult, Sequence[Part]]:
+    async def _result(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         abortable = Abortable(ctx.aborted)
         try:
-            request, parts = await abortable.run(self._request(config, ctx))
+            made = await abortable.run(self._made(config, ctx))
         except Aborted:
-            return TurnResult((), None, Usage(), config["model"], interrupted=True), ()
+            return completed(TurnResult((), None, Usage(), config["model"], interrupted=True))
         finally:
             abortable.close()
-        missing = too_little(parts, config, ctx.saved)
+        missing = too_little(made.parts, config, ctx.saved)
         if missing is not None:
             raise _TooLittle(missing)
+        try:
+            return completed(await self._asked(made.request, ctx), made.parts, made.opened)
+        except PrefixMismatch:
+            if made.request.drop:
+                raise
+            log.warning(
+                "%s %s: thinking is bound to another beginning and is dropped", ctx.session_id, ctx.path
+            )
+            made = made._replace(
+                request=replace(made.request, drop=True), opened={**made.opened, "drop": True}
+            )
+            return completed(await self._asked(made.request, ctx), made.parts, made.opened)
+
+    async def _asked(self, request: TurnRequest, ctx: NodeContext) -> TurnResult:
         provider = self.provider(ctx)
         async with aclosing(provider.stream(request, ctx.aborted)) as events:
             async for event in events:
                 ctx.stream(event)
                 if isinstance(event, Finished):
-                    return event.result, parts
+                    return event.result
         raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
 
-    async def _request(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnRequest, Sequence[Part]]:
-        """What is sent, and what of it the core could not know."""
+    async def _made(self, config: dict[str, Json], ctx: NodeContext) -> _Made:
+        tools, opened = list[Tool](), dict[str, Json]()
+        if config.get("body") is None:
+            first, tools = await self._first(config, ctx)
+            # As a reader of the journal will see it: the first call sends nothing else than the second.
+            opened = {"body": copy(first.frame())} | ({"drop": True} if first.drop else {})
+            config = {**config, **opened}
+        request, parts = request_from(config), list[Part]()
+        if any(True for message in request.messages for _ in files_in(message.content)):
+            messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx)
+            request = replace(request, messages=messages)
+            opened |= {"files": read} if read else {}
+        return _Made(request, [*parts, *map(tool_part, tools)], opened)
+
+    async def _first(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnRequest, list[Tool]]:
+        """The request of a conversation that is not opened, and the tools of it that the core could not know."""
         functions = {tool["name"] for tool in config.get("tools") or () if "call" in tool}
         if functions:
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
-        request, parts = request_from(config), list[Part]()
-        request = replace(request, messages=_with_latest(request.messages))
-        if any(_names_files(message.content) for message in request.messages):
-            request, parts = await asyncio.to_thread(_with_all_files, request, ctx)
+        request = request_from(config)
         offered = list(request.tools)
         found = [tool for tool in offered if tool.name in functions]
         for server in config.get("mcp") or ():
             told = await self._tools_of(server["server"], server["tools"])
             offered, found = [*offered, *told], [*found, *told]
-        return replace(request, tools=tuple(offered)), [*parts, *map(tool_part, found)]
+        return replace(request, tools=tuple(offered)), found
 
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
         try:
@@ -193,16 +237,9 @@ class TurnRunner:
             raise McpUnavailable(message, lasting=lasting) from error
 
 
-def _with_all_files(request: TurnRequest, ctx: NodeContext) -> tuple[TurnRequest, list[Part]]:
-    folder, made = ctx.folder(), list[Json]()
-    messages = tuple(
-        structs.replace(each, content=tuple(_with_files(block, folder, made) for block in each.content))
-        for each in request.messages
-    )
-    return replace(request, messages=messages), [file_part(block) for block in made]
-
-
-def completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
+def completed(
+    result: TurnResult, parts: Sequence[Part] = (), opened: Mapping[str, Json] | None = None
+) -> Outcome:
     """An answer as an outcome; see `TurnRunner.__call__`."""
     output = {
         "content": list(result.content),
@@ -218,6 +255,7 @@ def completed(result: TurnResult, parts: Sequence[Part]) -> Outcome:
         **({"parts": list(result.parts)} if result.parts else {}),
         **({"context": result.context} if result.context is not None else {}),
         **({"searches": result.searches} if result.searches else {}),
+        **({"opened": opened} if opened else {}),
     }
     try:
         return Completed(copy(output))
@@ -328,96 +366,56 @@ def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:
 # --- files -------------------------------------------------------------------------------------------------
 
 
-FILE_BLOCK = "sayso_file"
-"""The type of a block that stands for a file: `{type, path, name, mediaType}`, with `digest` and `size` for a picture that
-a tool has read."""
-
 MOST_BYTES = 10 * 2**20
 """Of one file."""
 
-MOST_SHOWN = 20
-"""Pictures of tools in one request: with more of them, the API takes only small ones."""
-MOST_SHOWN_BYTES = 15 * 2**20
-"""Bytes of them together; a request has 32 MB at most, as base64."""
-
-_EARLIER = "(The picture that was shown here is not sent any more, since there are many later ones.)"
 _CHANGED = (
     "(The picture {name} cannot be shown here any more: the file was changed or removed after it was read.)"
 )
 
 
-def _with_latest(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with as many pictures of tools as a request has room for, the latest ones; text in place of others."""
-    places = [
-        ((number, at, inside), _shown_bytes(part))
-        for number, message in enumerate(messages)
-        for at, block in enumerate(message.content)
-        for inside, part in enumerate(_parts(block))
-    ]
-    pictures = [(place, size) for place, size in reversed(places) if size]
-    room, gone = MOST_SHOWN_BYTES, set[tuple[int, int, int]]()
-    for count, (place, size) in enumerate(pictures, 1):
-        room -= size
-        if room < 0 or count > MOST_SHOWN:
-            gone.add(place)
-    return tuple(_without(message, number, gone) for number, message in enumerate(messages))
+def _with_all_files(
+    messages: Sequence[Message], ctx: NodeContext
+) -> tuple[tuple[Message, ...], list[Part], list[Json]]:
+    """The messages with all files in place of what names them; what they weigh; and what is to be known of those that are
+    sent for the first time. Raises `FileRefused`."""
+    parts, read = list[Part](), list[Json]()
+
+    def made(named: Json) -> Json:
+        if not kept(named):
+            read.append(_read_before(named, ctx) if named.get("digest") else _read(named, ctx))
+            named = {**named, **read[-1]}
+        block = filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))
+        parts.append(file_part(block))
+        return block
+
+    sent = tuple(structs.replace(each, content=tuple(with_files(each.content, made))) for each in messages)
+    return sent, parts, read
 
 
-def _without(message: Message, number: int, gone: set[tuple[int, int, int]]) -> Message:
-    if not any(place[0] == number for place in gone):
-        return message
-    blocks = []
-    for at, block in enumerate(message.content):
-        kept = [
-            text_block(_EARLIER) if (number, at, inside) in gone else part
-            for inside, part in enumerate(_parts(block))
-        ]
-        blocks.append({**block, "content": kept} if kept else block)
-    return structs.replace(message, content=tuple(blocks))
-
-
-def _parts(block: Json) -> list[Json]:
-    """The blocks in a tool's result."""
-    content = block.get("content")
-    return content if block["type"] == "tool_result" and isinstance(content, list) else []
-
-
-def _shown_bytes(part: Json) -> int:
-    """Bytes of a picture; 0 for anything else."""
-    if part["type"] == "image":
-        return len(str(part["source"].get("data") or "")) * 3 // 4
-    return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
-
-
-def _names_files(content: Sequence[Json]) -> bool:
-    """Whether a message has any such block."""
-    return any(
-        block.get("type") == FILE_BLOCK
-        or (isinstance(block.get("content"), list) and _names_files(block["content"]))
-        for block in content
-        if isinstance(block, dict)
-    )
-
-
-def _with_files(block: Json, folder: Path, made: list[Json]) -> Json:
-    """A block with the file of this folder in place of what names it, in tools' results too; `made` gets what stands for
-    files. Raises `FileRefused`."""
-    if block.get("type") == FILE_BLOCK:
-        made.append(file_block(block, folder))
-        return made[-1]
-    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
-        return {**block, "content": [_with_files(part, folder, made) for part in block["content"]]}
-    return block
-
-
-def file_block(named: Mapping[str, Json], folder: Path) -> Json:
-    """The file that a `sayso_file` block names, as a block of the Messages API. Raises `FileRefused`."""
-    path = str(named.get("path") or "")
+def _read(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:
+    """Read and keep the file that a block names: `{digest, size, block}`. Raises `FileRefused`."""
     # Whoever sent the file chose its name.
-    name = attribute(str(named.get("name") or Path(path).name))
-    if named.get("digest"):
-        return _as_read(named, folder, name)
-    data = read_inside(folder, path, MOST_BYTES)
+    name = attribute(str(named.get("name") or Path(str(named.get("path") or "")).name))
+    data = read_inside(ctx.folder(), str(named.get("path") or ""), MOST_BYTES)
+    block = file_block(named, data, name)
+    return {"digest": keep(ctx.workdir, data), "size": len(data), "block": hollow(block)}
+
+
+def _read_before(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:
+    """The same for a picture that a tool has read under a release that kept nothing: what it saw, or words."""
+    try:
+        read = _read(named, ctx)
+        if read["digest"] == named["digest"]:
+            return read
+    except FileRefused:
+        pass
+    words = _CHANGED.format(name=attribute(str(named.get("name") or named.get("path"))))
+    return {"digest": keep(ctx.workdir, b""), "size": 0, "block": text_block(words)}
+
+
+def file_block(named: Mapping[str, Json], data: bytes, name: str) -> Json:
+    """These bytes of the file that a `sayso_file` block names, as a block of the Messages API. Raises `FileRefused`."""
     kind = sniffed(data[:4096])
     if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
         # What it may cost was reckoned by what it said it was.
@@ -438,14 +436,3 @@ def file_block(named: Mapping[str, Json], folder: Path) -> Json:
     if not text.strip():
         return text_block(f"The file {name} is empty.")
     return text_document_block(text, title=name)
-
-
-def _as_read(named: Mapping[str, Json], folder: Path, name: str) -> Json:
-    """A picture as it was when a tool read it; words where it is another one by now."""
-    try:
-        data = read_inside(folder, str(named.get("path") or ""), MOST_BYTES)
-    except FileRefused:
-        return text_block(_CHANGED.format(name=name))
-    if fingerprint(data) != named["digest"]:
-        return text_block(_CHANGED.format(name=name))
-    return image_block(str(named["mediaType"]), base64.b64encode(data).decode())

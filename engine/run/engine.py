@@ -51,6 +51,7 @@ from engine.language.errors import (
 )
 from engine.messages.model_limits import AgentFacts
 from engine.nodes.runtime.folder import copied_folder
+from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
 from engine.run.clock_watch import ClockWatch
@@ -407,7 +408,7 @@ class Engine:
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
-        with copied_folder(*folders):
+        with copied_folder(*folders), copied_folder(*map(kept_folder, folders)):
             try:
                 state = await self._begin_fork(flow, begun, commands, new)
             except DayBudgetSpent as error:

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from engine.decide import fork as forks
 from engine.decide import migration
 from engine.decide.commands import (
@@ -268,6 +270,19 @@ nodes:
     return drive(case.claimed())
 
 
+def opened() -> Scenario:
+    """A conversation as a runner opens it: its body and a file that it read; then a picture that the API bound elsewhere."""
+    case = talk("tools: [read_file]\nfiles: [notes.txt]")
+    read = {"digest": "d1", "size": 8, "block": {"type": "document", "source": {"type": "text"}}}
+    body = {"model": "m", "max_tokens": 5, "system": [{"type": "text", "text": "You work."}]}
+    first = case.reply("", ("read_file", {"path": "a"}))
+    case.when(replace(first, output={**first.output, "opened": {"body": body, "files": [read]}}))
+    page = {"text": "full", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
+    case.tool("tool[0]", page)
+    last = case.reply("It is full.")
+    return case.when(replace(last, output={**last.output, "opened": {"drop": True}}))
+
+
 def finally_runs() -> Scenario:
     """A flow that failed, and what comes at its end."""
     text = """
@@ -464,6 +479,7 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
     failures,
     crashes,
     finally_runs,
+    opened,
     aborted_twice,
     aborted_waiting,
     votes,

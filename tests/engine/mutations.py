@@ -37,6 +37,9 @@ SAID = {
         "what a node, a person or a model said",
     ),
     **dict.fromkeys(("values", "before", "covers", "nonce"), "what was put before people"),
+    **dict.fromkeys(
+        ("body", "files", "drop"), "what a runner made of a request, and what the API said of it"
+    ),
     "unpaid": "whether a provider refused a call before any answer",
     "collected": "what a pass contributed",
     "given": "what the session was started with",

@@ -46,6 +46,7 @@ NEEDS_TEXT: dict[str, str] = {
 UNTOLD: dict[str, str] = {
     "delete flow:paused": "a wait that is not said, before a person pauses or ends the session",
     "delete timer:set": "a reminder that was not set again: the deadline may have left no room for it",
+    "delete agent:opened": "what a call was made of: conversations from before this event have none",
     "delete lock:acquired": "only in a fork, whose copied beginning lacks it: its parent's lock is none of its own",
 }
 """What nothing tells, and of which nothing follows: no node runs for it, and none twice."""

@@ -14,11 +14,13 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.decide.agents.model_request import says_itself, system_text, unsent
+from engine.decide.agents.model_request import says_itself, spoken, system_text, unsent
+from engine.decide.agents.tool_results import full_of_pictures
 from engine.decide.question import option, step_prompt
 from engine.flow import Node
 from engine.flow.node import plan_of
 from engine.forms.question import Question
+from engine.journal.queries import agent_at
 from engine.journal.state import AgentRun, NodeRun, Spent
 from engine.language.codec import Json, encode
 from engine.messages.messages import Message
@@ -59,7 +61,7 @@ class Estimate(NamedTuple):
     tokens: int
     cost: Decimal | None
     full: bool
-    """The conversation comes near what the model can keep in mind."""
+    """The conversation comes near what the model can keep in mind, or shows as many pictures as the API takes."""
     room: int | None
     """Tokens that are for what only the runner of the call knows (`Part`); None: as many as there are."""
 
@@ -78,11 +80,12 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
         prompt += UNKNOWN_CONTEXT if price is None else price.context
     else:
         prompt += room
+    full = full_of_pictures([*spoken(agent), {"content": unsent(agent)}])
     if price is None:
-        return Estimate(prompt, prompt + answer, None, False, room)
+        return Estimate(prompt, prompt + answer, None, full, room)
     prompt = min(prompt, price.context)
     asked = TurnRequest(agent.model, (), answer)
-    full = bool(agent.context) and prompt + answer > price.context * _FULL
+    full = full or (bool(agent.context) and prompt + answer > price.context * _FULL)
     return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full, room)
 
 
@@ -103,6 +106,9 @@ def caps_cost(turn: Turn, agent: AgentRun) -> bool:
 
 def _around(turn: Turn, path: str) -> int:
     """Bytes of what is sent beside the conversation."""
+    body = agent_at(turn.state, path).body
+    if body is not None:
+        return TOOLS_OVERHEAD * 2 + len(encode(body))
     plan = plan_of(turn.node(path))
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
     system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
@@ -115,7 +121,11 @@ def _room(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> int
         needed: int | None = before.saved[ROOM]
         return needed
     pictures = sum(map(_pictures, _later(agent, agent.counted if agent.context else 0)))
-    unknown = 0 if agent.context else sum(map(says_itself, plan_of(turn.node(path)).tools))
+    unknown = (
+        0
+        if agent.context or agent.body is not None
+        else sum(map(says_itself, plan_of(turn.node(path)).tools))
+    )
     return pictures * IMAGE_TOKENS + unknown * UNKNOWN_SCHEMA
 
 

@@ -275,6 +275,7 @@ def _fail(turn: Turn, owner: str, error: dict[str, Json]) -> None:
 def _record(
     turn: Turn, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
 ) -> None:
+    _opened(turn, owner, path, output)
     turn.emit(
         ev.AgentMessage,
         **_outcome(turn, owner, path, output),
@@ -287,6 +288,14 @@ def _record(
         final=True if final else None,
         weighed=output.get("weighed") or None,
     )
+
+
+def _opened(turn: Turn, owner: str, path: str, output: Json) -> None:
+    """What the call was made of holds from now on, since it is answered."""
+    told = output.get("opened")
+    if told:
+        node_id = turn.state.nodes[owner].node_id
+        turn.emit(ev.AgentOpened, path=owner, node_id=node_id, turn=path, **told)
 
 
 def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]:
@@ -326,6 +335,7 @@ def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
         message = f"the summary of the conversation cannot be used: {wrong}"
         turn.break_(path, {"type": "bad_response", "message": message})
         return
+    _opened(turn, owner, path, output)
     agent = agent_at(turn.state, owner)
     made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
     turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)

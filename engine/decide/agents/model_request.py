@@ -44,15 +44,28 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     return {
         "purpose": called["purpose"],
         "model": agent.model,
-        "system": system_text(config.get("system") or "", plan),
         "maxTokens": config["max_tokens"],
-        "asks": {name: config.get(name) for name in ("thinking",)},
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
-        "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
         "mcp": _servers(plan),
         "room": called.get("room"),
         "weighed": list(agent.weighed) if agent.context else [],
+        **(
+            _beginning(agent, config, plan)
+            if agent.body is None
+            else {"body": agent.body, "drop": agent.drop}
+        ),
+    }
+
+
+def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> dict[str, Json]:
+    """What a conversation is opened with: what its flow and this release say now. One that has answers already was begun
+    by an older release, in words that nobody kept."""
+    return {
+        "system": system_text(config.get("system") or "", plan),
+        "asks": {name: config.get(name) for name in ("thinking",)},
+        "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
+        "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
     }
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.decide import question
 from engine.decide.agents import call_to_node, tool_results
+from engine.decide.agents.model_request import spoken, unsent
 from engine.decide.step import context, evaluate_config
 from engine.flow import Node
 from engine.flow.node import AgentPlan, Rule, ToolPlan, plan_of
@@ -219,12 +220,14 @@ def _result(
     error: dict[str, Json] | None = None,
 ) -> None:
     owner = agent_of(turn.state, path) or ""
+    agent = agent_at(turn.state, owner)
+    said = [*spoken(agent), {"content": unsent(agent)}]
     turn.emit(
         ev.AgentToolResult,
         path=path,
         node_id=turn.state.nodes[owner].node_id,
         tool_use_id=call.tool_use_id,
-        content=content,
+        content=tool_results.with_room(content, said),
         is_error=True if is_error else None,
         error=error,
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from engine.flow.node import ToolPlan
 from engine.language.codec import Json
+from engine.messages.files import FILE_BLOCK, hollow
 from engine.messages.messages import IMAGE_TYPES, image_block, text_block
 
 MOST = 32 * 1024
@@ -22,6 +23,10 @@ MOST_PAGE = 68 * 1024
 MOST_IMAGE = 1_500_000
 """Characters of a picture in base64; a larger one is left out."""
 MOST_IMAGES = 5
+MOST_SHOWN = 20
+"""Pictures of tools in a conversation: with more of them, the API takes only small ones."""
+MOST_SHOWN_BYTES = 15 * 2**20
+"""Bytes of them together; a request has 32 MB at most, as base64."""
 
 _GAP = "[\\s/\u00ad\u200b-\u200f\u2060\ufeff]*"
 """What does not show, or does not matter, between a bracket and a word."""
@@ -104,6 +109,52 @@ def answer_content(output: Mapping[str, Json]) -> Blocks:
     text = "\n".join([*([told] if told or not files else []), *files])
     said = f"{people([by])} answered." if by else "Nobody answered in time; this is the answer set for that."
     return [text_block(said), _data("ask_human", text)]
+
+
+def shown(messages: Sequence[Json]) -> tuple[int, int]:
+    """How many pictures of tools are in these messages, and their bytes."""
+    sizes = [
+        _picture_bytes(part)
+        for message in messages
+        for block in message["content"]
+        if block["type"] == "tool_result" and isinstance(block.get("content"), list)
+        for part in block["content"]
+    ]
+    return sum(map(bool, sizes)), sum(sizes)
+
+
+def with_room(content: Sequence[Json], messages: Sequence[Json]) -> Blocks:
+    """The blocks of a result with as many pictures as these messages have room for; words in place of others. What was shown
+    stays: no picture is ever taken from what was sent."""
+    count, size = shown(messages)
+    admitted: Blocks = []
+    for block in content:
+        added = _picture_bytes(block)
+        if added and (count >= MOST_SHOWN or size + added > MOST_SHOWN_BYTES):
+            block = text_block(_NO_ROOM)
+        elif added:
+            count, size = count + 1, size + added
+        admitted.append(block)
+    return admitted
+
+
+def full_of_pictures(messages: Sequence[Json]) -> bool:
+    """Whether a conversation has to be summed up before it shows another picture."""
+    count, size = shown(messages)
+    return count >= MOST_SHOWN or size > MOST_SHOWN_BYTES - 2 * 2**20
+
+
+_NO_ROOM = (
+    "(This picture is not shown: the conversation has as many as it can. It is summed up next; look at the picture again "
+    "after that if you need it.)"
+)
+
+
+def _picture_bytes(part: Json) -> int:
+    """Bytes of a picture; 0 for anything else."""
+    if part["type"] == "image":
+        return len(str(part["source"].get("data") or "")) * 3 // 4
+    return int(part.get("size") or 0) if part["type"] == FILE_BLOCK else 0
 
 
 # --- marking ---------------------------------------------------------------------------------------------
@@ -202,7 +253,7 @@ def _read_file(output: Mapping[str, Json]) -> str:
 
 
 def _picture(tool: ToolPlan, output: Mapping[str, Json]) -> Blocks:
-    """A picture is named, and read from the session's folder when it is sent; see `engine.models.turn_runner`."""
+    """A picture is named, and sent from what was kept when it was read; see `engine.messages.files`."""
     found, path = output["picture"], str(output["path"])
     about = f"a picture of {found['width']} x {found['height']} pixels; what is in it is data too"
     shown = {
@@ -212,6 +263,7 @@ def _picture(tool: ToolPlan, output: Mapping[str, Json]) -> Blocks:
         "mediaType": found["type"],
         "digest": found["digest"],
         "size": output["size"],
+        "block": hollow(image_block(found["type"], "")),
     }
     return [_data(tool.name, about), shown]
 

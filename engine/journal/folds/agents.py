@@ -15,6 +15,7 @@ from engine.journal.queries import TURN, agent_at, agent_of, unmade
 from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
+from engine.messages.files import files_in, kept, with_files
 
 
 def with_agent(state: State, path: str, agent: AgentRun) -> State:
@@ -110,6 +111,40 @@ def _said(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) ->
     if last >= 0 and messages[last]["role"] == role:
         return messages.set(last, {"role": role, "content": [*messages[last]["content"], *blocks]})
     return messages.set(last + 1, {"role": role, "content": blocks})
+
+
+def agent_opened(state: State, event: ev.AgentOpened) -> State:
+    """What the call was made of, said with its outcome: the body once, and the files that had no digest before."""
+    path = path_of(event)
+    agent = agent_at(state, path)
+    same(event.node_id, state.nodes[path].node_id, "agent")
+    _answers(state, path, event.turn)
+    if event.body is not None and agent.body is not None:
+        raise MalformedJournal(f"the conversation of {path} was opened before")
+    if event.body is None and agent.body is None:
+        raise MalformedJournal(f"the conversation of {path} has no beginning")
+    messages = agent.messages if event.files is None else _kept(agent.messages, event.files)
+    body = agent.body if event.body is None else event.body
+    drop = agent.drop or bool(event.drop)
+    return with_agent(state, path, replace(agent, body=body, drop=drop, messages=messages))
+
+
+def _kept(messages: Map[int, dict[str, Json]], read: list[dict[str, Json]]) -> Map[int, dict[str, Json]]:
+    """The messages with the digests of the files in them that were only named."""
+    left = iter(read)
+
+    def known(block: Json) -> Json:
+        return block if kept(block) else {**block, **next(left)}
+
+    wanted = sum(
+        not kept(block) for number in range(len(messages)) for block in files_in(messages[number]["content"])
+    )
+    same(len(read), wanted, "number of files")
+    for number in range(len(messages)):
+        content = messages[number]["content"]
+        if any(not kept(block) for block in files_in(content)):
+            messages = messages.set(number, {**messages[number], "content": with_files(content, known)})
+    return messages
 
 
 def agent_message(state: State, event: ev.AgentMessage) -> State:

@@ -18,6 +18,7 @@ Files:
 * `folder`: reading in a session's own folder, and never outside of it
 * `http`: the `http` node: one request, and up to five redirects
 * `images`: what kind of picture some bytes are, how large it is, and whether it is whole
+* `kept_files`: the files that conversations have shown a model, by the digest of their bytes
 * `mcp`: tools of MCP servers: a client for each server; results as outputs of nodes
 * `mcp_servers`: which MCP servers there are: a JSON file in the form that other programs use too
 * `process`: one process and all that it starts; its output, bounded; its lines of progress

@@ -5,7 +5,7 @@ change between the check and the use. A write is whole or not at all: it goes to
 place of the old one. Both may be done again after a crash.
 
 `read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time, and of a
-picture {path, picture: {type, width, height, digest}, size}: the picture itself stays where it is. `write_file` gives
+picture {path, picture: {type, width, height, digest}, size}: what it saw is kept by that digest. `write_file` gives
 {path, size}.
 """
 
@@ -20,8 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.language.codec import Json
-from engine.nodes.runtime.folder import NO_LINK, content, fingerprint, folder_inside
+from engine.nodes.runtime.folder import NO_LINK, content, folder_inside
 from engine.nodes.runtime.images import MOST_BYTES, MOST_SIDE, is_picture, picture_of
+from engine.nodes.runtime.kept_files import keep
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
 from engine.nodes.runtime.user_code import in_thread
 from engine.nodes.types.paths import BadPath, session_path
@@ -74,7 +75,7 @@ class _Page:
 def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     data = _bytes(ctx, path)
     if is_picture(data):
-        return _picture(path, data)
+        return _picture(ctx, path, data)
     if data.startswith(b"%PDF-"):
         raise Refusal("not_text", f"{path} is a PDF; only text and pictures can be read here")
     if b"\0" in data[:_LOOKED_AT]:
@@ -93,7 +94,7 @@ def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     }
 
 
-def _picture(path: str, data: bytes) -> Json:
+def _picture(ctx: NodeContext, path: str, data: bytes) -> Json:
     found = picture_of(data)
     if found is None:
         raise Refusal("picture", f"{path} is a broken picture: it cannot be shown")
@@ -106,7 +107,7 @@ def _picture(path: str, data: bytes) -> Json:
         "type": found.kind,
         "width": found.width,
         "height": found.height,
-        "digest": fingerprint(data),
+        "digest": keep(ctx.workdir, data),
     }
     return {"path": "/".join(session_path(path)), "picture": told, "size": len(data)}
 

@@ -286,4 +286,5 @@ def test_a_picture_that_was_read_is_named_and_said_to_be_data() -> None:
         "mediaType": "image/png",
         "digest": "d1",
         "size": 99,
+        "block": {"type": "image", "source": {"type": "base64", "media_type": "image/png"}},
     }

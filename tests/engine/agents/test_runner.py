@@ -18,9 +18,11 @@ from engine.models.provider import Provider
 from engine.models.scripted import ScriptedProvider, script_from
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.folder import fingerprint
+from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from tests.nodes.nodekit import Context
 from tests.nodes.pictures import png
+from tests.support.claude_mind import unmarked
 from tests.support.claude_server import (
     ClaudeServer,
     Failure,
@@ -500,8 +502,10 @@ def shown(server: ClaudeServer) -> list[dict[str, Any]]:
     return [block["content"][0] for block in results]
 
 
-async def test_a_picture_is_shown_as_it_was_read_or_not_at_all(rig: Rig, server: ClaudeServer) -> None:
-    """A file that was changed since then is another picture: the model is told so, and never shown the wrong one."""
+async def test_a_picture_of_an_older_release_is_shown_as_it_was_read_or_not_at_all(
+    rig: Rig, server: ClaudeServer
+) -> None:
+    """Nobody kept it. A file that was changed since then is another picture: the model is told so, never shown the wrong one."""
     server.queue(text("Red."), text("Blue."), text("Gone."))
     rig.write("a.png", png(shade=1))
     asked = reading(was_read("a.png", png(shade=1)))
@@ -516,15 +520,50 @@ async def test_a_picture_is_shown_as_it_was_read_or_not_at_all(rig: Rig, server:
     assert server.refused == []
 
 
-async def test_a_request_has_the_latest_pictures_only(rig: Rig, server: ClaudeServer) -> None:
-    """The API takes so many pictures at once: of more, and of larger ones, the earliest are words."""
-    server.queue(text("Many."), text("Large."))
-    data = png()
-    rig.write("a.png", data)
-    many = [was_read("a.png", data) for _ in range(23)]
-    output(await rig.run(reading(*many)))
-    assert [part["type"] for part in shown(server)] == ["text"] * 3 + ["image"] * 20
-    large = [{**was_read("a.png", data), "size": 6 * 2**20} for _ in range(3)]
-    output(await rig.run(reading(*large)))
-    assert [part["type"] for part in shown(server)] == ["text", "image", "image"]
-    assert server.refused == []
+async def test_a_file_is_sent_for_ever_as_it_was_read_first(rig: Rig, server: ClaudeServer) -> None:
+    """The answer says what was read, by its digest; with that the file may be changed, or be gone."""
+    server.queue(text("One."), text("One."))
+    named = file(rig.write("notes.txt", b"line one"))
+    told = output(await rig.run(asking(named)))
+    (read,) = told["opened"]["files"]
+    rig.write("notes.txt", b"line two")
+    again = output(await rig.run({**asking({**named, **read}), "body": told["opened"]["body"]}))
+    assert "opened" not in again
+    assert sent_plainly(server, 0) == sent_plainly(server, 1)
+    assert "line one" in str(sent_plainly(server, 1))
+
+
+async def test_a_kept_file_that_is_not_what_it_was_is_refused(rig: Rig, server: ClaudeServer) -> None:
+    """What sayso keeps is compared with its digest before it is sent; nothing else is ever sent in its place."""
+    server.queue(text("One."))
+    named = file(rig.write("notes.txt", b"line one"))
+    (read,) = output(await rig.run(asking(named)))["opened"]["files"]
+    (kept_folder(rig.node.workdir) / read["digest"]).write_bytes(b"line two")
+    outcome = await rig.run(asking({**named, **read}))
+    assert isinstance(outcome, Failed)
+    assert (outcome.type, len(server.requests)) == ("file", 1)
+
+
+async def test_thinking_that_the_api_takes_for_another_conversations_is_dropped(
+    rig: Rig, server: ClaudeServer
+) -> None:
+    """The same request goes once more with `drop_block`, and the answer says so; asked so, it is not tried a third time."""
+    mismatch = Failure(400, "invalid_request_error", "The block is bound to a different conversation.")
+    server.queue(mismatch, text("Well."), mismatch)
+    told = output(await rig.run())
+    assert told["opened"]["drop"] is True
+    first, second = server.requests
+    assert "thinking" not in first.body
+    assert second.body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
+    assert second.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+    assert sent_plainly(server, 0) == sent_plainly(server, 1)
+    outcome = await rig.run(config(body=told["opened"]["body"], drop=True))
+    assert isinstance(outcome, Failed)
+    assert outcome.type == "prefix_mismatch"
+    assert len(server.requests) == 3
+
+
+def sent_plainly(server: ClaudeServer, number: int) -> Any:
+    """What a request says, without the marks of the cache."""
+    body = server.requests[number].body
+    return unmarked([body.get("system"), body.get("tools"), body["messages"]])

@@ -11,6 +11,7 @@ from engine.decide.agents.budget import UNKNOWN_SCHEMA, Part, file_part, too_lit
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import NodeCut
 from engine.journal.state import State
+from engine.language.codec import encode
 from engine.messages.messages import image_block, pdf_block, text_document_block
 from engine.messages.prices import IMAGE_TOKENS
 from engine.messages.turns import Tool
@@ -234,9 +235,9 @@ async def spent_rows(rig: EngineRig, state: State) -> list[tuple[str, int, int |
     return [(row.path, row.attempt, row.cost) for row in rows]
 
 
-async def test_files_and_schemas_that_grow_between_calls_are_set_aside_for(tmp_path: Path) -> None:
-    """A file and a server's schema that are larger in each call: what was billed is within what was set aside, calls that
-    left cost nothing, and the model was asked once for each answer."""
+async def test_files_and_schemas_are_set_aside_for_once_and_never_sent_anew(tmp_path: Path) -> None:
+    """A file and a server's schema are larger by each call: the conversation goes on with what it was opened with. What was
+    billed is within what was set aside, and the call that left cost nothing."""
     tool, log = [big(50)], tmp_path / "sessions" / SESSION / "log.txt"
 
     def say(place: int, body: dict[str, Any]) -> Reply:
@@ -265,10 +266,11 @@ async def test_files_and_schemas_that_grow_between_calls_are_set_aside_for(tmp_p
         rows = await spent_rows(rig, state)
     assert mind.refused == []
     assert len(mind.requests) == 3
-    assert [path for path, _ in seen] == [f"diagnose/turn[{number}]" for number in (1, 1, 2, 2, 3, 3)]
+    assert len({encode([body["tools"], body["messages"][0]["content"][0]]) for body in mind.requests}) == 1
+    assert [path for path, _ in seen] == [f"diagnose/turn[{number}]" for number in (1, 1, 2, 3)]
     costs = [cost for _, _, cost in rows]
-    assert costs[0::2] == [0, 0, 0]
-    for (_, most), cost in zip(seen[1::2], costs[1::2], strict=True):
+    assert costs[0] == 0
+    for (_, most), cost in zip(seen[1:], costs[1:], strict=True):
         assert cost is not None
         assert Decimal(cost) / 10**9 <= most
     assert state.nodes["diagnose"].output["turns"] == 3

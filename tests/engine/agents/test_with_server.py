@@ -26,6 +26,7 @@ from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.table import with_runner
 from engine.storage.open import MemoryStore
 from tests.nodes.pictures import png
+from tests.support.claude_mind import unmarked
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
 from tests.support.engine import ANA, SESSION, EngineRig, running, shell_runners
 
@@ -295,8 +296,8 @@ nodes:
 
 
 async def test_a_picture_that_the_model_reads_is_shown_to_it(stage: Stage, tmp_path: Path) -> None:
-    """It is an image in the result of the call and is set aside for; once it is drawn anew the earlier one is words, and
-    the later one is shown."""
+    """It is an image in the result of the call and is set aside for; drawn anew under its name it is another picture, and the
+    one that was sent stays what it was."""
     folder = tmp_path / "sessions" / SESSION
     folder.mkdir(parents=True)
     (folder / "first.png").write_bytes(png(shade=1))
@@ -314,9 +315,8 @@ async def test_a_picture_that_the_model_reads_is_shown_to_it(stage: Stage, tmp_p
         for block in message["content"]
         if block["type"] == "tool_result"
     ]
-    assert pictures == [["text", "text"], ["text"], ["text", "image"]]
-    first = [part["type"] for part in stage.sent(1)[-1]["content"][0]["content"]]
-    assert first == ["text", "image"]
+    assert pictures == [["text", "image"], ["text"], ["text", "image"]]
+    assert unmarked(stage.sent(1)) == unmarked(stage.sent()[:3])
     begun = [event for event in await stage.rig.engine.journal(SESSION) if event.path == "diagnose/turn[2]"]
     assert [event.input["room"] for event in begun if isinstance(event, ChildStarted)] == [IMAGE_TOKENS]
 
