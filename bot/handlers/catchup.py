@@ -10,7 +10,8 @@ is taken once. All this stands back behind whoever waits for an answer (`bot.wir
 writes meanwhile is read at once.
 
 A message that was edited before it was read is taken with the words that it has now, if nobody heard the first ones;
-else its author is told that the edit does not count, as for any other edit.
+else its author is told that the edit does not count, as for any other edit: also of what was read before, within a day,
+where its thread is read anyway.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from bot.rendering import phrases
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import BudgetedClient, code_of, pages
 from engine.journal.records import Head, InboxItem
+from engine.language.codec import decode
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 
@@ -54,8 +56,8 @@ PAGE, LARGE_PAGE = 200, 999
 """Messages of a channel in one answer, and where more than `MANY_PAGES` would be needed."""
 MANY_PAGES = 5
 
-Missed: TypeAlias = tuple[InboxItem, InboxItem | None]
-"""A message that was found, and the edit of it, if it was edited."""
+Missed: TypeAlias = tuple[InboxItem, InboxItem | None, bool]
+"""A message that was found, the edit of it, if it was edited, and whether it was said since the last read."""
 Message: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[str], Awaitable[int]]
 
@@ -283,8 +285,8 @@ class CatchUp:
             messages = answer["messages"]
             for part in _parts(messages):
                 for message in part:
+                    found += self._found(message, channel, floor)
                     if float(message["ts"]) > float(floor):
-                        found += self._found(message, channel)
                         reacted += self._reactions(message, channel)
                         newest = max(newest, message["ts"], key=float)
                 await self._judge(prefix, part, roots)
@@ -361,36 +363,44 @@ class CatchUp:
         scope = f"thread:{key}"
         mark = await self._writer.call(self._writer.store.mark, scope) or thread_ts
         found, newest = [], mark
+        oldest = f"{max(float(thread_ts), float(mark) - DAY_SECONDS):.6f}"
 
         def ask(cursor: str) -> Any:
             return self._client.conversations_replies(
-                channel=channel, ts=thread_ts, oldest=mark, limit=200, cursor=cursor
+                channel=channel, ts=thread_ts, oldest=oldest, limit=200, cursor=cursor
             )
 
         async for answer in pages(ask):
             for message in answer["messages"]:
                 if message["ts"] != thread_ts:
-                    found += self._found(message, channel)
+                    found += self._found(message, channel, mark)
                 newest = max(newest, message["ts"], key=float)
         return await self._take(await self._heard_first(found), scope, newest)
 
     # --- what is found -------------------------------------------------------------------------------------
 
-    def _found(self, message: Message, channel: str) -> list[Missed]:
+    def _found(self, message: Message, channel: str, mark: str) -> list[Missed]:
+        """A message that was said or edited since a mark, if it is for us."""
+        since = float(mark)
+        if max(float(message["ts"]), float(payloads.edited_ts(message))) <= since:
+            return []
         found = payloads.missed(message, self._home, channel, self._hears())
-        return [found] if found is not None else []
+        return [] if found is None else [(*found, float(message["ts"]) > since)]
 
     async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
         """What is taken of the messages found; of an edited one only its edit, where it was heard before."""
         items = []
-        for item, edit in found:
-            if edit is not None:
-                heard, told = [
-                    await self._writer.call(self._writer.store.inbox_row, one.key) for one in (item, edit)
-                ]
-                if heard is not None or (told is not None and told.outcome is not None):
-                    item = edit
-            items.append(item)
+        for item, edit, new in found:
+            if edit is None:
+                items.append(item)
+                continue
+            heard, told = [
+                await self._writer.call(self._writer.store.inbox_row, one.key) for one in (item, edit)
+            ]
+            if heard is not None and not payloads.read_before(decode(edit.payload), decode(heard.payload)):
+                items.append(edit)
+            elif heard is None and new:
+                items.append(edit if told is not None and told.outcome is not None else item)
         return items
 
     def _reactions(self, message: Message, channel: str) -> list[InboxItem]:

@@ -191,7 +191,7 @@ async def edited(notices: Notices, row: InboxRow) -> bool:
     # An edit that adds a mention comes as a mention too, which counts for nothing.
     heard = before is not None and not said.get("edited")
     text = phrases.edited_text(before.outcome if before is not None and heard else None)
-    read_so = heard and said.get("text") == data.get("text")
+    read_so = heard and (said.get("text") == data.get("text") or payloads.read_before(data, said))
     if text is None or read_so:
         return await notices.consume(row, "ignored")
     return await notices.whisper(row, data, text, "told")

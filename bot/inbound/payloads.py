@@ -4,6 +4,7 @@ with it (`bot.inbound.decisions`). Pure: payload → decision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -172,15 +173,28 @@ def _edited(event: Mapping[str, Any], home: Home) -> Decision:
         threadTs=thread_ts if in_thread else None,
         user=after["user"],
         text=storable(after.get("text") or ""),
+        editedTs=edited_ts(after),
     )
     return Take(item, only_known_threads=in_thread)
+
+
+def edited_ts(message: Mapping[str, Any]) -> str:
+    """When the words of a message were changed last; before all times where they were not."""
+    edited = message.get("edited")
+    return str(float(edited["ts"])) if isinstance(edited, Mapping) and "ts" in edited else "0"
+
+
+def read_before(edit: Mapping[str, Json], message: Mapping[str, Json]) -> bool:
+    """Whether a stored message was read when this edit of it had been made."""
+    return float(message.get("editedTs") or 0) >= float(edit.get("editedTs") or math.inf)
 
 
 def missed(
     message: Mapping[str, Any], home: Home, channel: str, hears: Hears
 ) -> tuple[InboxItem, InboxItem | None] | None:
-    """A message as a catch-up read finds it, with its words as they are now, and the edit of it if there was one; None
-    for what is not for us. Triggers listen to first words only: whoever edits a message speaks to nobody."""
+    """A message as a catch-up read finds it, with its words as they are now and when they were edited, and the edit of it
+    if there was one; None for what is not for us. Triggers listen to first words only: whoever edits a message speaks to
+    nobody."""
     try:
         edit = _edited({"channel": channel, "message": message}, home) if message.get("edited") else None
         found = decisions.check(_message({**message, "edited": None}, home, channel, hears))
@@ -188,7 +202,10 @@ def missed(
         return None
     if not isinstance(found, Take) or (message.get("edited") and found.item.kind == OVERHEARD):
         return None
-    return found.item, edit.item if isinstance(edit, Take) else None
+    if not isinstance(edit, Take):
+        return found.item, None
+    payload = encode({**decode(found.item.payload), "editedTs": edited_ts(message)})
+    return found.item.but(payload=payload), edit.item
 
 
 def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -> Decision:

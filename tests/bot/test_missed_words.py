@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.inbound import decisions, payloads
+from engine.language.codec import decode
 from tests.support.acting import Admin
 from tests.support.inprocess import Called, DirectApp, Town, play, town
 
@@ -138,6 +140,55 @@ def test_whoever_edits_what_was_heard_is_told_though_the_bot_was_down(tmp_path: 
             assert len(whispers(place)) == 1
 
     play(story)
+
+
+TWICE = TALK.replace(
+    "  - {id: b,", '  - {id: c, type: ask, with: {message: "And?", who: [channel]}}\n  - {id: b,'
+)
+
+
+def test_an_edit_of_what_was_read_before_is_found_where_the_thread_is_read(tmp_path: Path) -> None:
+    """Missed and edited, so it was taken as it was by then; edited again in the next absence, in which somebody writes
+    below it: its author is told, once."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TWICE}) as place:
+            root = await place.start("ana", "talk")
+            async with missing(place):
+                ts = place.say("ana", "won", root)
+                edit(place, ts, "one")
+            taken = place.store.inbox_row(f"message:{place.core.state.team_id}:{place.channel().id}:{ts}")
+            message = place.core.state.message(place.channel().id, ts)
+            assert taken is not None
+            assert message is not None
+            assert float(decode(taken.payload)["editedTs"]) == pytest.approx(float(message["edited"]["ts"]))
+            async with missing(place):
+                await asyncio.sleep(60)
+                edit(place, ts, "two")
+                place.say("ana", "more", root)
+            assert "heard one" in shown(place, root)
+            assert [call.args["text"] for call in whispers(place)] == [
+                "Your edit was ignored: what you wrote first counts."
+            ]
+            async with missing(place):
+                pass
+            assert len(whispers(place)) == 1
+
+    play(story)
+
+
+def test_an_edit_that_was_read_is_no_edit_when_slack_tells_of_it_late() -> None:
+    """A message that was read after an edit is as it was by then; a later edit is one."""
+    home = decisions.Home("T1", "A1", "U0BOT")
+    said = {"type": "message", "user": "U1", "text": "one", "ts": "100.5", "thread_ts": "100.0"}
+    found = payloads.missed({**said, "edited": {"user": "U1", "ts": "102.0"}}, home, "C1", decisions.DEAF)
+    assert found is not None
+    for ts, read in (("101.0", True), ("102.0", True), ("103.0", False)):
+        change = {"message": {**said, "text": "other", "edited": {"user": "U1", "ts": ts}}}
+        event = {"type": "message", "subtype": "message_changed", "channel": "C1", **change}
+        edited = payloads.read({"type": "event_callback", "team_id": "T1", "event": event}, home)
+        assert isinstance(edited, decisions.Take)
+        assert payloads.read_before(decode(edited.item.payload), decode(found[0].payload)) is read
 
 
 def test_an_edit_of_a_reply_in_a_thread_that_waits_is_told_though_the_bot_was_down(tmp_path: Path) -> None:
