@@ -12,6 +12,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
+* `answer_form`: the schema of an answer as the API takes it
 * `errors`: what can go wrong with a turn
 * `files`: files in a conversation: named, and from the first answer on known by their bytes
 * `model_limits`: what the core may know about models beside the state: prices and limits are configuration

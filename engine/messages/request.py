@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from engine.language.codec import Json
+from engine.messages.answer_form import form_of
 from engine.messages.models import ModelFacts
 
 
@@ -122,8 +123,9 @@ def settings_for(asked: Mapping[str, Json], model: ModelFacts) -> dict[str, Json
     output: dict[str, Json] = {}
     if asked.get("effort") in model.efforts:
         output["effort"] = asked["effort"]
-    if asked.get("format") is not None and model.structured:
-        output["format"] = {"type": "json_schema", "schema": asked["format"]}
+    form = form_of(asked.get("format")) if model.structured else None
+    if form is not None:
+        output["format"] = {"type": "json_schema", "schema": form}
     if output:
         found["output_config"] = output
     if asked.get("fallbacks"):

@@ -202,6 +202,49 @@ async def test_a_feature_that_is_refused_is_left_out_and_the_turn_goes_on(
     assert server.requests[1].headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
 
 
+ANSWER = {"type": "object", "properties": {"cause": {"type": "string"}}, "required": ["cause"]}
+
+
+async def test_effort_form_and_other_models_are_asked_for(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """As the API takes them, and only of a model that can."""
+    server.queue(text("{}"), text("{}"))
+    wanted = {"effort": "low", "fallbacks": ["claude-opus-5"], "format": ANSWER}
+    await complete(claude, asked("claude-sonnet-5-5", **wanted))
+    await complete(claude, asked("claude-haiku-4-5", effort="low", format=ANSWER))
+    first, second = (sent.body for sent in server.requests)
+    form = {"type": "json_schema", "schema": {**ANSWER, "additionalProperties": False}}
+    assert first["output_config"] == {"effort": "low", "format": form}
+    assert first["fallbacks"] == [{"model": "claude-opus-5"}]
+    assert second["output_config"] == {"format": form}
+    assert "server-side-fallback-2026-07-01" in server.requests[0].headers["anthropic-beta"]
+    assert server.refused == []
+
+
+async def test_a_form_that_is_too_complex_is_left_to_the_instructions(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """The API's limits are its own: the same request goes out without the form."""
+    server.queue(Failure(400, "invalid_request_error", "Schema is too complex."), text("{}"))
+    await complete(claude, asked("claude-sonnet-5-5", effort="low", format=ANSWER))
+    assert server.requests[1].body["output_config"] == {"effort": "low"}
+
+
+async def test_what_is_repeated_is_kept_for_as_long_as_is_asked(
+    server: ClaudeServer, claude: ClaudeProvider
+) -> None:
+    """All marks of a request live as long."""
+    server.queue(text("ok"), text("ok"))
+    said = (user("a"), assistant("b"), user("c"))
+    await complete(claude, replace(request(*said), cache="1h"))
+    await complete(claude, replace(request(*said), cache="off"))
+    kept, plain = (json.dumps(sent.body) for sent in server.requests)
+    assert kept.count('"ttl": "1h"') == kept.count("cache_control") == 3
+    assert "cache_control" not in plain
+    assert server.refused == []
+
+
 async def test_whom_a_call_is_for_is_told_as_a_hash(server: ClaudeServer, claude: ClaudeProvider) -> None:
     """The same person is the same hash, and nobody can tell who it is without the key."""
     server.queue(text("ok"), text("ok"))

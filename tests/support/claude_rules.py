@@ -130,12 +130,46 @@ def _check_settings(body: dict[str, Any], betas: Collection[str]) -> None:
         raise Refusal("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
     if "effort" in config and not _ADAPTIVE.match(body["model"]):
         raise Refusal("This model does not support the effort parameter.")
+    if config.get("format") is not None:
+        _fields(config["format"], {"type", "schema"}, set(), "output_config.format")
+        _check_form(config["format"]["schema"], "output_config.format.schema")
     if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and _UPDATES.match(body["model"]):
         raise Refusal("tool_choice: forced tool use is not supported on this model")
     if "user_id" in body.get("metadata", {}) and not re.fullmatch(
         "[0-9a-f]{64}", body["metadata"]["user_id"]
     ):
         raise Refusal("metadata.user_id: it is no hash")
+
+
+FORM = {
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "anyOf",
+    "enum",
+    "const",
+    "description",
+}
+FORM |= {"title", "$ref", "$defs"}
+
+
+def _check_form(schema: dict[str, Any], where: str) -> None:
+    """What a schema for structured outputs may say."""
+    for name in sorted(set(schema) - FORM):
+        raise Refusal(f"{where}: For schemas, property '{name}' is not supported")
+    if not isinstance(schema.get("type", ""), str):
+        raise Refusal(f"{where}.type: Input should be a valid string")
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        raise Refusal(f"{where}: For 'object' type, 'additionalProperties' must be explicitly set to false")
+    parts = [
+        *schema.get("properties", {}).values(),
+        *schema.get("$defs", {}).values(),
+        *schema.get("anyOf", []),
+    ]
+    for part in [*parts, *([schema["items"]] if "items" in schema else [])]:
+        _check_form(part, where)
 
 
 def _check_thinking(thinking: Any, model: str, betas: Collection[str]) -> None:

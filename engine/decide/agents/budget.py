@@ -86,7 +86,21 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     prompt = min(prompt, price.context)
     asked = TurnRequest(agent.model, (), answer)
     full = full or (bool(agent.context) and prompt + answer > price.context * _FULL)
-    return Estimate(prompt, prompt + answer, worst_case(asked, price, prompt_tokens=prompt), full, room)
+    # Where another model goes on, what the first one took is paid as well.
+    chain = [price, *(price_for(turn, agent, model) or price for model in fallbacks(turn, path))]
+    most = sum((worst_case(asked, each, prompt_tokens=prompt) for each in chain), Decimal(0))
+    return Estimate(prompt, (prompt + answer) * len(chain), most, full, room)
+
+
+def fallbacks(turn: Turn, path: str) -> list[str]:
+    """The models that go on where the agent's declines."""
+    return list(turn.state.nodes[path].input.get("fallbacks") or ())
+
+
+def unpriced(turn: Turn, path: str, agent: AgentRun) -> str | None:
+    """A model of the agent at `path` that has no price."""
+    models = [agent.model, *fallbacks(turn, path)]
+    return next((model for model in models if price_for(turn, agent, model) is None), None)
 
 
 def price_for(turn: Turn, agent: AgentRun, model: str | None = None) -> Price | None:

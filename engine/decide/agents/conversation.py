@@ -171,9 +171,10 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     path = f"{scope}/{key}"
     before = turn.state.nodes.get(path)
     agent = agent_at(turn.state, owner)
-    if budget.price_for(turn, agent) is None and budget.caps_cost(turn, agent):
+    unpriced = budget.unpriced(turn, owner, agent)
+    if unpriced is not None and budget.caps_cost(turn, agent):
         message = (
-            f"node {turn.node(owner).id}: there is no price for {agent.model}, so its cost cannot be capped"
+            f"node {turn.node(owner).id}: there is no price for {unpriced}, so its cost cannot be capped"
         )
         turn.fail(owner, {"type": "price_unknown", "message": f"{message}: set SAYSO_PRICES"})
         return

@@ -45,6 +45,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "purpose": called["purpose"],
         "model": agent.model,
         "maxTokens": config["max_tokens"],
+        "cache": _cache(config.get("cache"), plan),
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
         "mcp": _servers(plan),
@@ -63,10 +64,18 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
     by an older release, in words that nobody kept."""
     return {
         "system": system_text(config.get("system") or "", plan),
-        "asks": {name: config.get(name) for name in ("thinking",)},
+        "asks": {name: config.get(name) for name in ("thinking", "effort", "fallbacks")}
+        | {"format": plan.output},
         "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
         "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
     }
+
+
+def _cache(wanted: Json, plan: AgentPlan) -> str:
+    """For how long what is sent again is kept: an hour where people may take their time."""
+    if wanted not in (None, "auto"):
+        return str(wanted)
+    return "1h" if plan.rules or any(tool.kind == "ask_human" for tool in plan.tools) else "5m"
 
 
 def says_itself(tool: ToolPlan) -> bool:

@@ -13,7 +13,7 @@ from engine.nodes.types.fields import Config, NodeId, Text
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 
-MAX_TOKENS = 8192
+MAX_TOKENS = 32_000
 """How long an answer may be, in tokens, where the flow does not say."""
 
 MAX_TURNS = 50
@@ -46,11 +46,22 @@ class AgentConfig(Config):
     system: str | None = Field(None, description="Who Claude is here and what it has to keep to.")
     model: Text | None = Field(None, description="The model. Left out: the one that is configured.")
     max_tokens: Annotated[int, Field(ge=1)] = Field(
-        MAX_TOKENS, description="How long one answer of the model may be, in tokens."
+        MAX_TOKENS, description="How long one answer of the model may be, in tokens, what it thinks included."
     )
     thinking: Literal["auto", "off"] | None = Field(
         None,
         description="`off`: it does not think before it answers, where the model can do without. Left out: `auto`.",
+    )
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="How much work it puts into an answer. Left out: the model's default."
+    )
+    fallbacks: Annotated[list[Text], Field(min_length=1)] | None = Field(
+        None, description="Models that go on, in this order, where the model declines to answer."
+    )
+    cache: Literal["auto", "5m", "1h", "off"] | None = Field(
+        None,
+        description="For how long Claude keeps what is sent again. Left out: `auto`, an hour where people are asked, else "
+        "five minutes.",
     )
     temperature: Any = Field(
         None, exclude=True, description="Ignored: no current model takes it. Leave it out."
@@ -130,7 +141,7 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
-    sparse_fields=frozenset({"thinking"}),
+    sparse_fields=frozenset({"thinking", "effort", "fallbacks", "cache"}),
     warnings=_warnings,
     talks=True,
 )

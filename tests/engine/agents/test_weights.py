@@ -110,7 +110,7 @@ def test_a_call_that_left_begins_again_with_what_it_needs() -> None:
 def test_a_whole_context_is_set_aside_for_what_has_no_bound() -> None:
     """The prompt of a call is never more than its model takes."""
     case = weighed(room=None)
-    assert reserved(case) == Decimal(4) + 8192 * Decimal(10) / 1_000_000
+    assert reserved(case) == Decimal(4) + 32_000 * Decimal(10) / 1_000_000
     assert case.request()["room"] is None
 
 
