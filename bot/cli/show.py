@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.cli.sessions import head_json
+from bot.intents.agent_rows import FEEDBACK, Feedback, feedback_in
 from bot.rendering.card import Behind
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json
 from bot.terminal.show import View, show_lines
@@ -65,6 +68,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
     flow, unread = _flow_then(store, head, state)
     if look.as_json:
         document = inspection(state, head)
+        document["feedback"] = [to_builtins(said) for said in _feedback(store, head)]
         document["tree"] = tree(events, flow).to_json()
         if look.events:
             document["events"] = [event.to_wire() for event in events]
@@ -82,6 +86,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         () if earlier or state.ended or flow is None else differing(state, CodeDigests().of(flow)),
         unread,
         () if earlier or state.ended or flow is None else tuple(flow.absent.values()),
+        () if earlier else _feedback(store, head),
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
@@ -101,6 +106,11 @@ def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str
     except FlowError as error:
         return None, error.problems[0].message
     return flow, None
+
+
+def _feedback(store: Store, head: Head) -> list[Feedback]:
+    """What people said of the answers of its agents."""
+    return feedback_in(store.outbox_of(head.session_id, FEEDBACK))
 
 
 def _event_line(event: Event) -> str:

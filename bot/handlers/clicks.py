@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from bot.handlers.replies import Replies
 from bot.inbound import decisions, payloads
+from bot.intents.agent_rows import Feedback, feedback_row
 from bot.intents.session_rows import TAKEN, edit_row, reaction_row
 from bot.outbound.notices import Notices
+from bot.outbound.posts import posted_of
 from bot.rendering import phrases
+from bot.rendering.agents import NOTED, RATE
 from bot.rendering.approvals import UNDO
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.notes import MENU
@@ -24,6 +27,7 @@ from engine.language.codec import Json, decode
 from prompt_state.question_row import PromptState, TooLong
 
 GONE = "This button is not known here any more."
+OTHER = "This is no longer the message of this answer. Please press in the one that shows it now."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
 
 
@@ -51,6 +55,8 @@ class Presses:
             return await self._keep(row, data, value)
         if action == UNDO:
             return await self._undo(row, data, value.partition("|")[0])
+        if action == RATE:
+            return await self._rated(row, data, *value.partition("|")[::2])
         if action.startswith(MENU):
             return await self._meant(row, data, value)
         return await self._option(row, data, action, value)
@@ -94,6 +100,24 @@ class Presses:
             return await self.notices.whisper(row, data, GONE, "refused")
         actor = await self.people.actor(data)
         return await self.replies.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
+
+    async def _rated(self, row: InboxRow, data: dict[str, Json], value: str, key: str) -> bool:
+        """Whether an agent's final answer helped, said by somebody who can read it; the session may be over long since."""
+        answer = await self.notices.engine.writer.call(self.notices.engine.store.outbox_row, key)
+        entry: dict[str, Json] = decode(answer.payload) if answer is not None else {}
+        known = answer is not None and answer.lane == row.thread_key and entry.get("final")
+        if answer is None or not known or value not in NOTED:
+            return await self.notices.whisper(row, data, GONE, "refused")
+        shown = posted_of(answer)
+        if shown is not None and shown.ts != data["messageTs"]:
+            return await self.notices.whisper(row, data, OTHER, "refused")
+        actor = await self.people.actor(data)
+        reason = authorize(actor, "status", self.notices.gate.target({}, True)).reason
+        if reason is not None:
+            return await self.notices.whisper(row, data, reason, "refused")
+        person: dict[str, Json] = {"id": actor.id, "name": actor.name}
+        said = Feedback(entry["turn"], value, person, row.received_at)
+        return await self.notices.consume(row, "applied", feedback_row(answer, data, said))
 
     async def _cancel(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
         async def cancel(head: Head, actor: Actor) -> bool:

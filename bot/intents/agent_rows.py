@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.agents import ASK, brief_input, split_text, text_of
+from msgspec import Struct, convert, to_builtins
+
+from bot.rendering.agents import ASK, brief_input, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
 from engine.journal.events import (
     AgentCompacted,
@@ -22,9 +24,9 @@ from engine.journal.events import (
     SessionEnd,
 )
 from engine.journal.queries import TURN
-from engine.journal.records import PutOutbox
+from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import State, scope_of
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, decode, encode
 
 ENTRY = "agent"
 """Kind of rows that are shown."""
@@ -48,9 +50,9 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
     match event:
         case AgentMessage(source="model", turn=str(turn)):
             data = _is_structured(before, event.path) and bool(event.final)
-            return said_rows(
-                before, turn, event.content, interrupted=bool(event.interrupted), structured=data
-            )
+            # What an agent answers that another one has called is not for people.
+            final, cut = bool(event.final) and "/tool[" not in turn, bool(event.interrupted)
+            return said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
         case AgentToolResult(path=str(path)):
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
@@ -148,20 +150,50 @@ def said_rows(
     *,
     interrupted: bool,
     structured: bool = False,
+    final: bool = False,
 ) -> list[PutOutbox]:
     """What a turn said and asked for. An empty text takes away what a broken attempt has shown. An answer that is data
-    is for the nodes that follow, and not shown."""
+    is for the nodes that follow, and not shown. Below the end of a `final` one people say whether it helped."""
     parts = split_text("" if structured else text_of(content))
     rows = []
     for number, text in enumerate(parts):
         last = number == len(parts) - 1
         ending = "stopped" if interrupted and last else ""
         payload: dict[str, Json] = {"part": number, "text": text, "ending": ending, "last": last}
+        if final and last:
+            payload["final"] = True
         rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
     calls = [block for block in content if block.get("type") == "tool_use"]
     if any(block.get("name") != ASK for block in calls) and not interrupted:
         rows.append(_tools_row(state, turn, calls))
     return rows
+
+
+FEEDBACK = "feedback:"
+"""How the keys begin of the rows that say whether an answer helped."""
+
+
+class Feedback(Struct, frozen=True):
+    """What one person said of an answer, `good` or `bad`, when they last did. `turn` is the path of the answer."""
+
+    turn: str
+    value: str
+    person: dict[str, Json]
+    at: str
+
+
+def feedback_row(answer: OutboxRow, where: Mapping[str, Json], said: Feedback) -> PutOutbox:
+    """Whether an answer helped: kept with its session, one row a person, the last word counts. Sent, it tells that
+    person that it is taken. `where` is the channel and the thread."""
+    key, user = f"{FEEDBACK}{answer.key}:{said.person['id']}", said.person["id"]
+    payload: dict[str, Json] = {"channel": where["channel"], "threadTs": where["threadTs"], "user": user}
+    payload |= {"text": noted_text(said.value), "feedback": to_builtins(said)}
+    return PutOutbox(key, key, "ephemeral", encode(payload), answer.session_id, replace=True)
+
+
+def feedback_in(rows: Sequence[OutboxRow]) -> list[Feedback]:
+    """What people said of the answers of a session, by its rows of that kind."""
+    return [convert(decode(row.payload)["feedback"], Feedback) for row in rows]
 
 
 def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> PutOutbox:

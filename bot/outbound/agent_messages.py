@@ -465,4 +465,5 @@ def _entry(
         text = parts[part] if part < len(parts) else ""
         if ending == "writing" and part < len(parts) - 1:
             ending = ""
-    return Entry(text, tools, str(data.get("note") or ""), ending)
+    rated = text_key(data["sessionId"], data["turn"], data["part"]) if data.get("final") and text else ""
+    return Entry(text, tools, str(data.get("note") or ""), ending, rated)

@@ -347,12 +347,13 @@ class Rows(Sender):
     async def _at_most_once(
         self, row: OutboxRow, send: Callable[..., Awaitable[None]], *args: object
     ) -> Outcome:
-        """Nobody can look up what only one person sees, so what may have been seen is not sent again."""
+        """Nobody can look up what only one person sees, so what may have been seen is not sent again, unless it says
+        something else now."""
         if is_uncertain(row):
             return Failed({"error": "outcome_unknown"})
         await self.ledger.attempt(row)
         await send(*args)
-        return Sent({"done": True})
+        return Sent({"done": True, "attempt": row.attempts + 1})
 
     async def _status(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         place = Place(data["channel"], data["threadTs"])

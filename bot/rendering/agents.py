@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id
+from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id, words
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
 from engine.language.template import harmless, open_code
@@ -180,12 +180,20 @@ def tool_line(tool: ToolLine) -> str:
 class Entry(Struct, frozen=True):
     """A piece of what an agent does, in one message with others: text of a turn, its tool calls, or a note of ours.
 
-    `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`."""
+    `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`. `rated` is the outbox
+    key of an agent's final answer: below it people say whether it helped."""
 
     text: str = ""
     tools: tuple[ToolLine, ...] = ()
     note: str = ""
     ending: str = ""
+    rated: str = ""
+
+
+RATE = "sayso:rate"
+"""Action of the buttons that say whether an answer helped."""
+HELPED = {"good": "Helpful", "bad": "Not helpful"}
+NOTED = {"good": "👍 Noted as helpful", "bad": "👎 Noted as not helpful"}
 
 
 _ENDINGS = {
@@ -212,7 +220,26 @@ def agent_message(
         blocks.insert(0, context(f"🤖 {speaker}"))
     blocks = _fitting(blocks) or [section(" ")]
     blocks[0] = with_id(blocks[0], key)
-    return rendered(f"🤖 {speaker}\n{_fallback(entries)}" if speaker else _fallback(entries), blocks, key)
+    newer = [*blocks, _feedback(entries[-1].rated)] if entries and entries[-1].rated else None
+    if newer is not None and size(newer) > MOST_UNITS:
+        newer = None
+    text = _fallback(entries)
+    return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key, newer=newer)
+
+
+def _feedback(key: str) -> Block:
+    """The buttons that say whether an answer helped; they carry which answer it is."""
+    good, bad = ({"text": words(text), "value": f"{value}|{key}"} for value, text in HELPED.items())
+    buttons: Block = {"type": "feedback_buttons", "action_id": RATE}
+    return {
+        "type": "context_actions",
+        "elements": [{**buttons, "positive_button": good, "negative_button": bad}],
+    }
+
+
+def noted_text(value: str) -> str:
+    """What whoever pressed one of them is told."""
+    return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
 
 
 def _lines(entry: Entry) -> list[Block]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bot.intents.agent_rows import Feedback, agent_of
+from bot.rendering.agents import HELPED
 from bot.rendering.card import Behind, lock_fact
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, ago, clean, moment, one_line
@@ -34,7 +36,7 @@ from engine.nodes.types.registry import MISSING
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
-    `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` which of
+    `feedback` what people said of its agents' answers, `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` which of
     its node types cannot be used here, and why."""
 
     now: str
@@ -45,6 +47,7 @@ class View:
     differing: Sequence[str] = ()
     unread: str | None = None
     absent: Sequence[str] = ()
+    feedback: Sequence[Feedback] = ()
 
 
 def show_lines(
@@ -80,6 +83,10 @@ def show_lines(
         yield _fact("lock", clean(lock))
     yield from _code(state, view)
     yield from _ending(state)
+    for said in view.feedback:
+        who = clean(str(said.person.get("name") or said.person["id"]))
+        answer = clean(agent_of(said.turn))
+        yield _fact("feedback", f"{HELPED[said.value].lower()}: {answer}, says {who}, {moment(said.at)}")
     yield ""
     for entry in tree(events, flow).children:
         yield from _entry(entry, state, view, 1)

@@ -169,6 +169,9 @@ class Store(Protocol):
     def outbox_row(self, key: str) -> OutboxRow | None:
         """One row by its key, in any state."""
 
+    def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
+        """The rows of a session whose keys begin so, in any state, oldest first. Those that do not verify are left out."""
+
     def outbox_attempt(self, row_id: int, now: str) -> None:
         """Count an attempt, durably, before the request is made."""
 
@@ -232,5 +235,5 @@ class Store(Protocol):
 
     def sweep(self, at: Sweep) -> Sweep | None:
         """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
-        consumed inbox rows from before one time whose session, if any, is gone, intents without a session and what was
-        spent from before the other time, texts of flows that nobody pins. Then free pages are given back."""
+        consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
+        none and what was spent from before the other time, texts of flows that nobody pins. Then free pages are given back."""

@@ -74,6 +74,8 @@ _TIMER = TIMERS.where("n = ?")
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
 _OUTBOX = OUTBOX.where("id = ?")
 _OUTBOX_BY_KEY = OUTBOX.where("key = ?")
+_OUTBOX_OF_SESSION = """SELECT id FROM outbox WHERE session_id = ?1
+ AND substr(key, 1, length(?2)) = ?2 ORDER BY id"""
 _OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
  WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1)
  AND NOT EXISTS (SELECT 1 FROM outbox AS ahead INDEXED BY outbox_pending WHERE ahead.state = 'pending'
@@ -84,7 +86,8 @@ _OUTBOX_NOTICES = """SELECT id FROM outbox INDEXED BY outbox_pending WHERE state
  AND (not_before IS NULL OR not_before <= ?1) AND substr(key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?2"""
 _DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
 _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
-_STALE_OUTBOX = """SELECT id, created_at, session_id IS NULL AND state != 'pending' AND created_at < ?1
+_STALE_OUTBOX = """SELECT id, created_at, state != 'pending' AND created_at < ?1
+ AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = outbox.session_id)
  FROM outbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
 _STALE_SPEND = "SELECT n, day, day < ?1 FROM spend WHERE n > ?2 ORDER BY n LIMIT ?3"
@@ -309,6 +312,11 @@ class RowTables(LockTables, SpendTables):
         """See `Store.outbox_row`."""
         found = self._db.one(_OUTBOX_ID, (key,))
         return self._outbox(found[0]) if found else None
+
+    @reads
+    def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
+        """See `Store.outbox_of`."""
+        return list(self._each(OUTBOX, _OUTBOX, self._db.all(_OUTBOX_OF_SESSION, (session_id, prefix))))
 
     def _outbox(self, row_id: int) -> OutboxRow:
         row = self._get(OUTBOX, _OUTBOX, row_id)

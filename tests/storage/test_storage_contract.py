@@ -631,6 +631,29 @@ def test_reap_deletes_old_intents_without_a_session(store: Store) -> None:
     assert store.outbox_row("pending") is not None
 
 
+def test_reap_deletes_an_intent_that_came_after_its_session_was_deleted(store: Store) -> None:
+    """What is written for a session while it is deleted is kept no longer than other intents; that of a living one is."""
+    done(store, new_session("session-1", None, status="paused"))
+    put(
+        store,
+        PutOutbox("late", "a", "hint", b"{}", "session-gone"),
+        PutOutbox("its", "a", "hint", b"{}", "session-1"),
+    )
+    store.outbox_finish(1, 1, now=NOW, state="sent")
+    store.outbox_finish(2, 1, now=NOW, state="sent")
+    reaped(store, at(1), NOW)
+    assert store.outbox_row("late") is None
+    assert store.outbox_row("its") is not None
+
+
+def test_intents_of_a_session_are_found_by_how_their_keys_begin(store: Store) -> None:
+    """In any state, in the order in which they came; neither others of the session nor those of other sessions."""
+    keys = [("said:b", "session-1"), ("said:a", "session-1"), ("post", "session-1"), ("said:c", "session-2")]
+    put(store, *(PutOutbox(key, "a", "hint", b"{}", session_id) for key, session_id in keys))
+    store.outbox_finish(1, 1, now=NOW, state="failed")
+    assert [row.key for row in store.outbox_of("session-1", "said:")] == ["said:b", "said:a"]
+
+
 def test_a_closed_store_says_so(backend: SqliteBackend) -> None:
     """Using a store after its close is a storage error and nothing worse."""
     store = backend.open()
