@@ -227,7 +227,8 @@ def running_text(states: Sequence[State]) -> str:
 
 def limit_text(method: str, waiting: int, seconds: float) -> str:
     """A method of Slack that is used up: how many calls wait for it, and how long."""
-    return f"⏳ Slack's limit of `{method}` is used up: {waiting} calls wait, up to {seconds:.0f} s."
+    calls = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+    return f"⏳ Slack's limit of `{method}` is used up: {calls}, up to {seconds:.0f} s."
 
 
 def catching_up(channels: int, channels_left: int, threads: int, threads_left: int, seconds: float) -> str:

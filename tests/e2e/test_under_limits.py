@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 from bench.report import quantile
 from bench.slack_load import EDIT, limited_town, listening, spell_of, until_asked
-from bench.slack_town import finished
+from bench.slack_town import Load, finished
 from tests.support.simulated import simulated
 
 
@@ -36,6 +37,30 @@ async def test_after_a_refusal_one_call_tries_and_two_lines_say_so(tmp_path: Pat
         assert spell_of(load.calls(begin), EDIT) == (1, 1)
         assert len(told.lines) == 2
         assert max(load.to_next(begin)) <= 2.0
+
+
+@simulated
+async def test_status_names_what_is_used_up_and_how_long_it_takes(tmp_path: Path) -> None:
+    """While Slack refuses edits `/sayso status` says of which method, how many calls wait and for how long; after that
+    nothing of it."""
+    async with limited_town(tmp_path, 2) as (load, _):
+        flows = asyncio.ensure_future(load.steady(16, 1.0))
+        await asyncio.sleep(20)
+        load.workspace.faults.ratelimit(EDIT, retry_after=30, seconds=30)
+        await asyncio.sleep(20)
+        told = await said_by_status(load)
+        assert re.search(
+            r"Slack's limit of `chat.update` is used up: [1-9]\d* calls? waits?, up to [1-9]\d s\.", told
+        )
+        await finished(await flows, 60.0)
+        await asyncio.sleep(60)
+        assert "limit" not in await said_by_status(load)
+
+
+async def said_by_status(load: Load) -> str:
+    """The answer to `/sayso status`."""
+    answer = await load.workspace.slash("ana", load.channels[0], "/sayso", "status")
+    return str((answer or {})["text"])
 
 
 @simulated
