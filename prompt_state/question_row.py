@@ -18,6 +18,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from engine.decide.policy import ACTION_OF, Target, authorize
+from engine.decide.question import DECIDED
 from engine.forms.question import Question
 from engine.journal.events import Event, TimerFired
 from engine.journal.records import PromptRow, Row
@@ -48,10 +49,10 @@ class Option(TypedDict):
 
 
 class Vote(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One person's vote on an approval that several people decide: `approve` or `reject`."""
+    """One person's vote on an approval that several people decide."""
 
     actor_id: str
-    vote: Literal["approve", "reject"]
+    vote: Literal["approve", "reject", "answer"]
     at: str
     actor_name: str | None = None
     reason: str | None = None
@@ -213,7 +214,7 @@ def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
     if answer is None:
         return None
     if kind == "approval":
-        return "approved" if answer.get("value") == "approve" else "rejected"
+        return DECIDED.get(str(answer.get("value")), "rejected")
     words = shown(" ".join(str(answer.get("label") or answer.get("text") or "").split()))
     return words if len(words) <= _SUMMARY else words[: _SUMMARY - 1] + "…"
 

@@ -42,7 +42,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.follower import read_answer
 from bot.terminal.frontend import field_lines
-from bot.terminal.narration import covered_lines, standing
+from bot.terminal.narration import covered_lines, covers_json, standing
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -215,7 +215,7 @@ def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
         "kind": prompt.kind,
         "status": prompt.status,
         "message": plain(prompt.message),
-        "covers": prompt.covers and {name: prompt.covers.get(name) for name in ("nodeId", "text", "digest")},
+        "covers": covers_json(prompt),
         "options": [{name: option[name] for name in ("value", "label")} for option in prompt.options],
         "acceptsText": prompt.accepts_text,
         "acceptsFiles": prompt.accepts_files,

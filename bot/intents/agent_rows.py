@@ -13,6 +13,7 @@ from msgspec import Struct, convert, to_builtins
 
 from bot.rendering.agents import ASK, brief_input, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
+from engine.decide.question import in_place
 from engine.journal.events import (
     AgentCompacted,
     AgentMessage,
@@ -242,6 +243,8 @@ def result_row(
         "path": path,
         "isError": is_error,
     }
+    if in_place(state, path):
+        payload["inPlace"] = True
     payload |= {"ran": ran, "over": over, "channel": thread["channel"], "threadTs": thread["threadTs"]}
     key = result_key(state.session_id, path)
     return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)

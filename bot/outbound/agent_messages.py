@@ -452,6 +452,7 @@ def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLi
         None if result.get("over") else not result["isError"],
         over=bool(result.get("over")),
         edited=bool(ran),
+        in_place=bool(result.get("inPlace")),
     )
 
 

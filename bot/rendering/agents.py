@@ -134,13 +134,14 @@ def split_text(text: str) -> list[str]:
 
 class ToolLine(Struct, frozen=True):
     """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs). `over`:
-    it will have no result any more; `edited`: people changed it before it ran."""
+    it will have no result any more; `edited`: people changed it before it ran; `in_place`: they gave its result."""
 
     name: str
     brief: str
     went_well: bool | None = None
     over: bool = False
     edited: bool = False
+    in_place: bool = False
 
 
 def brief_input(name: str, values: Json) -> str:
@@ -171,7 +172,8 @@ def tool_line(tool: ToolLine) -> str:
     brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
     said = f": `{brief}`" if brief else ""
     changed = " ✏️" if tool.edited else ""
-    return f"⚙️ {name}{said}{changed} {'🚫' if tool.over else _MARKS[tool.went_well]}"
+    mark = "🚫" if tool.over else "✍️ not run" if tool.in_place else _MARKS[tool.went_well]
+    return f"⚙️ {name}{said}{changed} {mark}"
 
 
 # --- messages ----------------------------------------------------------------------------------------------

@@ -12,12 +12,16 @@ from typing import Any
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
 from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
+from engine.decide.question import ANSWER, DECIDED
 from engine.forms import value_text
+from engine.forms.question import Question
 from engine.journal.state import Asked
 from engine.language.codec import Json
 
 OPEN = "sayso:open:"
 UNDO = "sayso:undo"
+IN_PLACE = "in-place"
+"""The kind of the view in which a tool's result is given in its place."""
 WHOLE = "whole"
 """The kind of the view that shows all of what will run."""
 
@@ -46,12 +50,12 @@ def tally(prompt: Asked) -> str | None:
     most = prompt.required
     if prompt.kind != "approval" or (most < 2 and not prompt.votes):
         return None
-    approved = [vote for vote in prompt.votes if vote["vote"] == "approve"]
+    approved, *others = ([vote for vote in prompt.votes if vote["vote"] == value] for value in DECIDED)
     words = f"{len(approved)} of {most} approved"
     if approved:
         words += f": {_people(approved)}"
-    rejected = [vote for vote in prompt.votes if vote["vote"] == "reject"]
-    return f"{words} · rejected: {_people(rejected)}" if rejected else words
+    sides = zip(list(DECIDED.values())[1:], others, strict=True)
+    return " · ".join([words, *(f"{what}: {_people(votes)}" for what, votes in sides if votes)])
 
 
 def vote_lines(prompt: Asked) -> list[str]:
@@ -280,6 +284,15 @@ def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
 
 
 # --- buttons -----------------------------------------------------------------------------------------------
+
+
+def words_view(prompt: Question, option: Mapping[str, Json]) -> str | None:
+    """The kind of the view in which the words are written that a decision needs; None where a press says it all."""
+    if prompt.kind != "approval":
+        return None
+    if option.get("value") == ANSWER:
+        return IN_PLACE
+    return "reject" if option.get("value") == "reject" and prompt.require_reason else None
 
 
 def opens(label: str, kind: str, prompt: Asked, style: str | None = None) -> Block:

@@ -16,7 +16,7 @@ from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.nested import REJECTED, asks_for
 from bot.rendering.text import asked, clip, date, elapsed, one_line, person, safe, shown, weight, whom
 from engine.decide.prompt_timers import goto_of
-from engine.decide.question import summary
+from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.folds.prompts import people_among
@@ -167,7 +167,7 @@ def closed_prompt(
 
 def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
     """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
-    value = "approve" if kept.answer_summary == "approved" else "reject"
+    value = next((value for value, word in DECIDED.items() if word == kept.answer_summary), "reject")
     answered = kept.status == "answered"
     asked = {name: getattr(kept, name) for name in Question.__struct_fields__}
     return Asked(
@@ -278,8 +278,9 @@ def _controls(prompt: Asked, room: int) -> list[Block]:
 
 def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Block:
     label, style = str(option.get("label")), option.get("style")
-    if prompt.kind == "approval" and option.get("value") == "reject" and prompt.require_reason:
-        return approvals.opens(f"{clip(label, 74)}…", "reject", prompt, style)
+    words = approvals.words_view(prompt, option)
+    if words is not None:
+        return approvals.opens(f"{clip(label, 74)}…", words, prompt, style)
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 
@@ -334,12 +335,15 @@ def _outcome(prompt: Asked, flow: Flow, reason: str | None) -> str:
     return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
 
 
+_VERDICTS = {"approve": "✅ *Approved*", "answer": "✍️ *Answered in its place; it did not run:*"}
+
+
 def _answered(prompt: Asked, when: str) -> str:
     if prompt.kind != "approval":
         where = ", in the reply below" if _stands_below(prompt) else ":"
         return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
     answer = prompt.answer or {}
-    verdict = "✅ *Approved*" if answer.get("value") == "approve" else f"{REJECTED} *Rejected*"
+    verdict = _VERDICTS.get(str(answer.get("value")), f"{REJECTED} *Rejected*")
     said = str(answer.get("reason") or "").strip()
     reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
     return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"

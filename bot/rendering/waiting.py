@@ -26,6 +26,7 @@ from bot.rendering.blocks import (
     size,
 )
 from bot.rendering.text import asked, clip, cut, date, one_line, person, plain, safe, shown, whom
+from engine.decide.question import ANSWER as ANSWERED
 from engine.forms import value_text
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
@@ -164,8 +165,9 @@ def _rare(prompt: PromptState) -> Iterator[tuple[str, str]]:
 def _option(prompt: PromptState, index: int) -> Block:
     chosen = prompt.options[index]
     label, style = str(chosen["label"]), chosen["style"]
-    if prompt.kind == "approval" and chosen["value"] == "reject" and prompt.require_reason:
-        return _opens(f"{one_line(label, 70)}…", "reject", prompt, style)
+    words = approvals.words_view(prompt, chosen)
+    if words is not None:
+        return _opens(f"{one_line(label, 70)}…", words, prompt, style)
     return button(label, f"sayso:option:{index}", pressed_value(prompt, index), style)
 
 
@@ -269,7 +271,8 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
         f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each that is ticked is decided and "
         "recorded by itself, in its own thread."
     )
-    choices = [option(_label(one["label"]), str(one["value"])) for one in first.options]
+    chosen = [one for one in first.options if one["value"] != ANSWERED]
+    choices = [option(_label(one["label"]), str(one["value"])) for one in chosen]
     radio: Block = {"type": "radio_buttons", "action_id": DECISION, "options": choices}
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
     element |= {"max_length": MOST_REASON}

@@ -135,7 +135,19 @@ class ScenarioDoc(Part):
 
 
 VERBS = (
-    *("reply", "message", "choose", "approve", "reject", "form", "files", "edit", "undo", "hand_over"),
+    *(
+        "reply",
+        "message",
+        "choose",
+        "approve",
+        "reject",
+        "answer",
+        "form",
+        "files",
+        "edit",
+        "undo",
+        "hand_over",
+    ),
     *("pause", "resume", "cancel"),
 )
 """What a person can do, where one word does not say it."""

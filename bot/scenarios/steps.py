@@ -11,6 +11,7 @@ from bot.scenarios.document import Act, is_asked
 from bot.scenarios.life import GaveUp
 from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
 from engine.decide.policy import ACTION_OF, Gate
+from engine.decide.question import DECIDED
 from engine.forms import match_option
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
@@ -80,7 +81,7 @@ class Hand:
         """A press: of `approve` and `reject`, of a choice by its label or value; else, for one text, a reply."""
         said = {"say": text, "choose": text}.get(verb, verb) or ""
         prompt = self._open(state, lambda prompt: _takes(prompt, said, verb))
-        reason = text if verb in ("approve", "reject") else None
+        reason = text if verb in DECIDED else None
         option = match_option(prompt.options, said)
         if option is None:
             return Answer(prompt.prompt_id, self._actor, self._key, text=said)

@@ -20,7 +20,7 @@ from bot.config.settings import Settings
 from bot.rendering.text import asked, elapsed, plain
 from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, moment, one_line, print_json, writing
 from bot.terminal.follower import Follower, due_moments, engine_action, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, error_text, question_lines, where
+from bot.terminal.narration import asked_of, covers_json, error_text, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.limits import pending
@@ -186,6 +186,7 @@ def prompt_json(prompt: Asked, state: State) -> dict[str, Json]:
         "path": prompt.path,
         "kind": prompt.kind,
         "message": plain(prompt.message),
+        "covers": covers_json(prompt),
         "options": [{"value": option["value"], "label": option["label"]} for option in prompt.options],
         "acceptsText": prompt.accepts_text,
         "acceptsFiles": prompt.accepts_files,

@@ -27,6 +27,7 @@ from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
+from engine.decide.question import ANSWER
 from engine.forms import match_option
 from engine.forms.question import Question
 from engine.journal.events import Event
@@ -421,7 +422,9 @@ def split_reason(prompt: Question, line: str) -> tuple[str, str | None]:
 
 def asks_why(prompt: Question, line: str) -> bool:
     """Whether a reason is all that is missing."""
-    return prompt.require_reason and ":" not in line
+    return ":" not in line and (
+        prompt.require_reason or any(option["value"] == ANSWER for option in prompt.options)
+    )
 
 
 def due_moments(state: State) -> list[str]:

@@ -10,6 +10,7 @@ from bot.rendering.text import elapsed, plain, waiting_on
 from bot.terminal.console import Paint, clean, moment, one_line
 from engine.decide import question
 from engine.forms import value_text
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import CHANGED, REJECTED, TURN, is_rejected, is_rejection
@@ -89,6 +90,8 @@ def _worked(state: State, event: Event, paint: Paint) -> str | None:
             return mark("started", event.path or "", f"{one_line(event.name, 80)}: {one_line(brief)}", paint)
         case ev.AgentToolResult():
             why = error_text(event.error) if event.error else _refusal(event) if event.is_error else ""
+            if question.in_place(state, event.path):
+                why = "was answered in its place, and did not run"
             return mark("failed" if event.is_error else "completed", event.path or "", why, paint)
         case ev.AgentCompacted():
             return mark("completed", event.turn, f"{event.replaced} messages became a summary", paint)
@@ -155,6 +158,12 @@ def proposal_lines(prompt: Asked) -> list[str]:
     if prompt.required > 1:
         lines.append(question.tally(prompt))
     return [clean(line) for line in lines]
+
+
+def covers_json(prompt: Question) -> dict[str, Json] | None:
+    """What runs once a question is approved, for a machine: the step, its text in full, and the digest that votes bind to."""
+    covers = prompt.covers
+    return covers and {name: covers.get(name) for name in ("nodeId", "text", "digest")}
 
 
 def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:

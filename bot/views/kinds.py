@@ -19,7 +19,7 @@ from bot.inbound.decisions import (
     Verdict,
     View,
 )
-from bot.rendering.approvals import WHOLE, whole
+from bot.rendering.approvals import IN_PLACE, WHOLE, whole, whole_blocks
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.phrases import closed_text
 from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view
@@ -27,6 +27,7 @@ from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import ACTION_OF, Gate, authorize
+from engine.decide.question import ANSWER as ANSWERED
 from engine.decide.question import check, timed_out
 from engine.flow import Flow
 from engine.journal.records import InboxRow
@@ -247,6 +248,33 @@ def _label(asked: OpenPrompt) -> str:
     """What the flow calls it."""
     options = asked.run.options
     return next((str(one["label"]) for one in options if one.get("value") == "reject"), "Reject")
+
+
+class InPlace(Reject):
+    """`sayso:open:in-place`: a tool's result, given in its place."""
+
+    name = IN_PLACE
+
+    def view(self, asked: OpenPrompt, user: str) -> View:
+        """What would run, and an input for its result: what somebody else gave before, where others must agree."""
+        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
+        element |= {"max_length": MOST_REASON, "focus_on_load": True}
+        given = [vote["reason"] for vote in asked.run.votes if vote["vote"] == ANSWERED]
+        element |= {"initial_value": given[-1][:MOST_REASON]} if given else {}
+        hint = "It is what the agent is told; the tool does not run. Everybody in the thread can read it."
+        blocks = [
+            about(asked.row.message),
+            *whole_blocks(str((asked.run.covers or {}).get("text") or "")),
+            field_block(REASON, "Result, in place of the tool's", element, hint=hint),
+        ]
+        return modal("Answer", blocks, kind=self.name, meta=prompt_meta(asked, user), submit="Answer")
+
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
+        """A result that says something."""
+        given = str(submission.given(REASON).get("value") or "").strip()
+        if not given:
+            return Errors({REASON: "Please write what the agent is to be told."})
+        return taken(asked, reason=given, decision=ANSWERED)
 
 
 class Words(PromptKind):

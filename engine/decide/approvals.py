@@ -9,6 +9,7 @@ nothing. An answer with `undo` is recorded at once and starts nothing before its
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from engine.decide import prompt_timers, question
 from engine.decide.behaviours import conversations
@@ -67,12 +68,17 @@ def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
 
 
 def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
-    """What these votes decide: `approve`, `reject`, or nothing yet."""
+    """What these votes decide: `approve`, `reject`, `answer`, or nothing yet."""
     required = _required(prompt)
     rejected = sum(vote["vote"] == "reject" for vote in votes)
     if rejected * 2 > required or (rejected and prompt.veto != "majority"):
         return "reject"
-    return "approve" if len(votes) - rejected >= required else None
+    # Why somebody approves is their own; those who answer for the tool agree on the words.
+    said = Counter(
+        (vote["vote"], vote["reason"] if vote["vote"] == question.ANSWER else None) for vote in votes
+    )
+    agreed = (vote for (vote, _), count in said.items() if vote != "reject" and count >= required)
+    return next(agreed, None)
 
 
 def _required(prompt: Question) -> int:
@@ -84,6 +90,8 @@ def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
     question.refuse_long(reason)
     if not reason and decision == "reject" and prompt.require_reason:
         raise InvalidAnswer("Please say why: a rejection needs a reason here. Nothing was decided.")
+    if not reason and decision == question.ANSWER:
+        raise InvalidAnswer("Please write the result that stands in the tool's place. Nothing was decided.")
     return reason or None
 
 
@@ -109,6 +117,8 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
     winning = [vote for vote in votes if vote["vote"] == answer["value"]]
     reasons = [str(vote["reason"]) for vote in winning if vote["reason"] is not None]
     decided = {**answer, "values": prompt.values, "reason": "\n".join(reasons) or None}
+    if answer["value"] == question.ANSWER:
+        decided["reason"] = votes[-1]["reason"]
     if len(votes) > 1:
         decided["votes"] = list(votes)
     return decided

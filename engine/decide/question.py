@@ -344,7 +344,10 @@ def summary(prompt: Asked) -> str:
     return str(answer.get("label") or answer.get("text") or "")
 
 
-DECIDED = {"approve": "approved", "reject": "rejected"}
+ANSWER = "answer"
+"""The decision that gives a tool's result in its place: the tool does not run."""
+
+DECIDED = {"approve": "approved", "reject": "rejected", ANSWER: "answered in its place"}
 """What a decision is called once it was made."""
 
 
@@ -362,12 +365,18 @@ def timed_out(moment: str | None) -> str:
     return f"This timed out: the time to answer was over at {timestamps.told(moment)}. Nothing was changed."
 
 
+def in_place(state: State, path: str | None) -> bool:
+    """Whether people gave the result of the tool call at `path` in the tool's place."""
+    asked = (prompt for prompt in state.prompts.values() if prompt.path == path and prompt.tool)
+    return any((prompt.answer or {}).get("value") == ANSWER for prompt in asked)
+
+
 def tally(prompt: Asked) -> str:
     """How far the votes are, in a sentence."""
     required = prompt.required
-    approved = sum(vote["vote"] == "approve" for vote in prompt.votes)
-    against = len(prompt.votes) - approved
-    return f"{approved} of {required} approved" + (f", {against} rejected." if against else ".")
+    counts = {word: sum(vote["vote"] == value for vote in prompt.votes) for value, word in DECIDED.items()}
+    others = [f"{count} {word}" for word, count in counts.items() if count and word != "approved"]
+    return ", ".join([f"{counts['approved']} of {required} approved", *others]) + "."
 
 
 # --- the end of an approval --------------------------------------------------------------------------------

@@ -292,7 +292,8 @@ class RuleDoc(Config):
     )
     verdicts: Annotated[list[Verdict], BeforeValidator(_verdicts)] = Field(
         ["approve", "reject"],
-        description="What may be decided: `approve`, `reject`, and `edit` to change what the tool is given.",
+        description="What may be decided: `approve`, `reject`, `edit` to change what the tool is given, and `answer` to give its "
+        "result in its place: it does not run then.",
     )
     approvers: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,

@@ -128,7 +128,7 @@ ToolKind: TypeAlias = Literal[
 the file describes under `tools`."""
 
 
-Verdict: TypeAlias = Literal["approve", "edit", "reject"]
+Verdict: TypeAlias = Literal["approve", "edit", "reject", "answer"]
 
 
 class ToolPlan(Struct, frozen=True, omit_defaults=True):

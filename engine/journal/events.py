@@ -498,10 +498,11 @@ class PromptShown(PromptEvent, tag="prompt:shown", kw_only=True):
 
 
 class PromptVoted(PromptEvent, tag="prompt:voted", kw_only=True):
-    """A person voted and that decides nothing yet. It takes the place of that person's vote before."""
+    """A person voted and that decides nothing yet. It takes the place of that person's vote before. `reason` is why; for
+    `answer` it is the result in the tool's place, and those who gave the same one agree."""
 
     actor: dict[str, Json]
-    vote: Literal["approve", "reject"]
+    vote: Literal["approve", "reject", "answer"]
     reason: str | None = None
     key: str
 

@@ -63,6 +63,20 @@ def test_the_tally_names_who_approved_on_the_prompt_and_on_the_card() -> None:
     assert "1 of 2 approved: <@U0LOCALBEN>" in on_card
 
 
+def test_an_answer_in_place_of_a_tool_is_written_in_a_view_and_stands_on_the_message() -> None:
+    """A press of *Answer…* decides nothing: it opens the view. The closed message has the words."""
+    options = [{"value": "approve", "label": "Approve", "style": None}]
+    options.append({"value": "answer", "label": "Answer", "style": None})
+    one = prompt(options=tuple(options))
+    pressed = {
+        b["text"]["text"]: b["action_id"] for b in buttons(prompt_message(session(one), one, FLOW).blocks)
+    }
+    assert pressed["Answer…"] == "sayso:open:in-place"
+    done = replace(one, status="answered", actor=BEN, answer={"value": "answer", "reason": "It is gone"})
+    assert "it did not run:* by <@U0LOCALBEN>" in shown_as(done)
+    assert "“It is gone”" in shown_as(done)
+
+
 def test_before_the_first_vote_the_quorum_is_said() -> None:
     """A quorum is announced before anybody voted; where one person decides there is no tally."""
     assert "0 of 2 approved" in shown_as(prompt(required=2))

@@ -226,3 +226,21 @@ async def test_what_a_kill_takes_from_a_conversation_is_seen(
     result = await talked(tmp_path, steps, kills=True)
     assert not result.plain.failures, report(result)
     assert result.killed
+
+
+IN_PLACE = """
+claude:
+  - tools: [{name: shell, input: {command: systemctl restart checkout}}]
+  - expect: {result: it runs again since noon}
+    text: Somebody restarted it.
+steps:
+  - ana: {answer: it runs again since noon}
+  - expect: {status: complete, effects: [], said: {diagnose: Somebody restarted it}}
+"""
+
+
+async def test_an_answer_in_place_of_a_tool_is_its_result_whatever_is_killed(tmp_path: Path) -> None:
+    """The person's words are what the model reads, and the tool never runs."""
+    flow = FLOW.replace("[approve, edit, reject]", "[approve, reject, answer]")
+    result = await played(tmp_path, IN_PLACE, flow=flow, head=HEAD, kills=True, step=2)
+    assert result.passed, report(result)

@@ -216,6 +216,18 @@ def test_what_became_of_a_call_is_told_in_words(cli: Cli) -> None:
     assert "lines: 7 → –" in cli.run("prompts", "answer", prompt, "--edit", "lines=").out
 
 
+def test_what_would_run_is_in_the_answer_of_run_and_a_result_is_given_in_its_place(cli: Cli) -> None:
+    """`run --json` has the text and the digest of what waits; `answer` with its words is what the agent is told."""
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("looking.script.yml", LOOKS.replace("rm -r a", "echo a")))
+    cli.write("looking.yml", LOOKING.replace("edit", "answer"))
+    asked = cli.run("run", "looking.yml", "--json").json["prompts"][0]
+    assert asked["covers"]["text"].startswith("echo 7")
+    assert len(asked["covers"]["digest"]) == 64
+    done = cli.run("prompts", "answer", asked["promptId"], "answer", "--reason", "nothing in the log")
+    assert "answered in its place, and did not run" in done.out
+    assert "complete after" in done.out
+
+
 def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
     """The fields that may be changed are asked for with their values, and the votes before count no more."""
     cli.write("flow.yml", FLOW)

@@ -141,6 +141,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
         options=(
             question.option("approve", "Approve", "primary"),
             question.option("reject", "Reject", "danger"),
+            *([question.option(question.ANSWER, "Answer")] if question.ANSWER in rule.verdicts else []),
         ),
         approvers=tuple(approvers),
         exclude_requester=rule.exclude_requester,
@@ -193,12 +194,16 @@ def _approved(state: State, call: Call) -> bool:
 
 
 def decided(turn: Turn, prompt: Asked) -> None:
-    """People decided a call. Approved ones begin by themselves."""
-    if (prompt.answer or {}).get("value") == "approve":
+    """People decided a call. Approved ones begin by themselves; an answer in the tool's place is its result."""
+    value = (prompt.answer or {}).get("value")
+    if value == "approve":
         return
     call, tool = _called(turn, prompt.path)
     reason = (prompt.answer or {}).get("reason")
     by, late = question.deciders(prompt), prompt.status == "expired"
+    if value == question.ANSWER:
+        _result(turn, prompt.path, call, tool_results.in_place_content(tool, by, str(reason)))
+        return
     content = tool_results.rejected_content(tool, by, reason, timed_out=late)
     _result(turn, prompt.path, call, content, is_error=True)
 

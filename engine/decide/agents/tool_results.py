@@ -92,6 +92,12 @@ def rejected_content(
     return [text_block(who + why + rule)]
 
 
+def in_place_content(tool: ToolPlan, by: Sequence[Mapping[str, Json]], text: str) -> Blocks:
+    """The blocks for a call that people answered in the tool's place."""
+    said = f"{people(by)} answered this call of {tool.name} in its place; it did not run. The answer:"
+    return [text_block(said), _data(tool.name, text)]
+
+
 def edited_note(by: Sequence[Mapping[str, Json]], given: Json) -> Blocks:
     """The block that stands before the result of a call that people changed: `given` is the input that ran."""
     words = f"{people(by)} changed this call before approving it. What ran was called with this input:"

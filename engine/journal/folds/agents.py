@@ -321,13 +321,19 @@ def _has_result(state: State, path: str, event: ev.AgentToolResult) -> None:
     if event.error is not None and not event.is_error:
         raise MalformedJournal(f"{path} failed, so its result is an error")
     if run is None:
-        if event.error is not None or not event.is_error:
+        if event.error is not None or not (event.is_error or _answered_in_place(state, path)):
             raise MalformedJournal(f"{path} has a result and was never started")
         return
     if run.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} has a result without an answer")
     if event.error is None and (run.status == "retrying" or path in state.containers):
         raise MalformedJournal(f"{path} is not over")
+
+
+def _answered_in_place(state: State, path: str) -> bool:
+    call = agent_at(state, agent_of(state, path) or "").calls.get(path)
+    prompt = state.prompts.get((call.prompt_id if call is not None else None) or "")
+    return prompt is not None and (prompt.answer or {}).get("value") == "answer"
 
 
 def call_asked(state: State, path: str, prompt_id: str) -> State:

@@ -276,9 +276,11 @@ def _decided_by_votes(prompt: Asked, event: ev.PromptAnswered, value: Json) -> N
     )
     votes = list(prompt.votes) if len(prompt.votes) > 1 else None
     same(event.answer.get("votes"), votes, "votes")
-    agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
-    if value == "approve" and agree < prompt.required:
-        raise MalformedJournal(f"only {agree} of {prompt.required} approved")
+    agree = sum((vote["vote"], vote["reason"]) == (value, last.get("reason")) for vote in prompt.votes)
+    if value == "approve":
+        agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
+    if value != "reject" and agree < prompt.required:
+        raise MalformedJournal(f"only {agree} of {prompt.required} agree")
 
 
 def prompt_expired(state: State, event: ev.PromptExpired) -> State:

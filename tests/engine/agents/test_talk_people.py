@@ -191,6 +191,41 @@ def test_several_people_must_agree_where_the_rule_says_so() -> None:
     assert case.node("helper/turn[1]/tool[0]").status == "started"
 
 
+def test_an_answer_in_place_of_the_tool_is_its_result() -> None:
+    """The words are the result, with who gave them, and no error; nothing ran."""
+    case = talk(RULES.replace("edit", "answer")).model("", RM)
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k0", value="answer"), InvalidAnswer)
+    case.decide("answer", reason="it is gone already")
+    case.then("prompt:answered", "flow:resumed", "agent:toolResult", "container:childStarted")
+    told = case.said()
+    assert "answered this call of shell in its place; it did not run" in told
+    assert "it is gone already" in told
+    assert "U0ANA" in told
+    assert case.sent[0].get("is_error") is not True
+    assert "helper/turn[1]/tool[0]" not in case.state.nodes
+
+
+def test_without_the_verdict_nobody_answers_in_place_of_the_tool() -> None:
+    """Where the file does not list `answer`, it is refused."""
+    case = talk(RULES).model("", RM)
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="answer", reason="x"), InvalidAnswer)
+
+
+def test_a_quorum_agrees_on_the_words_that_stand_in_the_tools_place() -> None:
+    """Two who answer with other words, or approve beside, decide nothing; the same words twice do."""
+    rules = "{required: 2, approvers: [channel], verdicts: [approve, reject, answer]}"
+    case = talk(RULES.replace("[approve, edit, reject]", rules)).model("", RM)
+    vote = Answer(case.prompt.prompt_id, ANA, "k1", value="answer", reason="gone")
+    case.when(vote)
+    case.when(structs.replace(vote, actor=BEN, key="k2", value="approve", reason=None))
+    case.when(structs.replace(vote, actor=BEN, key="k3", reason="kept"))
+    assert case.prompt.open
+    case.when(structs.replace(vote, actor=BEN, key="k4"))
+    assert "gone" in case.said()
+    assert "U0ANA" in case.said()
+    assert "U0BEN" in case.said()
+
+
 def test_a_call_that_nobody_decided_in_time_did_not_run() -> None:
     """When the time is over the call is rejected, and the model is told that nobody decided."""
     case = talk(RULES.replace("[approve, edit, reject]", "{timeout: 10m}")).model("", RM)
