@@ -1,14 +1,14 @@
 """Checks for flows with agents (the key for Claude, what models cost, scripts, MCP servers), and of what is
 stored: whether it is as new as what was acknowledged, and, in depth, every session of it.
 
-Nothing is asked of the network, and no server is started.
+No server is started, and nothing is asked of the network but what the models take that agents name.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from bot.compose.environment import key_variable, needs_model
 from bot.compose.projections import differences
@@ -21,6 +21,7 @@ from engine.journal.fold import derive_state
 from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
 from engine.messages.model_limits import DEFAULT_MODEL
+from engine.messages.models import ModelFacts
 from engine.messages.prices import UnknownPrice, price_of, prices_from
 from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, resolved, servers
@@ -65,6 +66,42 @@ def _prices(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
                 f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted",
                 "Set SAYSO_PRICES, or use another model: docs/budgets.md",
             )
+
+
+async def check_models(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
+    """What the models can do that agents name, and when they retire."""
+    if key_variable(settings) is None or not any(needs_model(flow) for flow in flows):
+        return
+    from engine.models.claude import ClaudeProvider
+
+    claude = ClaudeProvider(settings.env)
+    try:
+        for model in sorted(_models(settings, flows)):
+            try:
+                yield _model(model, await claude.facts(model))
+            except SaysoError as error:
+                yield Check("model", "warn", f"{model}: {error}")
+    finally:
+        await claude.close()
+
+
+def _model(model: str, facts: ModelFacts) -> Check:
+    can = [
+        "thinks" if "adaptive" in facts.thinking else "",
+        f"effort {', '.join(facts.efforts)}" if facts.efforts else "",
+        "structured outputs" if facts.structured else "",
+        "summaries" if facts.compaction else "",
+        "web search" if facts.web_search else "",
+        "code execution" if facts.code_execution else "",
+    ]
+    longest = f", answers up to {facts.max_tokens:,}" if facts.max_tokens else ""
+    source = "" if facts.known else " (as this release knows it: the models endpoint did not say)"
+    text = f"{model}: {facts.context:,} tokens{longest}; {'; '.join(filter(None, can))}{source}"
+    if facts.lifecycle == "active" and facts.retires_at is None:
+        return Check("model", "ok", text)
+    when = f" on {facts.retires_at[:10]}" if facts.retires_at else ""
+    retires = f"{text}. It is {facts.lifecycle} and retires{when}"
+    return Check("model", "fail" if facts.lifecycle == "retired" else "warn", retires, "Use another model.")
 
 
 def _models(settings: Settings, flows: Sequence[Flow]) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from bot.compose.environment import needs
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
-from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp
+from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
@@ -62,6 +62,8 @@ async def examine(settings: Settings, manifest: Path | None, *, deep: bool = Fal
         yield check
     flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
     for check in (*check_agents(settings, flows), *check_manifest(manifest, flows)):
+        yield check
+    async for check in check_models(settings, flows):
         yield check
     async for check in check_slack(settings, flows):
         yield check

@@ -23,3 +23,5 @@ class AgentFacts(Struct, frozen=True):
     default_model: str = DEFAULT_MODEL
     day_left: Decimal | None = None
     day_capped: bool = False
+    counts: bool = False
+    """Whether the provider counts the tokens of a request that is not made yet."""

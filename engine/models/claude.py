@@ -12,6 +12,7 @@ import hmac
 import importlib
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from engine.messages.errors import (
     StreamCut,
     Unavailable,
 )
-from engine.messages.models import shipped
+from engine.messages.models import ModelFacts, shipped, told
 from engine.messages.request import Feature, betas, refused, without
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
@@ -38,6 +39,12 @@ from engine.models.keys import KEY_VARIABLES
 from engine.models.provider import Abortable, Aborted, refuse_illegal, settle
 
 log = logging.getLogger("sayso.agent")
+
+_DAY, _SOON, _ASKING = 86_400.0, 300.0, 10.0
+"""Seconds: how long an answer holds, after how long is asked again that was not answered, how long an answer may take."""
+
+_COUNTED = ("model", "messages", "system", "tools", "thinking", "output_config")
+"""What of a body the API takes where it counts tokens."""
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
@@ -65,6 +72,8 @@ class ClaudeProvider:
         self._client: Any = None
         self._off: dict[str, list[Feature]] = {}
         """By model what it, or the API, has refused."""
+        self._models: dict[str, tuple[ModelFacts, float]] = {}
+        """By model what it takes, and until when that is believed."""
 
     async def stream(
         self, request: TurnRequest, abort: asyncio.Event | None = None
@@ -87,6 +96,45 @@ class ClaudeProvider:
             abortable.close()
             for each in reversed(opened):
                 await settle(asyncio.ensure_future(each.aclose()))
+
+    async def facts(self, model: str) -> ModelFacts:
+        """What the models endpoint says, asked once a day; see `Provider`."""
+        known, until = self._models.get(model, (shipped(model), 0.0))
+        if time.monotonic() < until:
+            return known
+        try:
+            client = await self._connect()
+            info = await client.beta.models.retrieve(model, timeout=_ASKING)
+            known, lasts = told(model, info.to_dict(mode="json")), _DAY
+        except ProviderError:
+            raise
+        except Exception as error:
+            log.info("what %s takes is not known, so what this release knows holds: %s", model, error)
+            lasts = _SOON
+        self._models[model] = (known, time.monotonic() + lasts)
+        return known
+
+    async def count(self, request: TurnRequest) -> int | None:
+        """What the API counts for this very body; see `Provider`."""
+        body = without(body_of(request, caching=False), self._off.get(request.model, ()))
+        body = {name: value for name, value in body.items() if name in _COUNTED}
+        rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
+        try:
+            client = await self._connect()
+            sdk = importlib.import_module("anthropic")
+            found = await client.beta.messages.count_tokens(
+                model=request.model,
+                messages=body["messages"],
+                betas=betas(body) or sdk.omit,
+                extra_body=rest,
+                timeout=_ASKING,
+            )
+        except ProviderError:
+            raise
+        except Exception as error:
+            log.info("the tokens of a request are not counted, so its bytes hold: %s", error)
+            return None
+        return int(found.input_tokens)
 
     async def close(self) -> None:
         """Close the connections; the next turn opens new ones."""

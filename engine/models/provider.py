@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from engine.messages.errors import InvalidRequest
 from engine.messages.messages import legal
+from engine.messages.models import ModelFacts
 from engine.messages.turns import Finished, TurnEvent, TurnRequest, TurnResult
 
 
@@ -27,6 +28,12 @@ class Provider(Protocol):
         Setting `abort` cuts the turn within a second: the next event is `Finished`, marked as interrupted.
         Close the generator (`contextlib.aclosing`) when leaving before its end, so that the connection is closed.
         """
+
+    async def facts(self, model: str) -> ModelFacts:
+        """What a model takes; what this release knows of it, where nobody can be asked."""
+
+    async def count(self, request: TurnRequest) -> int | None:
+        """How many tokens this request has, about; None where nobody can say it. It costs nothing."""
 
     async def close(self) -> None:
         """Let go of connections. May be called more than once."""

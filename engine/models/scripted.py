@@ -28,6 +28,7 @@ from engine.language.errors import FlowError
 from engine.messages import errors
 from engine.messages.errors import ProviderError, ScriptError
 from engine.messages.messages import Message
+from engine.messages.models import ModelFacts, shipped
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
 from engine.models.provider import Provider, refuse_illegal
@@ -211,6 +212,14 @@ class ScriptedProvider:
             for told in assembly.take(event):
                 yield told
         yield Finished(assembly.finish())
+
+    async def facts(self, model: str) -> ModelFacts:
+        """See `Provider`."""
+        return shipped(model)
+
+    async def count(self, request: TurnRequest) -> int | None:
+        """Nothing is counted: a script costs what it says."""
+        return None
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -33,7 +33,7 @@ from msgspec import structs
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from engine.decide.agents.budget import Part, file_part, marks, too_little, tool_part
+from engine.decide.agents.budget import Part, file_part, marks, too_little, tool_part, weighed
 from engine.decide.agents.tool_results import attribute
 from engine.language.codec import Json, copy
 from engine.language.errors import NotJson, SaysoError
@@ -47,7 +47,7 @@ from engine.messages.messages import (
     text_block,
     text_document_block,
 )
-from engine.messages.models import shipped
+from engine.messages.models import ModelFacts, shipped
 from engine.messages.request import settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.provider import Abortable, Aborted, Provider
@@ -87,28 +87,30 @@ async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
     raise McpUnavailable(text, lasting=True)
 
 
-def request_from(config: Json) -> TurnRequest:
+def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
     `{model, maxTokens, messages: [{role, content}], body, drop, mcp: [{server, tools}], room, weighed}`; without a `body` the
     conversation is not opened yet, and there are `system`, `asks` and `tools: [{name, description, input_schema}]`. A
     tool with `call` is a Python function. `room` are the tokens that are set aside for files and tools that are known here
-    only, beside those with the marks `weighed`.
+    only, beside those with the marks `weighed`. `facts` are what the model takes.
     """
+    facts = facts or shipped(config["model"])
+    longest = min(config["maxTokens"], facts.max_tokens or config["maxTokens"])
     messages = tuple(Message.from_json(message) for message in config["messages"])
     if config.get("body") is not None:
-        request = TurnRequest.opened(config["body"], config["model"], messages, config["maxTokens"])
+        request = TurnRequest.opened(config["body"], config["model"], messages, longest)
     else:
         request = TurnRequest(
             model=config["model"],
             messages=messages,
-            max_tokens=config["maxTokens"],
+            max_tokens=longest,
             system=config.get("system") or "",
             tools=tuple(
                 Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
                 for tool in config.get("tools") or ()
             ),
-            settings=settings_for(config.get("asks") or {}, shipped(config["model"])),
+            settings=settings_for(config.get("asks") or {}, facts),
         )
     return replace(
         request,
@@ -173,6 +175,9 @@ class TurnRunner:
             return completed(TurnResult((), None, Usage(), config["model"], interrupted=True))
         finally:
             abortable.close()
+        if config.get("count"):
+            counted = await self.provider(ctx).count(made.request)
+            raise _TooLittle(weighed(made.parts, counted))
         missing = too_little(made.parts, config, ctx.saved)
         if missing is not None:
             raise _TooLittle(missing)
@@ -200,25 +205,28 @@ class TurnRunner:
 
     async def _made(self, config: dict[str, Json], ctx: NodeContext) -> _Made:
         tools, opened = list[Tool](), dict[str, Json]()
+        facts = await self.provider(ctx).facts(config["model"])
         if config.get("body") is None:
-            first, tools = await self._first(config, ctx)
+            first, tools = await self._first(config, ctx, facts)
             # As a reader of the journal will see it: the first call sends nothing else than the second.
             opened = {"body": copy(first.frame())} | ({"drop": True} if first.drop else {})
             config = {**config, **opened}
-        request, parts = request_from(config), list[Part]()
+        request, parts = request_from(config, facts), list[Part]()
         if any(True for message in request.messages for _ in files_in(message.content)):
             messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx)
             request = replace(request, messages=messages)
             opened |= {"files": read} if read else {}
         return _Made(request, [*parts, *map(tool_part, tools)], opened)
 
-    async def _first(self, config: dict[str, Json], ctx: NodeContext) -> tuple[TurnRequest, list[Tool]]:
+    async def _first(
+        self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts
+    ) -> tuple[TurnRequest, list[Tool]]:
         """The request of a conversation that is not opened, and the tools of it that the core could not know."""
         functions = {tool["name"] for tool in config.get("tools") or () if "call" in tool}
         if functions:
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
-        request = request_from(config)
+        request = request_from(config, facts)
         offered = list(request.tools)
         found = [tool for tool in offered if tool.name in functions]
         for server in config.get("mcp") or ():

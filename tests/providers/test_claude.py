@@ -245,6 +245,46 @@ async def test_what_is_repeated_is_kept_for_as_long_as_is_asked(
     assert server.refused == []
 
 
+YES, NO = {"supported": True}, {"supported": False}
+
+
+async def test_what_a_model_takes_is_asked_once_a_day(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """What the endpoint says counts more than this release; it is kept, and so is that nobody answered."""
+    server.models["claude-next"] = {
+        "display_name": "Next",
+        "created_at": "2026-11-01T00:00:00Z",
+        "lifecycle": "deprecated",
+        "retires_at": "2027-03-01T00:00:00Z",
+        "max_input_tokens": 400_000,
+        "max_tokens": 64_000,
+        "capabilities": {
+            "thinking": {"supported": True, "types": {"adaptive": YES, "disabled": YES, "enabled": NO}},
+            "effort": {"supported": True, "low": YES, "high": YES, "max": NO},
+            "structured_outputs": NO,
+            "compaction": {"supported": True, "summarize": YES},
+            "server_tools": {"supported": True, "web_search": YES, "code_execution": NO},
+        },
+    }
+    for _ in range(2):
+        found = await claude.facts("claude-next")
+    assert (found.context, found.max_tokens, found.thinking) == (400_000, 64_000, ("adaptive", "disabled"))
+    assert (found.efforts, found.structured, found.compaction) == (("low", "high"), False, True)
+    assert (found.web_search, found.code_execution, found.known) == (True, False, True)
+    assert (found.lifecycle, found.retires_at[:10]) == ("deprecated", "2027-03-01")
+    for _ in range(2):
+        assert await claude.facts("claude-opus-5") == shipped("claude-opus-5")
+    assert server.looked_up == ["claude-next", "claude-opus-5"]
+
+
+async def test_tokens_are_counted_for_the_very_body(server: ClaudeServer, claude: ClaudeProvider) -> None:
+    """The endpoint takes what it is sent; where nobody counts, nobody does."""
+    assert await claude.count(asked("claude-sonnet-5-5", effort="low")) is None
+    server.tokens = 1234
+    assert await claude.count(replace(asked("claude-sonnet-5-5"), user="U1")) == 1234
+    assert server.counted[0]["output_config"] == {"effort": "low"}
+    assert not {"max_tokens", "metadata", "stream"} & server.counted[1].keys()
+
+
 async def test_whom_a_call_is_for_is_told_as_a_hash(server: ClaudeServer, claude: ClaudeProvider) -> None:
     """The same person is the same hash, and nobody can tell who it is without the key."""
     server.queue(text("ok"), text("ok"))

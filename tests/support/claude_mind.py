@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from engine.messages.errors import InvalidRequest
+from engine.messages.models import ModelFacts, shipped
 from engine.messages.prices import DEFAULTS, cost, price_of
 from engine.messages.request import betas
 from engine.messages.stream import Assembly
@@ -36,7 +37,7 @@ class Mind:
     """
 
     def __init__(self, answers: Sequence[list[dict[str, Any]]] | Says, *, dear: bool = False) -> None:
-        self._dear = dear
+        self.dear = dear
         self._says: Says = answers if callable(answers) else lambda place, body: Reply(list(answers[place]))
         self.requests: list[dict[str, Any]] = []
         self.billed = Decimal(0)
@@ -54,10 +55,10 @@ class Mind:
 
     def _bill(self, body: dict[str, Any], reply: Reply) -> dict[str, int]:
         """Count what a call costs; its tokens as the API tells them."""
-        size = 1 if self._dear else BYTES_A_TOKEN
+        size = 1 if self.dear else BYTES_A_TOKEN
         read, wrote = tokens(_read(body), size), tokens(reply.blocks, size)
         assert wrote <= body["max_tokens"], "the model says more than it may"
-        usage = Usage(0 if self._dear else read, wrote, cache_write_tokens=read if self._dear else 0)
+        usage = Usage(0 if self.dear else read, wrote, cache_write_tokens=read if self.dear else 0)
         self.billed += cost(usage, price_of(body["model"], DEFAULTS))
         return {
             "input_tokens": usage.input_tokens,
@@ -124,6 +125,14 @@ class Direct:
             if reply.cut_after == name:
                 break
         yield Finished(assembly.finish())
+
+    async def facts(self, model: str) -> ModelFacts:
+        """See `Provider`."""
+        return shipped(model)
+
+    async def count(self, request: TurnRequest) -> int | None:
+        """As many tokens as will be billed."""
+        return tokens(_read(body_of(request)), 1 if self._mind.dear else BYTES_A_TOKEN)
 
     async def close(self) -> None:
         """Nothing is held."""

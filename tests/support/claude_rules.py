@@ -17,6 +17,7 @@ BETAS = {
     "thinking-binding-controls-2026-08-01",
     "server-side-fallback-2026-07-01",
     "compact-2026-09-04",
+    "token-counting-2024-11-01",
 }
 """The betas that this server knows; any other one is refused."""
 FIELDS = {

@@ -70,7 +70,10 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
     answer = int(turn.state.nodes[path].input["max_tokens"])
     price = price_for(turn, agent)
-    if agent.context:
+    counted = None if before is None else (before.saved or {}).get(COUNTED)
+    if counted is not None:
+        prompt = counted
+    elif agent.context:
         # What was answered before was counted; what came since has no more tokens than bytes.
         prompt = agent.context + TOOLS_OVERHEAD + _since(agent, agent.counted, price)
     else:
@@ -101,6 +104,18 @@ def unpriced(turn: Turn, path: str, agent: AgentRun) -> str | None:
     """A model of the agent at `path` that has no price."""
     models = [agent.model, *fallbacks(turn, path)]
     return next((model for model in models if price_for(turn, agent, model) is None), None)
+
+
+def to_count(turn: Turn, cap: Cap, before: NodeRun | None) -> bool:
+    """Whether the API is asked how many tokens a call has before people are asked: by its bytes it would pass this cap."""
+    asked = before is not None and COUNTED in (before.saved or {})
+    return turn.facts.agents.counts and cap.name != "maxTurns" and not asked
+
+
+def counted_with(before: NodeRun | None) -> dict[str, Json]:
+    """The files and tools with which a call was counted."""
+    found = [] if before is None else (before.saved or {}).get("marks")
+    return {"weighed": found} if found else {}
 
 
 def price_for(turn: Turn, agent: AgentRun, model: str | None = None) -> Price | None:
@@ -278,6 +293,9 @@ def paid(turn: Turn, agent: AgentRun, output: Mapping[str, Json]) -> dict[str, J
 # --- files and tools ---------------------------------------------------------------------------------------
 
 
+COUNTED = "counted"
+"""In what a call leaves with: the tokens of its request, as the API counts them."""
+
 ROOM = "room"
 """In the config of a model call, and in what it leaves with: tokens for such parts. None: the model's whole context."""
 
@@ -310,6 +328,14 @@ def _mark(sent: Json) -> str:
 def marks(parts: Iterable[Part]) -> list[str]:
     """What an answer says of the parts with which it was counted."""
     return [part.mark for part in parts]
+
+
+def weighed(parts: Sequence[Part], counted: int | None) -> dict[str, Json]:
+    """What a call leaves with that was only to be counted: the API's estimate, with some more since it is one; None, and the
+    bound of what only its runner knows, where nobody counted."""
+    if counted is None:
+        return {COUNTED: None, ROOM: _sum(part.tokens for part in parts), "times": 1}
+    return {COUNTED: counted + counted // 20 + 1_000, ROOM: 0, "times": 1, "marks": marks(parts)}
 
 
 def too_little(parts: Sequence[Part], config: Mapping[str, Json], before: Json) -> dict[str, Json] | None:

@@ -10,6 +10,7 @@ As a module it is the behaviour of agents, `engine.decide.behaviours.Conversatio
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, tool_calls
@@ -180,7 +181,8 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         return
     least = budget.estimate(turn, owner, agent, before)
     cap = budget.passed(turn, owner, agent, least)
-    if cap is not None:
+    count = cap is not None and budget.to_count(turn, cap, before)
+    if cap is not None and not count:
         _at_cap(turn, owner, cap)
         return
     if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":
@@ -189,9 +191,11 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         agent = agent_at(turn.state, owner)
     config: dict[str, Json] = {
         "purpose": _purpose(agent, before, least.full),
-        "reserved": None if least.cost is None else format(least.cost, "f"),
-        "tokens": least.tokens,
+        "reserved": None if least.cost is None else format(Decimal(0) if count else least.cost, "f"),
+        "tokens": 0 if count else least.tokens,
         "room": least.room,
+        **({"count": True} if count else {}),
+        **budget.counted_with(before),
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1

@@ -50,7 +50,8 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "messages": messages,
         "mcp": _servers(plan),
         "room": called.get("room"),
-        "weighed": list(agent.weighed) if agent.context else [],
+        "weighed": called.get("weighed") or (list(agent.weighed) if agent.context else []),
+        **({"count": True} if called.get("count") else {}),
         **(
             _beginning(agent, config, plan)
             if agent.body is None

@@ -28,6 +28,7 @@ class TurnConfig(Config):
         default_factory=list, description="Servers whose tools there are: `{server, tools}`."
     )
     room: int | None = Field(None, description="Tokens that are set aside for files and such tools.")
+    count: bool = Field(False, description="Whether the call is only counted, and not made.")
     weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
 
 

@@ -13,6 +13,7 @@ from engine.decide.commands import NodeCut
 from engine.journal.state import State
 from engine.language.codec import encode
 from engine.messages.messages import image_block, pdf_block, text_document_block
+from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import IMAGE_TOKENS
 from engine.messages.turns import Tool
 from engine.models.turn_runner import TurnRunner
@@ -282,3 +283,43 @@ def test_what_one_call_needed_is_not_set_aside_for_the_next() -> None:
     page = {"text": "full", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
     case.model("", ("read_file", {"path": "a.txt"})).tool("tool[0]", page)
     assert case.request()["room"] == 0
+
+
+# --- what the API counts ---------------------------------------------------------------------------------------
+
+
+def counting(counted: int | None, with_: str = "max_cost: 0.50") -> Talk:
+    """An agent of whose first call only the bytes would pass its cap, once the API has counted it."""
+    case = Talk(flow_of(LONG.format(with_))) if with_ else talk()
+    case.facts = AgentFacts(counts=True)
+    case.started()
+    assert case.request()["count"] is True
+    assert reserved(case) == 0
+    saved = {"counted": counted, "room": 0, "times": 1, "marks": []}
+    return case.when(NodeCut(case.calling, 1, "left", "", saved))
+
+
+LONG = """
+flow: long
+nodes:
+  - id: helper
+    type: agent
+    with:
+      {}
+      prompt: "WORDS"
+""".replace("WORDS", "word " * 40_000)
+
+
+def test_nobody_is_asked_at_a_cap_that_only_bytes_would_pass() -> None:
+    """A call is counted before people are asked; what the API counts is set aside, and nothing was paid for it."""
+    case = counting(40_000)
+    assert reserved(case) == 40_000 * Decimal(4) / 1_000_000 + 32_000 * Decimal(10) / 1_000_000
+    assert "count" not in case.request()
+    assert case.state.spent.unsure == "0"
+    assert case.model("Done.").state.status == "complete"
+
+
+def test_people_are_asked_where_the_count_passes_the_cap_too() -> None:
+    """And by bytes where nobody has counted."""
+    assert counting(60_000).prompt.kind == "budget"
+    assert counting(None).prompt.kind == "budget"
