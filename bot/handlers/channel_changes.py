@@ -79,9 +79,11 @@ class ChannelChanges:
         data = decode(row.payload)
         store = self._engine.writer.store
         open_here = await self._engine.writer.call(prompts.waiting, store, thread_key=row.thread_key)
-        for prompt in open_here:
-            if prompt.message_ts == data["ts"]:
-                return await self._lost(row, prompt.session_id, prompt.prompt_id, data)
+        lost = [prompt for prompt in open_here if prompt.message_ts == data["ts"]]
+        for prompt in lost[1:]:  # calls that shared a message; none of them was shown anew before
+            await self._apply(prompt.session_id, Gone(prompt.prompt_id, data["ts"]))
+        if lost:
+            return await self._lost(row, lost[0].session_id, lost[0].prompt_id, data)
         if any([await self._being_posted(prompt) for prompt in open_here]):
             # It may be this very message: where it stands is not recorded yet.
             return False

@@ -9,22 +9,23 @@ from bot.handlers.replies import Replies
 from bot.inbound import decisions, payloads
 from bot.intents.agent_rows import Feedback, feedback_row
 from bot.intents.session_rows import TAKEN, edit_row, reaction_row
-from bot.outbound.notices import Notices
+from bot.outbound.notices import Notices, whispered
 from bot.outbound.posts import posted_of
 from bot.rendering import phrases
 from bot.rendering.agents import NOTED, RATE
 from bot.rendering.approvals import UNDO
+from bot.rendering.calls import ALL, pairs, together
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.notes import MENU
 from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Undo
 from engine.decide.policy import authorize
-from engine.journal.records import Head, InboxRow, Row
+from engine.journal.records import Head, InboxItem, InboxRow, Row
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
-from engine.language.codec import Json, decode
-from prompt_state.question_row import PromptState, TooLong
+from engine.language.codec import Json, decode, encode
+from prompt_state.question_row import PromptState, TooLong, may_act_on
 
 GONE = "This button is not known here any more."
 OTHER = "This is no longer the message of this answer. Please press in the one that shows it now."
@@ -39,6 +40,8 @@ class Presses:
     home: decisions.Home
     notices: Notices
     replies: Replies
+    taken: Callable[[], None]
+    """Says that there are more rows to be handled."""
 
     async def click(self, row: InboxRow) -> bool:
         """What was pressed, by its action."""
@@ -57,6 +60,8 @@ class Presses:
             return await self._undo(row, data, value.partition("|")[0])
         if action == RATE:
             return await self._rated(row, data, *value.partition("|")[::2])
+        if action == ALL:
+            return await self._all(row, data, value)
         if action.startswith(MENU):
             return await self._meant(row, data, value)
         return await self._option(row, data, action, value)
@@ -93,6 +98,32 @@ class Presses:
             return await self.replies.reply(row, data, actor, prompt, text, nonce)
         command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
         return await self.replies.do(row, data, prompt.session_id, command)
+
+    async def _all(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
+        """Approve all calls of a message, as this person may: a press of each one's own button, which is decided, refused
+        and recorded by itself. Their keys are made of this one's, so a crash in between doubles none."""
+        items, left = [], 0
+        for prompt_id, nonce in pairs(value):
+            prompt = await self._prompt(row, prompt_id)
+            if prompt is None or not prompt.open or nonce != prompt.nonce:
+                continue
+            actor = await self.people.actor(data, entries=prompt.approvers or ())
+            requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
+            voted = any((vote.actor_id, vote.vote) == (actor.id, "approve") for vote in prompt.votes)
+            if voted or not may_act_on(actor, [prompt], self.notices.gate.target(requester, True)):
+                left += 1
+                continue
+            index = [option["value"] for option in prompt.options].index("approve")
+            press = encode(together(prompt_id, nonce, index, data))
+            items.append(InboxItem(f"{row.key}:{prompt_id}", row.kind, press, thread_key=row.thread_key))
+        if not items:
+            said = "None of these calls is yours to approve, or not any more." if left else COPY
+            return await self.notices.whisper(row, data, said, "refused")
+        await self.notices.engine.writer.ingest(items, self.notices.engine.now())
+        told = [whispered(row, data, f"{left} of them are not yours to approve.")] if left else []
+        done = await self.notices.consume(row, "applied", *told)
+        self.taken()
+        return done
 
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt = await self._prompt(row, prompt_id)

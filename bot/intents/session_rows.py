@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.rendering.approvals import edited_text
+from bot.rendering.calls import beside
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
 from bot.rendering.prompts import close_key, message_of, prompt_key
@@ -216,8 +217,10 @@ def unseen(state: State, prompt_id: str) -> PutOutbox:
 def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
     """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then. `live`
     where its buttons must not stay as they are."""
-    key = close_key(prompt_id)
     prompt = state.prompts.get(prompt_id)
+    # Calls that share a message share the row that changes it: of several changes the last one is sent.
+    shared = beside(state, prompt) if prompt is not None else []
+    key = close_key(shared[0].prompt_id if shared else prompt_id)
     about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
     return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)
 

@@ -24,7 +24,8 @@ from bot.outbound.posts import (
 )
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
-from bot.rendering.blocks import Rendered
+from bot.rendering.blocks import Rendered, metadata
+from bot.rendering.calls import beside, calls_message
 from bot.rendering.card import Behind, card, card_key, holder_thread, look_of, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
@@ -106,24 +107,37 @@ class Rows(Sender):
         place = thread_of(state)
         if row.key != prompt_key(prompt.prompt_id, prompt.reposts) and not is_uncertain(row):
             return Sent(DROPPED)
+        calls: list[Json] = [one.prompt_id for one in beside(state, prompt)]
+        told: dict[str, Json] = {"calls": calls} if calls else {}
         if not prompt.open:
             found = await self.poster.adopt(row, place) if is_uncertain(row) else None
-            return Sent(position(found) if found is not None else DROPPED)
+            return Sent({**position(found), **told} if found is not None else DROPPED)
         posted = await self._on_card(prompt, state.session_id)
+        shared = None if posted is not None else await self._shared(state, prompt)
+        if shared is not None:
+            posted, told = shared, {}
         if posted is None:
             message = await self._question(state, flow, prompt)
-            posted = await self.poster.once(row, place, message)
+            posted = await self.poster.once(row, place, replace(message, metadata=metadata(row.key)))
         shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
         key = f"shown:{row.key}:{posted.ts}"
         item = remote_commands.item(key, state.session_id, "shown", promptId=prompt.prompt_id, shown=shown)
-        return Sent(position(posted), [item])
+        return Sent({**position(posted), **told}, [item])
+
+    async def _shared(self, state: State, prompt: Asked) -> Posted | None:
+        """Where the message stands on which another call shows this one too; None where there is none."""
+        for one in beside(state, prompt):
+            row = await self.ledger.row(prompt_key(one.prompt_id))
+            if row is not None and prompt.prompt_id in result_of(row).get("calls", ()):
+                return posted_of(row)
+        return None
 
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
         shown needs neither."""
         state, flow, prompt = await self.about(data)
         on_card = await self._on_card(prompt, state.session_id)
-        where = on_card or await self._shown_at(prompt)
+        where = on_card or await self._shown_at(prompt) or await self._shared(state, prompt)
         if where is None:
             shown = await self.ledger.row(prompt_key(prompt.prompt_id, prompt.reposts))
             if shown is not None and shown.state == "pending":
@@ -147,7 +161,10 @@ class Rows(Sender):
 
     async def _question(self, state: State, flow: Flow, prompt: Asked, reason: str | None = None) -> Rendered:
         """The message of a prompt as it is now; `reason` is why it was withdrawn, where it was."""
-        names = await self.ids(prompt)
+        calls = beside(state, prompt)
+        names = await self.ids(prompt, *calls)
+        if calls:
+            return calls_message(state, calls, flow, names=names, now=self.ledger.now())
         if prompt.open:
             return prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
         return closed_prompt(state, prompt, flow, names=names, reason=reason)

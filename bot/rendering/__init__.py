@@ -17,6 +17,7 @@ Files:
 * `agents`: an agent's words as they come, its tool calls as short lines
 * `approvals`: what belongs to a decision: votes, changes, what will run, who is asked now
 * `blocks`: Block Kit, built so that Slack takes it
+* `calls`: several calls of an agent that wait for people, as one message
 * `card`: the card of a session, and what it says of its lock
 * `flow`: what rendering reads of a flow, and what people call a place in a session
 * `forms`: a form: its control in a message, its modal page by page, its raw values

@@ -164,7 +164,6 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
     covers = prompt.covers
     if not covers:
         return []
-    text = shown(str(covers.get("text") or ""))
     words = (
         "This runs when it is approved"
         if is_open
@@ -173,14 +172,19 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
         else "It was about"
     )
     head = context(f"*{words}* · {label} ({safe(one_line(str(covers.get('type') or 'step'), 40))})")
-    whole = preformatted(text)
-    if size([head, whole]) <= room:
-        return [head, whole]
+    return [head, *runs_blocks(prompt, room - size([head]), is_open=is_open, least=_LEAST)]
+
+
+def runs_blocks(prompt: Asked, room: int, *, is_open: bool, least: int = 60) -> list[Block]:
+    """The text of what runs, in full or as much of it as there is room for, and the words that say so."""
+    text = shown(str((prompt.covers or {}).get("text") or ""))
+    if size([preformatted(text)]) <= room:
+        return [preformatted(text)]
     notice = 700 if is_open else 300
-    piece = clip(text, max(_LEAST, room - size([head, preformatted("")]) - notice))
+    piece = clip(text, max(least, room - size([preformatted("")]) - notice))
     missing = len(text) - len(piece) + 1
     said = f"⚠️ *Cut here:* {missing:,} more characters do not fit into one message."
-    return [head, preformatted(piece), _not_all(prompt, said, is_open)]
+    return [preformatted(piece), _not_all(prompt, said, is_open)]
 
 
 def covered_size(prompt: Asked) -> int:

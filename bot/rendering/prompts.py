@@ -95,15 +95,15 @@ def prompt_message(
     its clock starts; without it a deadline that is not set yet is not shown."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     lead = _lead(state, prompt, flow, names)
-    head = [{**section(lead, key, most=900), "accessory": _more_menu(prompt)}]
-    rules = [*_rules(state, prompt, flow, now), *_clock_rules(state, prompt, names or {})]
-    tail = [*([context(*rules)] if rules else []), context(_place(state, prompt, flow))]
+    head = [{**section(lead, key, most=900), "accessory": more_menu(prompt)}]
+    rules = [*rule_lines(state, prompt, flow, now), *_clock_rules(state, prompt, names or {})]
+    tail = [*([context(*rules)] if rules else []), context(place_line(state, prompt, flow))]
     if prompt.accepts_text or prompt.accepts_files:
         tail = [_reply_hint(prompt), *tail]
     under = [*_form(prompt), *_decision(prompt, is_open=True)]
     covers = _COVERED_ROOM if prompt.covers else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
-    controls = _controls(prompt, room)
+    controls = buttons_of(prompt, room)
     message = shown(prompt.message)
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
@@ -152,11 +152,11 @@ def closed_prompt(
 ) -> Rendered:
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
-    outcome = _outcome(prompt, flow, reason)
+    outcome = outcome_text(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
-    tail = [section(outcome, most=1_500), *answer, *undo, context(_place(state, prompt, flow))]
+    tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
@@ -212,7 +212,7 @@ def _lead(
     return f"{lead} · *{' › '.join(outside)}*" if outside else lead
 
 
-def _more_menu(prompt: Asked) -> Block:
+def more_menu(prompt: Asked) -> Block:
     """What is needed rarely: the menu behind the three dots."""
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.kind == "approval" and not prompt.require_reason:
@@ -235,7 +235,7 @@ def _reply_hint(prompt: Asked) -> Block:
     return section(f"📎 {words} {files}{several if prompt.accepts_text else beside}.", most=300)
 
 
-def _rules(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str]:
+def rule_lines(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str]:
     """Who may not answer, and until when it is open. Who may stands in the first line."""
     rules = []
     if prompt.exclude_requester and (state.actor or {}).get("id"):
@@ -255,7 +255,7 @@ def _rules(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str
     return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
 
 
-def _place(state: State, prompt: Asked, flow: Flow) -> str:
+def place_line(state: State, prompt: Asked, flow: Flow) -> str:
     number = prompt.number
     counted = f"#{int(number)} · " if number else ""
     node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
@@ -264,7 +264,7 @@ def _place(state: State, prompt: Asked, flow: Flow) -> str:
     return f"{counted}{path}"
 
 
-def _controls(prompt: Asked, room: int) -> list[Block]:
+def buttons_of(prompt: Asked, room: int) -> list[Block]:
     options: list[Mapping[str, Json]] = list(prompt.options)
     if not options:
         return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
@@ -320,7 +320,7 @@ def _short(index: int, label: str, most: int) -> str:
 # --- closed ------------------------------------------------------------------------------------------------
 
 
-def _outcome(prompt: Asked, flow: Flow, reason: str | None) -> str:
+def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
         return _answered(prompt, when)

@@ -197,7 +197,7 @@ class Bot:
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
         replies = Replies(people, notices, incoming)
         talk = Conversation(people, home, starts, replies, status, notices)
-        presses = Presses(people, home, notices, replies)
+        presses = Presses(people, home, notices, replies, lambda: self.service.notify())
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)

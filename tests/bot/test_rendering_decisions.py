@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from immutables import Map
 from msgspec.structs import replace
 
 from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.calls import ALL, beside, calls_message, pairs
 from bot.rendering.card import card
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import shown
@@ -261,3 +263,55 @@ def test_an_open_message_leaves_room_for_everything() -> None:
     ):
         check_message(made.text, made.blocks)
         assert size(made.blocks) <= MOST_UNITS
+
+
+def calls_of(count: int, text: str, **more: Any) -> list[Asked]:
+    """Calls of one answer that wait."""
+    four = [
+        {"value": value, "label": value.title(), "style": None} for value in ("approve", "reject", "answer")
+    ]
+    first = prompt(
+        options=tuple(four),
+        covers={**COVERS, "text": text},
+        tool={"name": "shell"},
+        path="a/turn[1]/tool[0]",
+        **more,
+    )
+    return [
+        replace(
+            first, prompt_id=f"prompt-{n:016x}", nonce=f"{n:032x}", number=n + 1, path=f"a/turn[1]/tool[{n}]"
+        )
+        for n in range(count)
+    ]
+
+
+@settings(max_examples=tries(20), deadline=None)
+@given(text=st.one_of(wild, st.text(max_size=9_000)), count=st.integers(2, 5))
+def test_a_message_of_several_calls_keeps_slacks_limits_and_every_button(text: str, count: int) -> None:
+    """Whatever the calls are, Slack takes the message, each call has its buttons, and what is cut is said to be."""
+    calls = calls_of(
+        count, text, editors=("U1",), votes=(vote(BEN, "reject", text[:500] or "no"),), required=3
+    )
+    made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+    check_message(made.text, made.blocks)
+    assert size(made.blocks) <= MOST_UNITS
+    pressed = [b for b in buttons(made.blocks) if b["action_id"] == "sayso:option:0"]
+    assert [b["value"].partition("|")[0] for b in pressed] == [one.prompt_id for one in calls]
+    every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
+    assert pairs(every["value"]) == [(one.prompt_id, one.nonce) for one in calls]
+    whole_text = text and shown(text) in code(made.blocks)
+    assert whole_text or not text.strip() or "Cut here" in "\n".join(texts(made.blocks))
+
+
+def test_seven_calls_stand_on_two_messages_in_their_order() -> None:
+    """Five and two; a call that is asked about later, or whose message was deleted, stands alone."""
+    calls = calls_of(7, "ls")
+    state = replace(session(calls[0]), prompts=Map({one.prompt_id: one for one in reversed(calls)}))
+    assert beside(state, calls[0]) == calls[:5]
+    assert beside(state, calls[6]) == calls[5:]
+    gone = replace(calls[1], reposts=1)
+    later = replace(calls[6], requested_at=T1)
+    state = replace(state, prompts=state.prompts.set(gone.prompt_id, gone).set(later.prompt_id, later))
+    assert beside(state, gone) == []
+    assert beside(state, later) == []
+    assert gone.prompt_id not in [one.prompt_id for one in beside(state, calls[0])]

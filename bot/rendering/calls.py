@@ -1,0 +1,103 @@
+"""Several calls of one answer of an agent that wait for people, as one message: decided one by one, or all that are
+still open with one press. Pure.
+
+Each call stays a question of its own, with its own buttons, votes and digest; only the message is shared. Which calls
+share one follows from the journal alone: those of one answer that were asked about in one step, some at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.rendering import approvals
+from bot.rendering import blocks as kit
+from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
+from bot.rendering.prompts import buttons_of, more_menu, outcome_text, place_line, prompt_key, rule_lines
+from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
+from engine.flow import Flow
+from engine.journal.state import Asked, State
+from engine.language.codec import Json
+
+ALL = "sayso:all"
+"""The button that approves all calls of a message. Its value has each with its nonce: only what was shown is approved."""
+_MOST = 5
+"""Calls of one message: four buttons each, and enough of what runs, are what Slack takes."""
+_MESSAGE, _OUTCOME = 300, 500
+
+
+def beside(state: State, prompt: Asked) -> list[Asked]:
+    """The calls that share a message with this one, itself among them, in their order; none where it has its own."""
+    if not prompt.tool:
+        return []
+    turn = prompt.path.rpartition("/")[0]
+    alike = [
+        one
+        for one in state.prompts.values()
+        if one.tool and one.path.rpartition("/")[0] == turn and one.requested_at == prompt.requested_at
+    ]
+    alike.sort(key=lambda one: one.number or 0)
+    first = next(at for at, one in enumerate(alike) if one.prompt_id == prompt.prompt_id) // _MOST * _MOST
+    # One whose message was deleted is shown anew by itself.
+    found = [one for one in alike[first : first + _MOST] if not one.reposts]
+    return found if prompt in found and len(found) > 1 else []
+
+
+def calls_message(
+    state: State, calls: Sequence[Asked], flow: Flow, *, names: Mapping[str, str] | None, now: str
+) -> Rendered:
+    """The calls as they are now: what each would run with its buttons, or who decided it."""
+    key = prompt_key(calls[0].prompt_id)
+    waiting = [one for one in calls if one.open]
+    lead = _lead(state, calls, waiting, names)
+    head = [section(lead, key, most=900)]
+    if len(waiting) > 1:
+        value = ",".join(f"{one.prompt_id} {one.nonce}" for one in waiting)
+        head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
+    said = list(dict.fromkeys(line for one in waiting for line in rule_lines(state, one, flow, now)))
+    tail = [*([context(*said)] if said else []), context(place_line(state, calls[0], flow))]
+    parts = [_parts(one, flow) for one in calls]
+    fixed = size([*head, *tail, *(block for part in parts for block in part)])
+    room = (kit.MOST_UNITS - fixed) // len(calls)
+    blocks = [*head]
+    for one, (first, *rest) in zip(calls, parts, strict=True):
+        blocks += [first, *approvals.runs_blocks(one, room, is_open=one.open), *rest]
+    typed = [f"`sayso prompts answer {one.prompt_id}`" for one in waiting]
+    plain = f"Its buttons cannot be shown. Use {', '.join(typed)}." if typed else ""
+    text = "\n".join([lead, *(safe(one_line(str((one.covers or {}).get("text")), 200)) for one in calls)])
+    return rendered(text, [*blocks, *tail], key, plain=plain)
+
+
+def _lead(
+    state: State, calls: Sequence[Asked], waiting: Sequence[Asked], names: Mapping[str, str] | None
+) -> str:
+    """How many wait, and for whom."""
+    if not waiting:
+        return f"🔐 *{len(calls)} calls*, all decided"
+    people = dict.fromkeys(entry for one in waiting for entry in asked(one, state.actor, names))
+    count = f"{len(waiting)} of {len(calls)} calls" if len(waiting) < len(calls) else f"{len(calls)} calls"
+    return f"🔐 *{count} need approval* from {whom(list(people), state.actor, names)}"
+
+
+def _parts(one: Asked, flow: Flow) -> list[Block]:
+    """What stands around what a call would run: which it is, and behind it its buttons or who decided."""
+    title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
+    if not one.open:
+        return [title, section(outcome_text(one, flow, None), most=_OUTCOME)]
+    editors = ", ".join(person({"id": editor}) for editor in one.editors[:5])
+    lines = [
+        approvals.handed_line(one),
+        f"✏️ Changed by {editors}" if editors else None,
+        approvals.tally(one),
+    ]
+    about = [context(clip(" · ".join(filter(None, lines)), _OUTCOME))] if any(lines) else []
+    return [{**title, "accessory": more_menu(one)}, *about, *buttons_of(one, kit.MOST_UNITS)]
+
+
+def pairs(value: str) -> list[tuple[str, str]]:
+    """The prompts and nonces that `ALL` carries."""
+    return [(prompt_id, nonce) for prompt_id, _, nonce in (one.partition(" ") for one in value.split(","))]
+
+
+def together(prompt_id: str, nonce: str, index: int, row: Mapping[str, Json]) -> dict[str, Json]:
+    """The press of one call's own button that a press of `ALL` stands for."""
+    return {**row, "actionId": f"sayso:option:{index}", "value": f"{prompt_id}|{nonce}|{index}"}
