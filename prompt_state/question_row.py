@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from typing import Literal, NotRequired, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
@@ -31,7 +31,9 @@ from engine.language.template import shown
 VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
 
-PromptKind: TypeAlias = Literal["ask", "approval", "interrupted", "failed", "input", "budget", "limit"]
+PromptKind: TypeAlias = Literal[
+    "ask", "approval", "interrupted", "failed", "input", "budget", "limit", "outcome"
+]
 PromptStatus: TypeAlias = Literal["requested", "shown", "answered", "expired", "cancelled"]
 
 OPEN_STATUSES: tuple[PromptStatus, ...] = ("requested", "shown")
@@ -46,6 +48,8 @@ class Option(TypedDict):
     value: Json
     label: str
     style: str | None
+    asks: NotRequired[dict[str, Json]]
+    """What words go with it, `{label, default?, choices?}`."""
 
 
 class Vote(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -231,7 +235,8 @@ def _vote(vote: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _option(option: Mapping[str, Json]) -> dict[str, Json]:
-    return {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
+    told = {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
+    return {**told, "asks": option["asks"]} if option.get("asks") else told
 
 
 def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:

@@ -180,7 +180,9 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     for line in covered_lines(prompt.covers):
         print(f"  {clean(line)}")
     for option in prompt.options:
-        choose = f"--value {shlex.quote(str(option['value']))}"
+        choose = f"--value {shlex.quote(str(option['value']))}" + (
+            " --reason ..." if option.get("asks") else ""
+        )
         print(f"  - {one_line(option['label'], 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
         print(f"  - or other words  {paint('dim', '--text ...')}")

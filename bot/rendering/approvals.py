@@ -22,8 +22,8 @@ OPEN = "sayso:open:"
 UNDO = "sayso:undo"
 IN_PLACE = "in-place"
 """The kind of the view in which a tool's result is given in its place."""
-WHOLE = "whole"
-"""The kind of the view that shows all of what will run."""
+WHOLE, TOLD = "whole", "told"
+"""The views that show all of what will run, and that take the words of a choice."""
 
 _VALUE = 300
 _VALUES = 3_000

@@ -26,7 +26,7 @@ KINDS = {
     "all": ("Everything", None),
     "approval": ("Approvals", ("approval",)),
     "question": ("Questions", ("ask", "input")),
-    "problem": ("Problems", ("interrupted", "failed", "budget", "limit")),
+    "problem": ("Problems", ("interrupted", "failed", "budget", "limit", "outcome")),
 }
 """What can be shown of what waits: the label, and the kinds of questions."""
 

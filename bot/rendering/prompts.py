@@ -20,7 +20,7 @@ from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.folds.prompts import people_among
-from engine.journal.queries import agent_of
+from engine.journal.queries import agent_of, is_outage
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
@@ -42,6 +42,9 @@ _ASKS = {
     "failed": "❌ *A step failed:* {whom}",
     "budget": "💰 *At a cap:* {whom}",
     "limit": "🔁 *At a limit:* {whom}",
+    "outcome": "🧩 *No answer from the model:* {whom}",
+    "outage": "⏳ *The model is away:* {whom}",
+    "admins": "🔑 *For the admins of sayso* · a run of {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
 """The first line of a prompt that is closed: nothing is needed any more."""
@@ -206,7 +209,9 @@ def _lead(
 ) -> str:
     """Whom it asks, and what it is about: of two questions that differ only in their items each says which it is."""
     entries = asked(prompt, state.actor, names)
-    form = forms.get(prompt.kind, forms["ask"])
+    everybodys = prompt.kind in ("budget", "outcome") and prompt.exclude_requester
+    kind = "admins" if everybodys else "outage" if is_outage(prompt) else prompt.kind
+    form = forms.get(kind, forms["ask"])
     lead = form.format(whom=whom(entries, state.actor, names))
     outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
     return f"{lead} · *{' › '.join(outside)}*" if outside else lead
@@ -281,6 +286,10 @@ def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Blo
     words = approvals.words_view(prompt, option)
     if words is not None:
         return approvals.opens(f"{clip(label, 74)}…", words, prompt, style)
+    if option.get("asks"):
+        return button(
+            f"{clip(label, 74)}…", f"{approvals.OPEN}{approvals.TOLD}", option_value(prompt, index), style
+        )
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 

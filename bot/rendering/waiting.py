@@ -47,6 +47,7 @@ _KINDS = {
     "failed": "❌ A step failed",
     "budget": "💰 At a cap",
     "limit": "🔁 At a limit",
+    "outcome": "🧩 No answer from the model",
 }
 
 
@@ -168,6 +169,9 @@ def _option(prompt: PromptState, index: int) -> Block:
     words = approvals.words_view(prompt, chosen)
     if words is not None:
         return _opens(f"{one_line(label, 70)}…", words, prompt, style)
+    if chosen.get("asks"):
+        value = f"{prompt.prompt_id}|{prompt.nonce}|{index}"
+        return button(f"{one_line(label, 70)}…", f"{approvals.OPEN}{approvals.TOLD}", value, style)
     return button(label, f"sayso:option:{index}", pressed_value(prompt, index), style)
 
 
@@ -256,6 +260,22 @@ def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]
         label = "Or in other words" if prompt.options else "Your answer"
         blocks.append(field_block(REASON, label, element, optional=bool(prompt.options)))
     return modal(str(prompt.node_name or "Answer"), blocks, kind=ANSWER, meta=meta, submit="Answer")
+
+
+def told_view(prompt: PromptState, index: int, meta: dict[str, Json]) -> dict[str, object]:
+    """The words, or the one of several things, that go with a choice."""
+    chosen = prompt.options[index]
+    asks, label = chosen["asks"], str(chosen["label"])
+    element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
+    element |= {"max_length": MOST_REASON, "focus_on_load": True}
+    if asks.get("default"):
+        element["initial_value"] = asks["default"]
+    if asks.get("choices"):
+        listed = [option(one, one) for one in asks["choices"]]
+        element = {"type": "static_select", "action_id": REASON, "options": listed}
+    field = field_block(REASON, asks["label"], element, optional=bool(asks.get("optional")))
+    blocks = [section(cut(shown(prompt.message), 2_900)), field]
+    return modal(label, blocks, kind=approvals.TOLD, meta=meta, submit=clip(label, 24))
 
 
 def _label(label: Json) -> str:

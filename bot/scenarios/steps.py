@@ -13,6 +13,7 @@ from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold,
 from engine.decide.policy import ACTION_OF, Gate
 from engine.decide.question import DECIDED
 from engine.forms import match_option
+from engine.forms.question import split_words
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -81,8 +82,9 @@ class Hand:
         """A press: of `approve` and `reject`, of a choice by its label or value; else, for one text, a reply."""
         said = {"say": text, "choose": text}.get(verb, verb) or ""
         prompt = self._open(state, lambda prompt: _takes(prompt, said, verb))
-        reason = text if verb in DECIDED else None
-        option = match_option(prompt.options, said)
+        label, words = split_words(prompt, said)
+        reason = text if verb in DECIDED else words
+        option = match_option(prompt.options, label)
         if option is None:
             return Answer(prompt.prompt_id, self._actor, self._key, text=said)
         return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
@@ -123,8 +125,7 @@ class Hand:
 
 
 def _takes(prompt: Asked, said: str, verb: str) -> bool:
-    options = prompt.options
-    if match_option(options, said):
+    if match_option(prompt.options, split_words(prompt, said)[0]):
         return True
     return verb == "say" and prompt.accepts_text
 

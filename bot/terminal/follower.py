@@ -29,7 +29,7 @@ from engine.decide.commands import Answer, Edit, Policy, Shown
 from engine.decide.policy import ACTION_OF
 from engine.decide.question import ANSWER
 from engine.forms import match_option
-from engine.forms.question import Question
+from engine.forms.question import Question, split_words
 from engine.journal.events import Event
 from engine.journal.records import Head, OutboxRow
 from engine.journal.state import Asked, State
@@ -391,7 +391,7 @@ class Follower:
             raise InvalidAnswer(
                 "This question takes files: write the path of each, with spaces between them."
             )
-        line, reason = split_reason(prompt, line)
+        line, reason = split_words(prompt, line)
         value, text = read_answer(prompt, line, by_number=True)
         given = {"value": value, "text": text, "reason": reason, "nonce": nonce}
         return Answer(prompt.prompt_id, self.actor, key, **given)
@@ -407,17 +407,6 @@ def _changed(prompt: Question, values: dict[str, Json]) -> dict[str, Json]:
     """The fields that are to be other than they are."""
     current = prompt.values
     return {name: value for name, value in values.items() if value != current.get(name)}
-
-
-def split_reason(prompt: Question, line: str) -> tuple[str, str | None]:
-    """A decision and the reason behind its colon; the line as it is for any other question."""
-    said, colon, reason = line.partition(":")
-    whole = any(
-        str(option["label"]).strip().casefold() == line.strip().casefold() for option in prompt.options
-    )
-    if prompt.kind != "approval" or not colon or whole:
-        return line, None
-    return said, reason.strip() or None
 
 
 def asks_why(prompt: Question, line: str) -> bool:

@@ -113,6 +113,9 @@ def _said(state: State, event: Event, paint: Paint) -> str | None:
             return (
                 f"  {paint('blue', '»')} {_who(event.actor)} lets {clean(event.path or '')} go on at its cap"
             )
+        case ev.AgentOutcome(actor=None) if event.how != "ask":
+            helped = _HELPED.get(event.how, event.how).format(model=event.model)
+            return f"  {paint('yellow', '↻')} {clean(event.path or '')}  {helped}"
         case ev.SessionAborted():
             reason = f": {one_line(event.reason)}" if event.reason else ""
             return f"  {paint('red', '■')} aborted by {_who(event.actor or {})}{reason}"
@@ -195,7 +198,17 @@ def _is_turn(path: str) -> bool:
     return path.rpartition("/")[2].startswith(f"{TURN}[")
 
 
-_RESOLVED = ("interrupted", "failed", "budget", "limit")
+_HELPED = {
+    "room": "the answer was cut: asked again with more room",
+    "model": "the model declined: {model} is asked",
+    "compact": "the conversation is too long: it is summed up",
+    "go_on": "the answer was cut: it goes on",
+    "resend": "the model paused: it goes on",
+    "said": "the answer was empty: asked again",
+}
+"""What an agent does by itself after a model call without an answer to go on with."""
+
+_RESOLVED = ("interrupted", "failed", "budget", "limit", "outcome")
 """Kinds of prompts that ask how a node goes on, and are not its own question."""
 
 

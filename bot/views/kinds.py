@@ -19,10 +19,10 @@ from bot.inbound.decisions import (
     Verdict,
     View,
 )
-from bot.rendering.approvals import IN_PLACE, WHOLE, whole, whole_blocks
+from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole, whole_blocks
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.phrases import closed_text
-from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view
+from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view, told_view
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Action, Answer, Command, HandOver
@@ -302,6 +302,42 @@ class Words(PromptKind):
         """The answer."""
         return Answer(
             data["promptId"], actor, key, value=data["value"], text=data["text"], nonce=data["nonce"]
+        )
+
+
+class Told(PromptKind):
+    """`sayso:open:told`: a choice that takes words, or one of several things, with it."""
+
+    name = TOLD
+
+    async def open(self, opening: Opening) -> Opened:
+        """The view of the choice that was pressed."""
+        asked, index = await self._prompts.asked(*ids_of(opening)), opening.value.split("|")[2]
+        if isinstance(asked, str):
+            return asked
+        reason = self._prompts.out_of_question(asked, opening.user, self.action(asked))
+        meta = prompt_meta(asked, opening.user, index=index)
+        return reason if reason is not None else told_view(asked.row, int(index), meta)
+
+    def view(self, asked: OpenPrompt, user: str) -> View:
+        """It is of a choice, and opened as such."""
+        raise AssertionError("which choice is not known")
+
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
+        """Words that the choice takes."""
+        given = submission.given(REASON)
+        said = (given.get("selected_option") or {}).get("value") or given.get("value") or ""
+        value = asked.run.options[int(submission.meta["index"])]["value"]
+        try:
+            check(asked.flow, asked.run, value=value, words=said)
+        except InvalidAnswer as error:
+            return Errors({REASON: str(error)})
+        return taken(asked, value=value, reason=said)
+
+    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
+        """The answer."""
+        return Answer(
+            data["promptId"], actor, key, value=data["value"], reason=data["reason"], nonce=data["nonce"]
         )
 
 

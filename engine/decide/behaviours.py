@@ -65,8 +65,14 @@ class Conversations(Protocol[Turn_contra]):
     def call_failed(self, turn: Turn_contra, path: str, error: dict[str, Json]) -> None:
         """A tool call failed for good: that is for the model to know, and fails nothing else."""
 
-    def settle_containers(self, turn: Turn_contra, owner: str) -> None:
-        """Tool calls that were flows and have ended."""
+    def progress(self, turn: Turn_contra, path: str) -> None:
+        """What follows for an agent that is under way: results of calls that were flows, and what people are asked."""
+
+    def turn_failed(self, turn: Turn_contra, path: str) -> None:
+        """A model call failed, and no try is left."""
+
+    def outcome_decided(self, turn: Turn_contra, prompt: Asked, key: str | None) -> None:
+        """People said, or nobody did in time, how an agent goes on without an answer of the model."""
 
     def request(self, flow: Flow, state: State, path: str) -> dict[str, Json]:
         """What the runner of the model call at `path` gets."""

@@ -14,7 +14,15 @@ from engine.decide.step import Turn, context
 from engine.flow import Node, coerce_inputs
 from engine.journal import events as ev
 from engine.journal.grammar import pass_scope, timeout_id
-from engine.journal.queries import alive, asked_in_order, doomed, launched_below, open_prompt_at
+from engine.journal.queries import (
+    OUTCOME,
+    TURN,
+    alive,
+    asked_in_order,
+    doomed,
+    launched_below,
+    open_prompt_at,
+)
 from engine.journal.state import (
     COLLECT,
     ON_FAILURE,
@@ -163,7 +171,7 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     if container.agent is not None:
-        conversations().settle_containers(turn, path)
+        conversations().progress(turn, path)
         if conversations().ended(turn, path):
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
@@ -272,7 +280,7 @@ def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
     for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
         inside = prompt.path != path and below(path, prompt.path)
-        if inside or (prompt.path == path and prompt.kind in ("budget", limits.KIND)):
+        if inside or (prompt.path == path and prompt.kind in ("budget", OUTCOME, limits.KIND)):
             reason = f"{container.node_id} failed"
             turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
     if container.kind == ON_FAILURE:
@@ -292,7 +300,9 @@ def _go_on_failing(turn: Turn, path: str) -> None:
     ):
         return
     node, run = turn.node(path), state.nodes[path]
-    if node.on_error == "ask" and not in_finally(path):
+    if run.type == TURN:
+        conversations().turn_failed(turn, path)
+    elif node.on_error == "ask" and not in_finally(path):
         turn.ask(path, question.failed_prompt(node, run))
     else:
         turn.fail_for_good(path, run.error or {})

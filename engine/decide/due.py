@@ -13,10 +13,12 @@ from engine.journal.queries import (
     ASKED_OR_RUN,
     CHANGED,
     TURN,
+    agent_at,
     agent_of,
     alive,
     doomed,
     given_up,
+    held_up,
     interrupted,
     open_prompt_at,
     undo_pending,
@@ -130,9 +132,9 @@ def may_run_again(flow: Flow, state: State, path: str) -> bool:
 
 
 def _held_up(state: State, path: str) -> bool:
-    """Whether a model call does not begin again because people are asked about a cap."""
+    """Whether a model call does not begin again because people are asked about a cap, or how it goes on."""
     owner = agent_of(state, path) if state.nodes[path].type == TURN else None
-    return owner is not None and open_prompt_at(state, owner) is not None
+    return owner is not None and (held_up(state, owner) or agent_at(state, owner).stuck is not None)
 
 
 def must_ask(flow: Flow, state: State, path: str) -> bool:

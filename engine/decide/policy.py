@@ -37,6 +37,7 @@ ACTION_OF: Mapping[str, Action] = {
     "interrupted": "resolve",
     "failed": "resolve",
     "budget": "resolve",
+    "outcome": "resolve",
     "limit": "resolve",
 }
 """What it is called to answer a prompt of this kind."""
@@ -242,9 +243,10 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
     if _is_listed(actor, prompt.who or (), target):
         return None
     admins = sorted(target.admins - {"channel", "requester"})
-    day = prompt.kind == "budget" and prompt.exclude_requester
-    if day and admins and not _is_listed(actor, admins, target):
-        return "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
+    # The cap of the day, and the key of the installation, are everybody's.
+    everybodys = prompt.kind in ("budget", "outcome") and prompt.exclude_requester
+    if everybodys and admins and not _is_listed(actor, admins, target):
+        return "This is about everybody's runs, so only SAYSO_ADMINS can say how it goes on."
     return _owner(actor, "resolve", target)
 
 

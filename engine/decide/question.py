@@ -239,19 +239,34 @@ def check(
     text: str | None = None,
     values: Json = None,
     files: Sequence[Mapping[str, Json]] | None = None,
+    words: str | None = None,
 ) -> dict[str, Json]:
-    """The answer as it is journaled: `{value, text, label?, values?, files?}`. Raises `InvalidAnswer` with what would
-    be right."""
+    """The answer as it is journaled: `{value, text, label?, values?, files?, words?}`; `words` go with a choice that asks
+    for some. Raises `InvalidAnswer` with what would be right."""
     if prompt.fields and prompt.kind in ("ask", "input"):
         return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
     if prompt.options and not _own_words(prompt, value, text):
-        return choice_answer(prompt, value, text)
+        return _with_words(prompt, choice_answer(prompt, value, text), words)
     if files:
         refuse_long(text or "")
         return files_answer(prompt, text, files)
     if not prompt.accepts_text:
         raise InvalidAnswer("This question takes files: drop them into the thread.")
     return _text_answer(flow, prompt, text)
+
+
+def _with_words(prompt: Question, answer: dict[str, Json], words: str | None) -> dict[str, Json]:
+    """A choice with the words that it asks for: as given, else as they stood there."""
+    asks = next(option.get("asks") for option in prompt.options if option["value"] == answer["value"])
+    if asks is None:
+        return answer
+    said = clean_text(words or asks.get("default") or "")[0].strip()
+    refuse_long(said)
+    if not said and not asks.get("optional"):
+        raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
+    if asks.get("choices") and said not in asks["choices"]:
+        raise InvalidAnswer(f"{said[:80]!r} is none of {', '.join(asks['choices'])}. Nothing was decided.")
+    return {**answer, "words": said}
 
 
 def _own_words(prompt: Question, value: Json, text: str | None) -> bool:

@@ -15,6 +15,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
+from engine.journal.queries import OUTCOME
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -43,6 +44,7 @@ def answer(turn: Turn, command: Answer) -> None:
         text=command.text,
         values=command.values,
         files=command.files,
+        words=command.reason,
     )
     if prompt.kind == "approval":
         decided = vote(turn, prompt, command, answer)
@@ -72,6 +74,8 @@ def _take_answer(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, J
         _failure_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "budget":
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+    elif prompt.kind == OUTCOME:
+        conversations().outcome_decided(turn, turn.state.prompts[prompt.prompt_id], command.key)
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, str(answer["value"]))
     elif prompt.tool:
@@ -243,6 +247,8 @@ def _expire(turn: Turn, prompt: Asked) -> None:
         return
     if prompt.kind == "budget":
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")
+    elif prompt.kind == OUTCOME:
+        conversations().outcome_decided(turn, turn.state.prompts[prompt.prompt_id], None)
     elif prompt.kind == limits.KIND:
         _limit_decided(turn, prompt, "fail")
     elif prompt.tool:

@@ -215,6 +215,7 @@ class Turn:
             list_id=node.on_failure,
             scope=None if node.on_failure is None else failure_scope(path, run),
             keeps=True if keeps else None,
+            unpaid=True if outages.unpaid(run, error) else None,
         )
 
     def _given_up(self, path: str) -> bool:

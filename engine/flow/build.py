@@ -158,7 +158,9 @@ class _Builder:
         )
         if not spec.talks:
             return node
-        agent, lists = _with_agent(node, node.retry, path, self.context)
+        # A call without an answer is asked about, unless the file says what a failure does.
+        on_error = document.on_error if "on_error" in document.model_fields_set else "ask"
+        agent, lists = _with_agent(node, on_error, path, self.context)
         self._held += lists
         return agent
 
@@ -243,10 +245,8 @@ class BuildContext(Struct, frozen=True):
         return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
 
 
-def _with_agent(
-    node: Node, retry: Retry | None, path: Path, context: BuildContext
-) -> tuple[Node, list[NodeList]]:
-    """The node of an agent with its plan, and its two lists; `path` is where it stands, `retry` that of its calls."""
+def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) -> tuple[Node, list[NodeList]]:
+    """The node of an agent with its plan, and its two lists; `path` is where it stands, `on_error` that of its calls."""
     builder = _Tools(node, path, context)
     for index, item in enumerate(node.config.get("tools") or []):
         builder.add(entry_of(item), (*path, "with", "tools", index))
@@ -262,8 +262,9 @@ def _with_agent(
         _node(f"{node.id}.turn", "turn", {}, node.line, context),
         name=node.name,
         list_id=turn_list,
-        retry=retry or TURN_RETRY,
+        retry=node.retry or TURN_RETRY,
         on_crash=node.on_crash,
+        on_error="ask" if on_error == "ask" else "fail",
     )
     nodes = tuple(tool.node for tool in builder.plans)
     lists = [NodeList(turn_list, (turn,), (), context.flow), NodeList(tools_list, nodes, (), context.flow)]

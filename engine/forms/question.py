@@ -33,7 +33,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     """A question, as it was asked and as people changed it since."""
 
     kind: str
-    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget` or `limit`."""
+    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget`, `limit` or `outcome`."""
     message: str = ""
     node_id: str = ""
     node_name: str | None = None
@@ -46,7 +46,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
     # How it can be answered.
     options: tuple[dict[str, Json], ...] = ()
-    """The choices, `{value, label, style}`."""
+    """The choices, `{value, label, style}`. One that takes words has `asks` too: `{label, default?, choices?}`."""
     accepts_text: bool = False
     form: dict[str, Json] | None = None
     """The fields that are asked for, `{"fields": [...]}`; see `engine.forms`."""
@@ -99,7 +99,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     # Taking an answer back.
     undo_seconds: int | float | None = None
 
-    # What is asked about a cap, or a limit of rounds.
+    # What is asked about a cap, a limit of rounds, or a model call.
     scope: str | None = None
     caps: dict[str, Json] | None = None
     attempt: int | None = None
@@ -165,6 +165,7 @@ _WIRE = {
     "tool": (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, "tool", "covers"),
     "input": (*_HEAD, "form?", "options", "acceptsText", "who", *_TIME, "input"),
     "budget": (*_STEP, "scope", "excludeRequester", "caps"),
+    "outcome": (*_STEP, "scope", "excludeRequester"),
 }
 """What each kind of question says on the wire, in this order, null too; with `?` only where there is any."""
 
@@ -260,6 +261,18 @@ def choice_answer(prompt: Question, value: Json, text: str | None) -> dict[str, 
     if found is None:
         raise InvalidAnswer(f"This question takes one of: {listed(prompt.options)}.")
     return {"value": found["value"], "text": str(found["label"]), "label": found["label"]}
+
+
+def split_words(prompt: Question, line: str) -> tuple[str, str | None]:
+    """A line as a choice and what is said with it, behind a colon: the reason of a decision, the words that a choice asks
+    for. The line as it is where it is no such choice."""
+    said, colon, words = line.partition(":")
+    if not colon or match_option(prompt.options, line) is not None:
+        return line, None
+    option = match_option(prompt.options, said, by_number=True)
+    if prompt.kind != "approval" and not (option or {}).get("asks"):
+        return line, None
+    return said, words.strip() or None
 
 
 def takes_typed_choice(prompt: Question) -> bool:

@@ -227,13 +227,14 @@ class NodeCompleted(NodeEvent, tag="node:completed", kw_only=True):
 class NodeFailing(NodeEvent, tag="node:failing", kw_only=True):
     """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
     are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
-    conversation of an agent stays, and another start goes on with it."""
+    conversation of an agent stays, and another start goes on with it. `unpaid` as in `node:retried`."""
 
     error: dict[str, Json]
     attempt: int
     list_id: str | None = None
     scope: str | None = None
     keeps: bool | None = None
+    unpaid: bool | None = None
 
 
 class NodeFailed(NodeEvent, tag="node:error", kw_only=True):
@@ -466,6 +467,24 @@ class AgentCompacted(NodeEvent, tag="agent:compacted", kw_only=True):
     model: str | None = None
     price: dict[str, Json] | None = None
     block: dict[str, Json] | None = None
+
+
+class AgentOutcome(NodeEvent, tag="agent:outcome", kw_only=True):
+    """What follows a model call that has no answer to go on with. `ask`: people are asked, about this `error`. All others go
+    on, by themselves or by the word of `actor`: the call is made `again`, with more `room` (`max_tokens` from now on) or by
+    another `model`; the conversation is to be summed up first (`compact`, with `brief` results that are long); what was cut
+    is gone on with (`go_on`), what paused sent back (`resend`); `said` are words to the model (`content`). `text` is what its answer has so far. With
+    `answer` that is the last answer, which a person gave (`content`) or took. `stop`: a person gave the agent up."""
+
+    how: Literal["ask", "again", "room", "model", "compact", "go_on", "resend", "said", "answer", "stop"]
+    error: dict[str, Json] | None = None
+    actor: dict[str, Json] | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    brief: bool | None = None
+    content: list[dict[str, Json]] | None = None
+    text: str | None = None
+    key: str | None = None
 
 
 class AgentBudget(NodeEvent, tag="agent:budget", kw_only=True):

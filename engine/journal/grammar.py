@@ -245,8 +245,13 @@ def _agent_opened(state: State, event: ev.AgentOpened) -> tuple[Owed, ...]:
 
 
 def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
-    """The calls of tools that an answer has."""
+    """The calls of tools that an answer has; of one that is none, and not the last one, what follows from that."""
     uses = sum(block.get("type") == "tool_use" for block in event.content) if event.source == "model" else 0
+    container = state.containers[event.path or ""]
+    heard = container.agent is not None and container.agent.pending
+    settled = event.final or event.interrupted or heard or container.error is not None
+    if event.source == "model" and not (uses or settled):
+        return (Owed(("agent:outcome", "agent:message", "node:failing", "node:error"), event.path),)
     return tuple(Owed(("agent:toolRequested",), f"{event.turn}/tool[{number}]") for number in range(uses))
 
 
@@ -265,6 +270,8 @@ def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]
         return _resolved(prompt, value)
     if prompt.kind == "budget":
         return _at_cap(state, prompt, value)
+    if prompt.kind == "outcome":
+        return (Owed(("agent:outcome",), prompt.path),)
     if prompt.kind == "limit":
         return _at_limit(state, prompt, value)
     if prompt.tool:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from engine.forms.question import Question
 from engine.journal.events import ChildStarted, Event, FlowStarted, NodeInterrupted, NodeStarted
 from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, in_finally, scope_of
 from engine.language.codec import Json
@@ -22,6 +23,13 @@ from engine.nodes.types.registry import code_key, mode_of
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
+
+
+OUTCOME = "outcome"
+"""The kind of a question about a model call without an answer to go on with."""
+
+OUTAGE = "outage"
+"""The scope of one that holds nothing up: the call is tried again meanwhile."""
 
 
 ASKED_OR_RUN = "asked or run"
@@ -91,6 +99,17 @@ def open_prompt_at(state: State, path: str) -> Asked | None:
         if state.prompts[prompt_id].path == path:
             return state.prompts[prompt_id]
     return None
+
+
+def held_up(state: State, path: str) -> bool:
+    """Whether the agent at this path goes on only once people have answered."""
+    prompt = open_prompt_at(state, path)
+    return prompt is not None and not is_outage(prompt)
+
+
+def is_outage(prompt: Question) -> bool:
+    """Whether a question only says that a provider is away, and what can be done meanwhile."""
+    return prompt.kind == OUTCOME and prompt.scope == OUTAGE
 
 
 # --- agents ------------------------------------------------------------------------------------------------

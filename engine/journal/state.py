@@ -235,6 +235,18 @@ class AgentRun(_Record):
     """What is sent beside the messages, as the first answered call had it; None before that."""
     drop: bool = False
     """The API is asked to leave out thinking that is bound to another beginning."""
+    stuck: dict[str, Json] | None = None
+    """Why it does not go on before people said how: an error."""
+    alone: dict[str, int] = {}
+    """What it did by itself, and how often, since the last answer to go on with or the last word of a person about that."""
+    max_tokens: int | None = None
+    """The longest answer, where that is not what the flow says any more."""
+    compacts: str | None = None
+    """The next call sums the conversation up: `all` of it, or with `brief` results."""
+    resends: bool = False
+    """What was said last goes back as it is: the model paused."""
+    cut: str = ""
+    """The text of an answer so far that was cut, and is gone on with."""
 
 
 class ContainerRun(_Record):

@@ -34,6 +34,7 @@ _ANY_OPEN = (
     "agent:message",
     "agent:toolResult",
     "agent:budget",
+    "agent:outcome",
 )
 _CLOCKS = ("prompt:reminded", "prompt:escalated")
 """What a clock says to people; not while the session is held or cannot reach them."""
@@ -72,6 +73,7 @@ _WORK = (
     "agent:toolRequested",
     "agent:toolResult",
     "agent:compacted",
+    "agent:outcome",
 )
 
 

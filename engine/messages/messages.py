@@ -100,7 +100,7 @@ class Flaw(Struct, frozen=True):
 def legal(messages: Sequence[Message]) -> tuple[Flaw, ...]:
     """What keeps this conversation from being sent, in its order; nothing for a legal one.
 
-    A legal conversation begins and ends with the user and alternates; no content is empty; the tool calls of a
+    A legal conversation begins and ends with the user (or where the API paused) and alternates; no content is empty; the tool calls of a
     message are answered in the next one, each once and before anything else; ids are never used twice.
     Nothing is repaired: which result belongs to an open call is for the caller to know.
     """
@@ -119,9 +119,14 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
     for index in range(1, len(messages)):
         if messages[index].role == messages[index - 1].role:
             flaws.append(Flaw(index, None, f"two messages of the {messages[index].role} follow each other"))
-    if messages[-1].role != "user":
+    if messages[-1].role != "user" and not _paused(messages[-1]):
         flaws.append(Flaw(len(messages) - 1, None, "the last message must be the user's"))
     return flaws
+
+
+def _paused(message: Message) -> bool:
+    """Whether the API stopped here, with a tool of its own under way, and goes on when it gets this back."""
+    return bool(message.content) and message.content[-1]["type"] == "server_tool_use"
 
 
 def _message_flaws(index: int, message: Message) -> list[Flaw]:

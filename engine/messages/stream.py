@@ -116,6 +116,7 @@ class Assembly:
             "parts": tuple(parts_json(known, self._asked or self._model or "")),
             "context": known.context,
             "searches": known.searches,
+            "cut_call": self._broken is not None,
         }
         return TurnResult(
             kept, stop_reason, known.total, self._model or "", self.request_id, **self._beside, **spent

@@ -139,6 +139,8 @@ class TurnResult:
     model: str
     request_id: str | None = None
     interrupted: bool = False
+    cut_call: bool = False
+    """The answer ends within a tool call, which is left out."""
     stop_details: Json = None
     """Of a refusal `{category, explanation, recommended_model, …}`, each of which may be None."""
     transformations: tuple[Json, ...] = ()

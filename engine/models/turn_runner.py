@@ -257,6 +257,7 @@ def completed(
         "interrupted": result.interrupted,
         "requestId": result.request_id,
         "weighed": marks(parts),
+        **({"cutCall": True} if result.cut_call else {}),
         **({"stopDetails": result.stop_details} if result.stop_details else {}),
         **({"transformations": list(result.transformations)} if result.transformations else {}),
         **({"container": result.container} if result.container else {}),

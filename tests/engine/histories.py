@@ -468,6 +468,19 @@ def compacted() -> Talk:
     return case.model("Done.").model("Well, done.")
 
 
+def stuck() -> Talk:
+    """Model calls without an answer to go on with: what follows by itself, and what people say."""
+    case = talk('tools: [shell: {commands: ["restart *"]}]').model("", ("shell", {"command": "restart db"}))
+    case.tool("tool[0]", OUTPUT).model("I", stop="refusal").decide("otherwise", reason="only look")
+    case.when(case.broke("access_denied", retryable=False)).decide("model", reason="claude-opus-5-5")
+    case.when(case.broke("context_too_long", retryable=False)).model("It was restarted.")
+    case.model("One, ", stop="max_tokens").model(
+        "two.", ("shell", {"command": "restart a"}), stop="max_tokens"
+    )
+    case.model(stop="end_turn").model(stop="end_turn")
+    return case.decide("take")
+
+
 RUNS: tuple[Callable[[], Scenario], ...] = (
     every_leaf,
     containers,
@@ -493,6 +506,7 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
     interrupted_fork,
     talked,
     compacted,
+    stuck,
 )
 
 

@@ -23,6 +23,7 @@ SAID = {
     **dict.fromkeys(
         (
             "output",
+            "price",
             "error",
             "message",
             "reason",
@@ -80,6 +81,8 @@ def is_said(event: Event, name: str) -> bool:
     if event.type == "container:iterationStarted" or (event.type, name) == ("flow:started", "input"):
         return name == "timestamp"
     unknown = ("prompt:requested", "prompt_id"), ("session:start", "session_id")
+    if event.type == "agent:outcome" and name in ("text", "max_tokens", "brief"):
+        return True
     return name in SAID or (event.type, name) in unknown
 
 

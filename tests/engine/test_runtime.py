@@ -100,16 +100,16 @@ async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path
     assert "give the Runtime a frontend" in str(session.error)
 
 
-async def test_an_agent_without_a_model_fails_with_a_sentence(
+async def test_an_agent_without_a_model_asks_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not hang, and its error names the variable for the key."""
+    """It does not hang, and the question names the variable for the key."""
     for name in ("ANTHROPIC_API_KEY", "SAYSO_ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     async with runtime(tmp_path) as place:
         session = await begun(place, AGENT)
-    assert session.status == "failed"
-    assert "ANTHROPIC_API_KEY" in str(session.error)
+    (prompt,) = session.state.prompts.values()
+    assert "ANTHROPIC_API_KEY" in prompt.message
 
 
 async def test_an_engine_without_a_runner_says_so(tmp_path: Path) -> None:

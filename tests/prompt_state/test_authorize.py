@@ -603,7 +603,16 @@ def test_the_prompts_that_somebody_may_act_on() -> None:
 def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
     assert set(ACTION_OF.values()) <= set(ACTIONS)
-    assert set(ACTION_OF) == {"ask", "approval", "interrupted", "failed", "input", "budget", "limit"}
+    assert set(ACTION_OF) == {
+        "ask",
+        "approval",
+        "interrupted",
+        "failed",
+        "input",
+        "budget",
+        "limit",
+        "outcome",
+    }
 
 
 def test_the_cap_of_the_day_is_for_the_admins() -> None:
@@ -613,8 +622,6 @@ def test_the_cap_of_the_day_is_for_the_admins() -> None:
     base = Target(home_team=TEAM, requester_id="UANA", admins=frozenset({"UBEN"}))
     assert authorize(ANA, "resolve", replace(base, prompt=own)).allowed
     refused = authorize(ANA, "resolve", replace(base, prompt=day))
-    assert (
-        refused.reason == "The cap of the day is everybody's, so only SAYSO_ADMINS can say how this goes on."
-    )
+    assert refused.reason == "This is about everybody's runs, so only SAYSO_ADMINS can say how it goes on."
     assert authorize(BEN, "resolve", replace(base, prompt=day)).allowed
     assert authorize(ANA, "resolve", replace(base, prompt=day, admins=frozenset())).allowed

@@ -68,7 +68,7 @@ class Estimate(NamedTuple):
 
 def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
     """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
-    answer = int(turn.state.nodes[path].input["max_tokens"])
+    answer = agent.max_tokens or int(turn.state.nodes[path].input["max_tokens"])
     price = price_for(turn, agent)
     counted = None if before is None else (before.saved or {}).get(COUNTED)
     if counted is not None:

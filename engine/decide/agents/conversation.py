@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from engine.decide.agents import budget, tool_calls
+from engine.decide.agents import budget, outcomes, tool_calls
 from engine.decide.agents.model_request import (
     compacted,
     person_message,
@@ -23,6 +23,7 @@ from engine.decide.agents.model_request import (
     transcript,
     unsent,
 )
+from engine.decide.agents.outcomes import turn_failed
 from engine.decide.agents.tool_calls import begin_call, settle_containers
 from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
@@ -33,7 +34,7 @@ from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
-from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doomed, open_prompt_at
+from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doomed, held_up, is_outage
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -41,9 +42,6 @@ from engine.messages.messages import problem_of
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
-
-_WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
-
 
 # --- the beginning ---------------------------------------------------------------------------------------------
 
@@ -126,7 +124,7 @@ def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]
     container = state.containers[owner]
     agent = container.agent
     assert agent is not None
-    if container.error is not None or open_prompt_at(state, owner) or doomed(state, owner):
+    if container.error is not None or agent.stuck or held_up(state, owner) or doomed(state, owner):
         return
     if frame.list_id == agent.lists[0]:
         if not frame.running and not agent.calls and not agent.final:
@@ -174,10 +172,8 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     agent = agent_at(turn.state, owner)
     unpriced = budget.unpriced(turn, owner, agent)
     if unpriced is not None and budget.caps_cost(turn, agent):
-        message = (
-            f"node {turn.node(owner).id}: there is no price for {unpriced}, so its cost cannot be capped"
-        )
-        turn.fail(owner, {"type": "price_unknown", "message": f"{message}: set SAYSO_PRICES"})
+        message = f"there is no price for {unpriced}, so its cost cannot be capped: set SAYSO_PRICES"
+        outcomes.stuck(turn, owner, {"type": "price_unknown", "message": message})
         return
     least = budget.estimate(turn, owner, agent, before)
     cap = budget.passed(turn, owner, agent, least)
@@ -185,7 +181,8 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     if cap is not None and not count:
         _at_cap(turn, owner, cap)
         return
-    if before is None and not unsent(agent) and spoken(agent)[-1]["role"] == "assistant":
+    waits = before is None and not unsent(agent) and not agent.resends
+    if waits and spoken(agent)[-1]["role"] == "assistant":
         # It was stopped in the middle of an answer, and nobody said anything since.
         _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
         agent = agent_at(turn.state, owner)
@@ -196,6 +193,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         "room": least.room,
         **({"count": True} if count else {}),
         **budget.counted_with(before),
+        **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1
@@ -206,6 +204,7 @@ def _at_cap(turn: Turn, owner: str, cap: budget.Cap) -> None:
     """Ask people whether the agent may go on; what runs at the end asks nobody."""
     node = turn.node(owner)
     if not in_finally(owner):
+        outcomes.withdraw_outage(turn, owner, "it is at a cap")
         turn.ask(owner, budget.cap_prompt(node, cap))
         return
     used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
@@ -214,7 +213,9 @@ def _at_cap(turn: Turn, owner: str, cap: budget.Cap) -> None:
 
 
 def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
-    """What the model is asked for: a call that is made again asks for the same."""
+    """What the model is asked for: a call that is made again asks for the same, unless the conversation is too long."""
+    if agent.compacts:
+        return "compact"
     if before is not None and before.input:
         return str(before.input["purpose"])
     return "compact" if full and len(agent.messages) > 1 else "answer"
@@ -225,6 +226,7 @@ def answered(turn: Turn, path: str, output: Json) -> None:
     owner = agent_of(turn.state, path)
     assert owner is not None
     run, content = turn.state.nodes[path], list(output["content"])
+    outcomes.withdraw_outage(turn, owner)
     if output.get("interrupted"):
         _stopped(turn, owner, path, run, output)
         return
@@ -236,11 +238,10 @@ def answered(turn: Turn, path: str, output: Json) -> None:
         message = "a tool call of the answer has the id of another one"
         turn.break_(path, {"type": "bad_response", "message": message})
         return
-    reason = output.get("stopReason")
-    if reason in _UNUSABLE or (reason == "max_tokens" and uses):
-        # A tool call that was cut may be half of what was meant.
-        _record(turn, owner, path, output, stays(content))
-        _give_up(turn, owner, str(reason))
+    stayed = outcomes.kept(output, agent_at(turn.state, owner).structured)
+    if stayed is not None:
+        _record(turn, owner, path, output, stayed)
+        outcomes.unusable(turn, owner, output, stayed)
     elif uses:
         _record(turn, owner, path, output, content)
         _request_tools(turn, owner, path, uses)
@@ -256,25 +257,6 @@ def _known_ids(agent: AgentRun) -> set[str]:
     """The ids of all tool calls of the conversation."""
     said = (block for message in agent.messages.values() for block in message["content"])
     return {block["id"] for block in said if block["type"] == "tool_use"}
-
-
-_UNUSABLE = {
-    "refusal": "the model declined to go on",
-    "model_context_window_exceeded": "the conversation is longer than the model can keep in mind",
-    "pause_turn": "the model paused, which nothing here asks it to do",
-}
-
-
-def _give_up(turn: Turn, owner: str, reason: str) -> None:
-    name = turn.node(owner).id
-    why = _UNUSABLE.get(reason) or "the answer was cut within a tool call: raise `max_tokens`"
-    _fail(turn, owner, {"type": reason, "message": f"node {name}: {why}"})
-
-
-def _fail(turn: Turn, owner: str, error: dict[str, Json]) -> None:
-    """The agent fails, unless it is given up already: then it ends with the reason for that."""
-    if turn.state.containers[owner].error is None:
-        turn.fail(owner, error)
 
 
 def _record(
@@ -332,18 +314,21 @@ def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> N
 
 
 def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
+    """A summary takes the place of everything that was said: only one that is whole does."""
     summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
     reason = str(output.get("stopReason"))
-    wrong = _UNUSABLE.get(reason) if summary.strip() else "it is empty"
-    if wrong is not None:
-        # It would take the place of everything that was said.
-        message = f"the summary of the conversation cannot be used: {wrong}"
-        turn.break_(path, {"type": "bad_response", "message": message})
+    if summary.strip() and reason in ("end_turn", "stop_sequence"):
+        _opened(turn, owner, path, output)
+        agent = agent_at(turn.state, owner)
+        made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
+        turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)
         return
-    _opened(turn, owner, path, output)
-    agent = agent_at(turn.state, owner)
-    made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
-    turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)
+    _record(turn, owner, path, output, [])
+    error = {"type": "summary", "message": f"the summary of the conversation cannot be used ({reason})"}
+    if reason == "max_tokens":
+        outcomes.more_room(turn, owner, "compact", error)
+    else:
+        outcomes.stuck(turn, owner, error)
 
 
 def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
@@ -362,29 +347,20 @@ def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
 
 def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Json]) -> None:
     """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
-    agent, node = agent_at(turn.state, owner), turn.node(owner)
-    schema = plan_of(node).output
-    text = "".join(block["text"] for block in content if block["type"] == "text")
-    cut = output.get("stopReason") == "max_tokens"
+    agent = agent_at(turn.state, owner)
+    schema = plan_of(turn.node(owner)).output
+    text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
     spoke = bool(agent.pending)
-    problem = "it was cut at `max_tokens`" if cut else None
-    if problem is None and schema is not None and not spoke:
-        problem = problem_of(schema, text)
+    problem = None if schema is None or spoke else problem_of(schema, text)
     # What ends in thinking, where nothing was said, could not be sent back.
     _record(turn, owner, path, output, stays(content), final=problem is None and not spoke)
     if spoke or problem is None:
         return
-    if cut and schema is None:
-        _fail(
-            turn,
-            owner,
-            {"type": "max_tokens", "message": f"node {node.id}: the answer was cut: raise `max_tokens`"},
-        )
-    elif agent.corrections:
-        message = f"node {node.id}: the answer has not the form that `output` asks for: {problem}"
-        _fail(turn, owner, {"type": "output", "message": message, "details": {"text": text}})
+    if agent.corrections:
+        message = f"the answer has not the form that `output` asks for: {problem}"
+        outcomes.stuck(turn, owner, {"type": "output", "message": message, "details": {"text": text}})
     else:
-        wrong = {"type": "text", "text": _WRONG.format(problem=problem)}
+        wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
         _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])
 
 
@@ -427,6 +403,19 @@ def cap_decided(turn: Turn, prompt: Asked, value: Json) -> None:
     turn.fail(prompt.path, {"type": "budget", "message": message})
 
 
+def outcome_decided(turn: Turn, prompt: Asked, key: str | None) -> None:
+    """People said, or nobody did in time, how an agent goes on without an answer of the model."""
+    outcomes.decided(turn, prompt, key)
+    if is_outage(prompt):
+        try_now(turn, prompt.path)
+
+
+def progress(turn: Turn, path: str) -> None:
+    """What follows for an agent that is under way: results of calls that were flows, and what people are asked."""
+    settle_containers(turn, path)
+    outcomes.ask(turn, path)
+
+
 def try_now(turn: Turn, owner: str) -> None:
     """Make the call at once that an agent is waiting to make again."""
     for path in sorted(turn.state.active):
@@ -456,7 +445,9 @@ __all__ = [
     "hear",
     "may_go_on",
     "open_conversation",
+    "outcome_decided",
+    "progress",
     "request",
-    "settle_containers",
     "startable",
+    "turn_failed",
 ]

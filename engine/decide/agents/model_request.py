@@ -38,13 +38,15 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     called = state.nodes[path].input
     messages = spoken(agent)
     if called["purpose"] == "compact":
+        if agent.compacts == "brief":
+            messages = brief(messages)
         last = messages[-1]
         asked = {"type": "text", "text": SUMMARISE}
         messages = [*messages[:-1], {**last, "content": [*last["content"], asked]}]
     return {
         "purpose": called["purpose"],
         "model": agent.model,
-        "maxTokens": config["max_tokens"],
+        "maxTokens": called.get("maxTokens") or config["max_tokens"],
         "cache": _cache(config.get("cache"), plan),
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
@@ -137,6 +139,34 @@ def compacted(agent: AgentRun, summary: str) -> list[Json]:
     said = [block for block in latest if block["type"] != "tool_result"]
     text = f"{SUMMARY}\n{summary.strip()}\n</summary_of_the_conversation>\nGo on from here."
     return [*task, {"type": "text", "text": text}, *said]
+
+
+def brief(messages: Sequence[Json]) -> list[Json]:
+    """A conversation that does not fit into a call, for a summary: without thinking, and with little of each result and
+    of what is long in any other way. Nothing of it is sent again after that."""
+    made: list[Json] = []
+    for message in messages:
+        content = [_brief(block) for block in message["content"] if block["type"] not in _THINKING]
+        made.append({**message, "content": content or [{"type": "text", "text": "(nothing)"}]})
+    return made
+
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+def _brief(block: Json) -> Json:
+    if block["type"] == "text":
+        return {**block, "text": _cut(block["text"])}
+    if block["type"] == "sayso_file":
+        return {"type": "text", "text": f"(the file {block['name']})"}
+    if block["type"] != "tool_result" or not isinstance(block["content"], list):
+        return block
+    parts = [_brief(part) for part in block["content"] if part["type"] in ("text", "sayso_file")]
+    return {**block, "content": parts or [{"type": "text", "text": "(nothing)"}]}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_RESULT else f"{text[:_MOST_RESULT]}\n[… cut …]"
 
 
 def _is_summary(block: Json) -> bool:

@@ -18,6 +18,7 @@ from engine.journal.events import (
     ChildStarted,
     Event,
     NodeFailed,
+    NodeFailing,
     NodeInterrupted,
     NodeRetried,
 )
@@ -33,6 +34,8 @@ _REFUSALS = frozenset(
         "request_invalid",
         "context_too_long",
         "access_denied",
+        "spend_limit",
+        "model_not_found",
         "script",
         "mcp",
         "file",
@@ -60,13 +63,21 @@ class SpendRows(Struct, frozen=True):
                 rows += self._begun(after, event)
             elif isinstance(event, AgentMessage | AgentCompacted):
                 rows += _ended(before, after, event)
-            elif isinstance(event, NodeRetried | NodeFailed):
+            elif isinstance(event, NodeRetried | NodeFailing | NodeFailed):
                 rows += _refused(before, after, event)
             elif isinstance(event, NodeInterrupted):
                 rows += _unmade(before, after, event)
         return rows
 
-    about = (ChildStarted, AgentMessage, AgentCompacted, NodeRetried, NodeFailed, NodeInterrupted)
+    about = (
+        ChildStarted,
+        AgentMessage,
+        AgentCompacted,
+        NodeRetried,
+        NodeFailing,
+        NodeFailed,
+        NodeInterrupted,
+    )
     """The events without which there are no rows."""
 
     def _begun(self, after: State, event: ChildStarted) -> list[Row]:
@@ -104,7 +115,7 @@ def _unmade(before: State, after: State, event: NodeInterrupted) -> list[Row]:
     return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]
 
 
-def _refused(before: State, after: State, event: NodeRetried | NodeFailed) -> list[Row]:
+def _refused(before: State, after: State, event: NodeRetried | NodeFailing | NodeFailed) -> list[Row]:
     run = before.nodes.get(event.path or "")
     if run is None or run.type != TURN or run.status != "started" or event.error.get("type") not in _REFUSALS:
         return []

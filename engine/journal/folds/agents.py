@@ -11,8 +11,8 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import TURN, agent_at, agent_of, unmade
-from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
+from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, unmade
+from engine.journal.state import RETRY, AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.messages.files import files_in, kept, with_files
@@ -82,7 +82,8 @@ def agent_begins(state: State, path: str, event: ev.ContainerStarted) -> State:
     if told.get("goesOn"):
         if run.kept is None:
             raise MalformedJournal(f"{path} has no conversation to go on with")
-        agent = replace(run.kept, lists=agent.lists, final=False, corrections=0)
+        fresh = {name: getattr(agent, name) for name in ("lists", *_OF_OUTCOMES)}
+        agent = replace(run.kept, final=False, corrections=0, **fresh)
         state = replace(state, nodes=state.nodes.set(path, replace(run, kept=None)))
     scope = path if attempt == 1 else f"{path}#{attempt}"
     state = with_agent(state, path, agent)
@@ -100,7 +101,7 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     if said:
         agent = replace(agent, messages=_said(agent.messages, "user", said))
     state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
-    agent = replace(agent, pending=(), heard=(), order=(), results=Map(), final=False)
+    agent = replace(agent, pending=(), heard=(), order=(), results=Map(), final=False, resends=False)
     amount, tokens = _set_aside(run)
     return _spend(with_agent(state, owner, agent), path, reserved=amount, reserved_tokens=tokens)
 
@@ -183,6 +184,8 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
     counted = (agent.context, agent.counted, agent.weighed)
     if not event.interrupted:
         counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
+    said = [block["text"] for block in event.content if block["type"] == "text"]
+    calls = any(block["type"] == "tool_use" for block in event.content)
     agent = replace(
         agent,
         messages=messages,
@@ -190,8 +193,10 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         context=counted[0],
         counted=counted[1],
         weighed=counted[2],
-        text="".join(block["text"] for block in event.content if block["type"] == "text"),
+        text="".join([agent.cut, *said]),
+        cut="",
         final=bool(event.final),
+        alone={} if calls else agent.alone,
     )
     return _turn_ends(with_agent(state, path, agent), turn, run, event.timestamp)
 
@@ -209,14 +214,15 @@ def _says_no_more_than(event: ev.AgentMessage, *names: str) -> None:
 def _follows_an_answer(state: State, agent: AgentRun, path: str, event: ev.AgentMessage) -> None:
     """A conversation begins with what the flow asks. An agent that was stopped in the middle of an answer is told to go
     on, one whose answer cannot be used what is wrong with it."""
-    if state.owed and event.source == "prompt":
+    if state.owed and event.source == "prompt" and not agent.messages:
         return
     last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
     whole = agent.counted == len(agent.messages)
     # An answer of thoughts alone stands nowhere: then the last message is not the model's.
     again = state.nodes[path].attempt > 1
     cut = last["role"] == "assistant" and (again or not whole)
-    if state.owed or agent.pending or agent.order or not (whole if event.source == "engine" else cut):
+    fits = whole and agent.messages if event.source == "engine" else cut and not state.owed
+    if agent.pending or agent.order or not fits:
         raise MalformedJournal(f"nothing has to be said to {path} now by the {event.source}")
 
 
@@ -245,6 +251,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
         context=0,
         counted=0,
         weighed=(),
+        compacts=None,
     )
     return _turn_ends(with_agent(state, path, agent), event.turn, run, event.timestamp)
 
@@ -255,6 +262,111 @@ def _summed(event: ev.AgentCompacted) -> Map[int, dict[str, Json]]:
     if event.block is not None:
         said.insert(0, {"role": "assistant", "content": [event.block]})
     return Map(dict(enumerate(said)))
+
+
+_OF_OUTCOMES = ("stuck", "alone", "compacts", "resends", "cut")
+"""What holds of a conversation until its model calls have an answer to go on with."""
+
+
+def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    same(event.node_id, run.node_id, "agent")
+    agent = agent_at(state, path)
+    if agent.calls or agent.final:
+        raise MalformedJournal(f"{path} has tool calls without a result, or its last answer")
+    _says_what_it_does(event)
+    if agent.stuck is not None and not state.owed:
+        raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
+    if event.how != "ask" and not (state.owed or _failing_turns(state, path)):
+        raise MalformedJournal(f"nothing has to be put right in {path}")
+    if event.how == "ask":
+        return with_agent(state, path, replace(agent, stuck=event.error))
+    if event.actor is None:
+        alone = {**agent.alone, event.how: agent.alone.get(event.how, 0) + 1}
+        agent = replace(agent, alone=alone)
+    else:
+        _was_asked(state, run)
+        agent = replace(agent, alone={}, corrections=0)
+    state = with_agent(state, path, _gone_on(agent, event))
+    if event.how == "stop":
+        container = state.containers[path]
+        container = replace(container, error=container.error or event.error)
+        return replace(state, containers=state.containers.set(path, container))
+    return _made_again(state, path)
+
+
+_NEEDS = {
+    "ask": ("error",),
+    "stop": ("error",),
+    "room": ("max_tokens",),
+    "model": ("model",),
+    "go_on": ("content", "text"),
+    "said": ("content",),
+    "answer": ("text",),
+}
+_MAY = {
+    "again": ("text",),
+    "room": ("content", "text"),
+    "model": ("error", "text"),
+    "compact": ("brief", "max_tokens"),
+    "resend": ("text",),
+    "said": ("key",),
+    "answer": ("content",),
+}
+"""What an outcome says beside who said so, by `how`."""
+
+
+def _says_what_it_does(event: ev.AgentOutcome) -> None:
+    needs, may = _NEEDS.get(event.how, ()), _MAY.get(event.how, ())
+    for name in ("error", "model", "max_tokens", "brief", "content", "text", "key"):
+        told = getattr(event, name) is not None
+        if (told and name not in (*needs, *may)) or (not told and name in needs):
+            raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
+
+
+def _was_asked(state: State, run: NodeRun) -> None:
+    prompt = state.prompts.get(run.prompt_id or "")
+    if prompt is None or prompt.kind != OUTCOME or prompt.open:
+        raise MalformedJournal("nobody said how it goes on")
+
+
+def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
+    """The conversation as it goes on: what is said to the model stands in its next call."""
+    said, messages = event.content or [], agent.messages
+    if event.how == "answer":
+        messages = _said(messages, "assistant", said) if said else messages
+        said = []
+    compacts = ("brief" if event.brief else "all") if event.how == "compact" else agent.compacts
+    return replace(
+        agent,
+        stuck=None,
+        messages=messages,
+        model=event.model or agent.model,
+        max_tokens=event.max_tokens or agent.max_tokens,
+        compacts=compacts,
+        resends=event.how == "resend",
+        cut="" if event.how == "answer" else event.text or "",
+        text=event.text or "" if event.how == "answer" else agent.text,
+        final=event.how == "answer",
+        pending=(*agent.pending, *said),
+        heard=(*agent.heard, event.key) if event.key else agent.heard,
+    )
+
+
+def _made_again(state: State, owner: str) -> State:
+    """The state in which the model call that failed begins again, where one did."""
+    for path in _failing_turns(state, owner):
+        run = replace(state.nodes[path], status="interrupted", reason=RETRY)
+        state = replace(state, nodes=state.nodes.set(path, run))
+    return state
+
+
+def _failing_turns(state: State, owner: str) -> list[str]:
+    found = [path for path in state.active if state.nodes[path].type == TURN]
+    return [
+        path for path in found if state.nodes[path].status == "failing" and agent_of(state, path) == owner
+    ]
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
@@ -408,6 +520,10 @@ def node_failed(state: State, event: ev.NodeFailed) -> State:
     return _lost(nodes.node_failed(state, event), state, event)
 
 
+def node_failing(state: State, event: ev.NodeFailing) -> State:
+    return _lost(nodes.node_failing(state, event), state, event)
+
+
 def node_retried(state: State, event: ev.NodeRetried) -> State:
     return _lost(nodes.node_retried(state, event), state, event)
 
@@ -416,7 +532,9 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     return _lost(nodes.node_interrupted(state, event), state, event)
 
 
-def _lost(state: State, before: State, event: ev.NodeFailed | ev.NodeRetried | ev.NodeInterrupted) -> State:
+def _lost(
+    state: State, before: State, event: ev.NodeFailed | ev.NodeFailing | ev.NodeRetried | ev.NodeInterrupted
+) -> State:
     """A model call has no answer. Nobody knows what it cost, so all that was set aside counts, unless nothing was sent
     or nothing has to be paid for."""
     path = path_of(event)
@@ -425,7 +543,7 @@ def _lost(state: State, before: State, event: ev.NodeFailed | ev.NodeRetried | e
         return state
     amount, tokens = _set_aside(run)
     given_back: dict[str, str | int] = {"reserved": f"-{amount}", "reserved_tokens": -tokens}
-    unpaid = isinstance(event, ev.NodeRetried | ev.NodeFailed) and event.unpaid
+    unpaid = not isinstance(event, ev.NodeInterrupted) and event.unpaid
     if unpaid or unmade(run, event):
         return _spend(state, path, **given_back)
     return _spend(state, path, unsure=amount, unsure_tokens=tokens, **given_back)

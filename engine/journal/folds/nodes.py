@@ -149,8 +149,10 @@ def _begins_in_agent(
     if frame.list_id == agent.lists[0]:
         same(kind, TURN, "type")
         same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
-        if frame.running or agent.calls or agent.final:
-            raise MalformedJournal(f"{frame.owner} has tool calls without a result, or its last answer")
+        if frame.running or agent.calls or agent.final or agent.stuck:
+            raise MalformedJournal(
+                f"{frame.owner} has tool calls without a result, its last answer, or is stuck"
+            )
         _has_something_to_answer(agent, path)
     else:
         call = agent.calls.get(path)
@@ -163,7 +165,7 @@ def _begins_in_agent(
 
 
 def _has_something_to_answer(agent: AgentRun, path: str) -> None:
-    said = agent.pending or agent.order or not agent.messages
+    said = agent.pending or agent.order or agent.resends or not agent.messages
     if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
         raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
 

@@ -23,7 +23,7 @@ from engine.journal.grammar import (
     undo_id,
     wait_id,
 )
-from engine.journal.queries import TURN, doomed
+from engine.journal.queries import OUTAGE, OUTCOME, TURN, doomed, is_outage
 from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
 from engine.language.actors import seats
 from engine.language.codec import Json
@@ -40,7 +40,7 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
     elif question.tool:
         _asks_about_call(state, path, question.tool)
     else:
-        _asks_about_node(state, path, question.kind)
+        _asks_about_node(state, path, question.kind, question.scope)
     if event.prompt_id in state.prompts:
         raise MalformedJournal(f"prompt {event.prompt_id} was requested before")
     prompt = Asked(
@@ -80,7 +80,7 @@ def _asks_about_call(state: State, path: str, tool: dict[str, Json]) -> None:
     same(tool.get("toolUseId"), call.tool_use_id, "call")
 
 
-def _asks_about_node(state: State, path: str, kind: str) -> None:
+def _asks_about_node(state: State, path: str, kind: str, scope: str | None) -> None:
     if kind == "limit" and path not in state.containers:
         _asks_about_edges(state, path)
         return
@@ -96,6 +96,10 @@ def _asks_about_node(state: State, path: str, kind: str) -> None:
             raise MalformedJournal(f"the `on_failure` of {path} is not over")
     elif kind == "interrupted":
         run_at(state, path, "interrupted")
+    elif kind == OUTCOME:
+        agent = container_at(state, path).agent
+        if agent is None or (agent.stuck is None) != (scope == OUTAGE):
+            raise MalformedJournal(f"{path} is not stuck")
     elif container_at(state, path).kind == ON_FAILURE or run.status != "started":
         raise MalformedJournal(f"{path} has nothing to ask")
 
@@ -338,7 +342,8 @@ def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
     container = state.containers.get(prompt.path)
     failed = container is not None and container.error is not None
     missing = run is not None and run.status == "interrupted" and run.reason == MISSING
-    if not (state.phase == "finalizing" or failed or missing or _given_up(state, prompt.path)):
+    over = is_outage(prompt) or _given_up(state, prompt.path)
+    if not (state.phase == "finalizing" or failed or missing or over):
         raise MalformedJournal(f"prompt {event.prompt_id} still waits for its answer")
     return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))
 

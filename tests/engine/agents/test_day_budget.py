@@ -163,7 +163,7 @@ async def test_a_call_without_an_answer_keeps_what_was_set_aside(tmp_path: Path,
     async with engine(tmp_path, MemoryStore(), model, "50") as rig:
         await rig.start(FLOW)
         await model.finish("helper/turn[1]", outcome)
-        await rig.committed.until("node:error" if isinstance(outcome, Failed) else "node:retried")
+        await rig.committed.until("node:failing" if isinstance(outcome, Failed) else "node:retried")
         rows = await rig.engine.writer.call(rig.engine.store.spend, TODAY)
         assert (rows[0].cost, rows[0].amount) == (None, one)
 
@@ -176,7 +176,7 @@ async def test_a_call_that_was_refused_costs_nothing(tmp_path: Path, retryable: 
     async with engine(tmp_path, MemoryStore(), model, "50") as rig:
         await rig.start(FLOW)
         await model.finish("helper/turn[1]", refusal)
-        await rig.committed.until("node:retried" if retryable else "node:error")
+        await rig.committed.until("node:retried" if retryable else "node:failing")
         assert await spent(rig) == [("helper/turn[1]", True)]
         assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == 0
 

@@ -87,15 +87,14 @@ def test_a_tool_that_failed_fails_only_its_call() -> None:
     ("stop", "tools", "kind"),
     [
         ("refusal", (), "refusal"),
-        ("max_tokens", (), "max_tokens"),
         ("max_tokens", (READ,), "max_tokens"),
-        ("pause_turn", (), "pause_turn"),
         ("model_context_window_exceeded", (), "model_context_window_exceeded"),
     ],
 )
 def test_an_answer_that_is_none_fails_the_agent(stop: str, tools: tuple[object, ...], kind: str) -> None:
-    """An answer that was declined or cut is recorded, with its cost, and never taken for the last one."""
-    case = talk("tools: [read_file]").model("I was about to", *tools, stop=stop)  # type: ignore[arg-type]  # tools
+    """Where the flow says so, an answer that was declined or cut fails it; its cost counts."""
+    case = talk("tools: [read_file]\nmax_tokens: 64000", rest="    on_error: fail\n")
+    case.model("I was about to", *tools, stop=stop)  # type: ignore[arg-type]  # tools
     assert case.state.outcome == "failed"
     assert (case.state.error or {})["type"] == kind
     assert case.state.spent.cost == "0.0004"
@@ -120,8 +119,8 @@ def test_a_wait_that_the_provider_asks_for_is_kept() -> None:
 
 
 def test_what_can_never_succeed_is_not_tried_again() -> None:
-    """A wrong key fails the agent at once, whatever `retry` says."""
-    case = talk()
+    """A wrong key fails the agent at once, whatever `retry` says, where the flow has it fail."""
+    case = talk(rest="    on_error: fail\n")
     case.when(case.broke("access_denied", retryable=False))
     assert (case.state.error or {})["type"] == "access_denied"
     assert case.state.outcome == "failed"
@@ -129,7 +128,7 @@ def test_what_can_never_succeed_is_not_tried_again() -> None:
 
 def test_after_so_many_failures_the_agent_fails() -> None:
     """Tries are counted: five in all where the file says nothing and the provider is there."""
-    case = talk()
+    case = talk(rest="    on_error: fail\n")
     for _ in range(4):
         case.when(case.broke("bad_response")).later(3_600).when(case.timer_due())
     case.when(case.broke("bad_response"))
@@ -138,7 +137,7 @@ def test_after_so_many_failures_the_agent_fails() -> None:
 
 def test_retry_of_the_node_is_for_its_calls() -> None:
     """`retry` of an agent says how often a model call is made, not how often the whole conversation."""
-    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n")
+    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n    on_error: fail\n")
     case.when(case.broke()).later(10).when(case.timer_due()).when(case.broke())
     assert case.state.outcome == "failed"
     assert case.node("helper").attempt == 1
@@ -251,11 +250,11 @@ def test_an_agent_fails_like_any_node() -> None:
 
 
 def test_an_agent_that_failed_can_be_tried_again_by_people() -> None:
-    """`on_error: ask` goes on with the conversation, with paths of its own."""
-    case = talk(rest="    on_error: ask\n")
+    """The call is made again, at its own place, once somebody says so."""
+    case = talk()
     case.when(case.broke("access_denied", retryable=False))
     case.decide("retry")
-    assert case.calling == "helper#2/turn[1]"
+    assert case.calling == "helper/turn[1]"
     case.model("Fine now.")
     assert case.node("helper").output["text"] == "Fine now."
 

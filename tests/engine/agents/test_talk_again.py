@@ -35,7 +35,7 @@ def test_try_again_goes_on_at_the_turn_that_failed() -> None:
     case.state = from_bytes(to_bytes(case.state))
     case.decide("retry")
     assert case.request()["messages"] == before
-    assert list(case.state.launched) == ["helper#2/turn[1]"]
+    assert list(case.state.launched) == ["helper/turn[2]"]
     assert [event.type for event in case.events].count("agent:toolRequested") == 1
     case.model("Fine now.")
     assert case.node("helper").output["turns"] == 2
@@ -83,8 +83,8 @@ def test_a_question_that_was_withdrawn_is_told_as_such() -> None:
 
 
 def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault that these tests are for, put back: the fold forgets the conversation."""
-    case = after_a_tool()
+    """The fault that these tests are for, put back: the fold forgets the conversation of an agent that ran out of time."""
+    case = after_a_tool("    timeout: 1h\n" + ASKS)
     before = case.request()["messages"]
     forget = folds.node_failing
     monkeypatch.setitem(
@@ -92,7 +92,9 @@ def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.M
         "node:failing",
         lambda state, event: forget(state, replace(event, keeps=None)),
     )
-    case.when(case.broke("access_denied", retryable=False)).decide("retry")
+    case.later(3600)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.when(NodeCut(case.calling, 1, "cut")).decide("retry")
     assert case.request()["messages"] != before
 
 
@@ -139,7 +141,7 @@ def test_refused_calls_use_up_no_cap() -> None:
 
 def test_a_refused_call_that_fails_the_agent_uses_up_no_cap() -> None:
     """Nor does the last one, with which the agent gives up."""
-    case = talk("max_cost: 1", rest="    retry: {attempts: 1}\n")
+    case = talk("max_cost: 1", rest="    retry: {attempts: 1}\n    on_error: fail\n")
     case.when(case.broke())
     assert case.state.outcome == "failed"
     assert (case.state.spent.unsure, case.state.spent.unsure_tokens) == ("0", 0)
@@ -147,7 +149,8 @@ def test_a_refused_call_that_fails_the_agent_uses_up_no_cap() -> None:
 
 def test_the_deadline_ends_an_outage() -> None:
     """A call fails for good that could only be tried again after `limits.deadline`, counted from its beginning."""
-    case = talk(head="limits: {deadline: 10m}\ninputs:\n  service: {type: string, default: db}\n")
+    head = "limits: {deadline: 10m}\ninputs:\n  service: {type: string, default: db}\n"
+    case = talk(head=head, rest="    on_error: fail\n")
     while case.state.outcome is None:
         assert timestamps.seconds_between(START, case.now) <= 600
         case.when(case.broke())
@@ -167,7 +170,7 @@ def test_the_timeout_of_the_agent_ends_an_outage() -> None:
 
 def test_what_the_author_says_about_retries_holds() -> None:
     """`retry: {attempts: 2}` gives up after the second failure."""
-    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n")
+    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n    on_error: fail\n")
     fails(case)
     case.when(case.broke())
     assert case.state.outcome == "failed"

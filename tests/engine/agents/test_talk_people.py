@@ -525,8 +525,8 @@ def test_an_answer_of_the_right_form_is_data(text: str) -> None:
 
 
 def test_an_answer_of_the_wrong_form_is_asked_for_once_more() -> None:
-    """The model is told what is wrong; a second wrong answer fails the agent."""
-    case = talk(SCHEMA).model("the disk")
+    """The model is told what is wrong; a second wrong answer fails the agent, where the flow says so."""
+    case = talk(SCHEMA, rest="    on_error: fail\n").model("the disk")
     assert case.state.phase == "running"
     assert "JSON" in case.said()
     case.model('{"cause": 3}')
@@ -545,7 +545,7 @@ def test_an_answer_of_thoughts_alone_is_asked_for_again_legally() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     done = case.reply("")
     case.when(structs.replace(done, output={**done.output, "content": [thought]}))
-    assert "Answer again" in case.said()
+    assert "empty" in case.said()
     assert case.model('{"cause": "disk"}').node("helper").status == "completed"
 
 
@@ -633,10 +633,23 @@ def test_a_stop_during_the_summary_leaves_nothing_of_it() -> None:
 
 
 def test_a_refusal_does_not_take_the_place_of_the_conversation() -> None:
-    """A model that declines to write the summary has written none: the call is tried again."""
-    case = summing().model("I cannot help with that.", stop="refusal")
-    assert case.last[0].type == "node:retried"
+    """A model that declines to write the summary has written none: people are asked, and nothing is lost."""
+    case = summing()
+    before = case.request()
+    case.model("I cannot help with that.", stop="refusal")
     assert "I cannot help" not in str(case.agent.messages)
+    assert case.decide("retry").request() == before
+
+
+def test_a_summary_that_was_cut_does_not_take_the_place_of_the_conversation() -> None:
+    """It is asked for again with more room, and only a whole one replaces what was said."""
+    case = summing()
+    before = case.request()
+    case.model("The task was to", stop="max_tokens")
+    again = case.request()
+    assert again == {**before, "maxTokens": 2 * before["maxTokens"]}
+    case.model("All of it.")
+    assert "All of it." in str(case.agent.messages[0])
 
 
 def test_a_crash_during_the_summary_changes_nothing() -> None:
@@ -741,7 +754,10 @@ def test_the_outcome_of_a_tool_after_a_stop_is_kept() -> None:
 
 def test_a_cap_that_cannot_be_kept_is_an_error() -> None:
     """A model without a price cannot be capped in dollars; without any cap it may be used."""
-    assert (talk("model: own-model\nmax_cost: 1").state.error or {})["type"] == "price_unknown"
+    case = talk("model: own-model\nmax_cost: 1")
+    assert (case.prompt.scope, case.state.phase) == ("price_unknown", "waiting")
+    case.decide("model", reason="claude-haiku-5-5")
+    assert case.request()["model"] == "claude-haiku-5-5"
     assert talk("model: own-model").request()["model"] == "own-model"
 
 

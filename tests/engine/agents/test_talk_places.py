@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.rendering.notes import end_note
-from engine.decide.commands import NodeDone, Steer
+from engine.decide.commands import Due, NodeCut, NodeDone, Steer
 from engine.decide.fork import fork
 from engine.decide.migration import events, plan
 from engine.flow import Flow
@@ -59,8 +59,9 @@ def test_model_calls_and_their_tools_stand_in_the_tree_below_the_agent() -> None
 
 def test_a_second_attempt_of_an_agent_stands_beside_the_first() -> None:
     """An agent that people try again has the model calls of both attempts in the tree."""
-    case = talk(rest="    on_error: ask\n")
-    case.when(case.broke("access_denied", retryable=False)).decide("retry")
+    case = talk(rest="    on_error: ask\n    timeout: 1h\n").later(3600)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.when(NodeCut(case.calling, 1, "cut")).decide("retry")
     assert drawn(case)[-1] == "helper#2/turn[1] turn[1] started"
 
 

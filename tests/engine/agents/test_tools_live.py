@@ -176,13 +176,13 @@ async def test_a_secret_that_a_tool_left_in_a_file_does_not_come_back(tmp_path: 
     assert "there is no such file" in none
 
 
-async def test_a_server_that_nobody_configured_fails_the_agent_at_once(tmp_path: Path) -> None:
+async def test_a_server_that_nobody_configured_is_asked_about_at_once(tmp_path: Path) -> None:
     """What only a person can set right is not tried again, and the error says what is missing."""
     async with engine(tmp_path, script_from([{"text": "never said"}])) as rig:
         (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
         session_id = await rig.start(FLOW.format(port=9))
         state = await rig.engine.parked(session_id)
         kinds = [event.type for event in await rig.engine.journal(session_id)]
-    assert state.status == "failed"
-    assert "there is no MCP server tools" in str(state.error)
+    (prompt,) = state.prompts.values()
+    assert "there is no MCP server tools" in prompt.message
     assert "node:retrying" not in kinds

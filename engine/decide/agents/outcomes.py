@@ -1,0 +1,389 @@
+"""Model calls without an answer to go on with: what follows by itself, what people are asked, and what their word does. Pure.
+
+A call can fail, or end with something that is no answer: a refusal, half an answer, nothing. Some of that is put right by
+itself, so often and no oftener (`_ALONE`). Of everything else people are asked, with buttons that fit, and nothing is lost
+meanwhile: whatever they say, the conversation goes on after its last event. Where the flow says what a failure does
+(`on_error`), and in `finally`, which asks nobody, the agent fails instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from engine.decide import outages
+from engine.decide.agents.budget import fallbacks
+from engine.decide.agents.model_request import person_message, stays
+from engine.decide.question import option, step_prompt
+from engine.flow.node import plan_of
+from engine.journal import events as ev
+from engine.journal.queries import OUTAGE, OUTCOME, TURN, agent_at, agent_of, is_outage, open_prompt_at
+from engine.journal.state import RETRY, AgentRun, Asked, in_finally
+from engine.language import timestamps
+from engine.language.codec import Json
+from engine.language.errors import InvalidAnswer
+from engine.language.template import escape_markup
+from engine.messages.messages import problem_of
+from engine.messages.models import shipped
+from engine.messages.prices import DEFAULTS
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+MOST_ROOM = 64_000
+"""Tokens to which an answer gets more room by itself where nothing is known of its model; people may give it more."""
+
+_ALONE = {"go_on": 3, "resend": 10, "said": 1, "compact": 1}
+"""How often it helps itself in this way, before people are asked."""
+
+_OUTAGE_SHOWN = 600.0
+"""Seconds after which people are told of an outage with buttons."""
+
+_GO_ON = "Your answer was cut. Go on exactly where it ends, without repeating anything."
+_EMPTY = "Your last answer was empty. Go on with the task, or say in a sentence how it ended."
+WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
+
+_ADMINS = ("spend_limit", "access_denied", "model_not_found")
+"""What only somebody who runs sayso can put right."""
+
+
+# --- answers that are none -----------------------------------------------------------------------------------
+
+
+def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
+    """What stays in the conversation of an answer that nothing can be done with; None for one that can be used."""
+    content, reason = list(output["content"]), output.get("stopReason")
+    spoke = any(block["type"] == "text" and block["text"].strip() for block in content)
+    calls = any(block["type"] == "tool_use" for block in content)
+    if reason in ("refusal", "model_context_window_exceeded"):
+        return []
+    if reason == "pause_turn":
+        return content
+    if reason == "max_tokens":
+        whole = spoke and not calls and not structured and not output.get("cutCall")
+        return stays(content) if whole else []
+    return None if spoke or calls else []
+
+
+def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json]) -> None:
+    """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it."""
+    agent, reason = agent_at(turn.state, owner), str(output.get("stopReason"))
+    if agent.pending and reason != "refusal" and (stayed or reason == "end_turn"):
+        return  # somebody spoke meanwhile, and that is gone on with
+    if reason == "refusal":
+        _refused(turn, owner, agent, output)
+    elif reason == "max_tokens" and stayed:
+        _alone(turn, owner, "go_on", _cut_error(), text=agent.text, content=_text(_GO_ON))
+    elif reason == "max_tokens":
+        more_room(turn, owner, "room", _cut_error())
+    elif reason == "model_context_window_exceeded":
+        too_long(
+            turn,
+            owner,
+            {"type": reason, "message": "the conversation is longer than the model can keep in mind"},
+        )
+    elif reason == "pause_turn" and stayed:
+        error = {"type": reason, "message": f"the model paused {_ALONE['resend']} times"}
+        _alone(turn, owner, "resend", error, text=agent.text)
+    else:
+        error = {"type": "empty", "message": "the model answered nothing, twice"}
+        _alone(turn, owner, "said", error, content=_text(_EMPTY))
+
+
+def _cut_error() -> dict[str, Json]:
+    return {"type": "max_tokens", "message": "the answer was cut: raise `max_tokens`"}
+
+
+def _refused(turn: Turn, owner: str, agent: AgentRun, output: Mapping[str, Json]) -> None:
+    """Where the API has asked the models that the flow names already, one of them has answered."""
+    details, named = output.get("stopDetails") or {}, fallbacks(turn, owner)
+    told = {name: details.get(name) for name in ("category", "explanation", "recommended_model")}
+    error = {"type": "refusal", "message": "the model declined to go on", "details": told}
+    left = [] if output.get("model") in named else named[agent.alone.get("model", 0) :]
+    if left:
+        _emit(turn, owner, "model", model=left[0], text=agent.text, error=error)
+    else:
+        stuck(turn, owner, error)
+
+
+def more_room(turn: Turn, owner: str, how: str, error: dict[str, Json]) -> None:
+    """The same again with twice the room for an answer, as far as that goes by itself."""
+    agent, room = agent_at(turn.state, owner), longest(turn, owner)
+    most = shipped(agent.model).max_tokens or MOST_ROOM
+    if room < most:
+        more = min(2 * room, most)
+        beside: dict[str, Json] = {"text": agent.text} if how == "room" else {"brief": _brief(agent)}
+        _emit(turn, owner, how, max_tokens=more, **beside)
+    else:
+        stuck(turn, owner, error)
+
+
+def _brief(agent: AgentRun) -> bool | None:
+    return True if agent.compacts == "brief" else None
+
+
+def longest(turn: Turn, owner: str) -> int:
+    """How long an answer may be, in tokens."""
+    return agent_at(turn.state, owner).max_tokens or int(turn.state.nodes[owner].input["max_tokens"])
+
+
+def too_long(turn: Turn, owner: str, error: dict[str, Json], *, brief: bool = False) -> None:
+    """The conversation does not fit: it is summed up. `brief`: it does not fit into that call either, as it is."""
+    if len(agent_at(turn.state, owner).messages) > 1:
+        _alone(turn, owner, "compact", error, brief=brief or None)
+    else:
+        stuck(turn, owner, error)
+
+
+def _alone(turn: Turn, owner: str, how: str, error: dict[str, Json], **more: Json) -> None:
+    """It helps itself in this way, or people are asked where it has done so often enough."""
+    if agent_at(turn.state, owner).alone.get(how, 0) < _ALONE[how]:
+        _emit(turn, owner, how, **more)
+    else:
+        stuck(turn, owner, error)
+
+
+def _emit(turn: Turn, owner: str, how: str, **more: Json) -> None:
+    """Write it, unless the agent is given up already."""
+    if turn.state.containers[owner].error is None:
+        turn.emit(ev.AgentOutcome, path=owner, node_id=turn.state.nodes[owner].node_id, how=how, **more)
+
+
+def _text(words: str) -> list[Json]:
+    return [{"type": "text", "text": words}]
+
+
+# --- failed calls ----------------------------------------------------------------------------------------------
+
+
+def turn_failed(turn: Turn, path: str) -> None:
+    """A model call failed, and no try is left."""
+    owner, error = agent_of(turn.state, path) or "", turn.state.nodes[path].error or {}
+    if agent_at(turn.state, owner).stuck:
+        return
+    if error.get("type") == "context_too_long":
+        too_long(turn, owner, error, brief=True)
+    else:
+        stuck(turn, owner, error)
+
+
+def stuck(turn: Turn, owner: str, error: dict[str, Json]) -> None:
+    """People are asked, or where they are not the agent fails, unless it is given up already."""
+    turn_list = turn.flow.lists[agent_at(turn.state, owner).lists[0]]
+    if turn_list.nodes[0].on_error == "ask" and not in_finally(owner):
+        _emit(turn, owner, "ask", error=error)
+    elif turn.state.containers[owner].error is None:
+        turn.fail(owner, {**error, "message": f"node {turn.node(owner).id}: {error.get('message')}"})
+
+
+def ask(turn: Turn, owner: str) -> None:
+    """Ask what there is to ask: how an agent goes on that is stuck, or what is done about an outage."""
+    agent, asked = agent_at(turn.state, owner), open_prompt_at(turn.state, owner)
+    if agent.stuck is not None:
+        withdraw_outage(turn, owner)
+        if open_prompt_at(turn.state, owner) is None:
+            turn.ask(owner, _prompt(turn, owner, agent.stuck))
+        return
+    away = None if asked or in_finally(owner) else _outage(turn, owner)
+    if away is not None:
+        turn.ask(owner, _prompt(turn, owner, away, OUTAGE))
+
+
+def withdraw_outage(turn: Turn, owner: str, reason: str = "the provider is back") -> None:
+    """Nobody has to be told of an outage any more."""
+    prompt = open_prompt_at(turn.state, owner)
+    if prompt is not None and is_outage(prompt):
+        turn.emit(ev.PromptCancelled, path=owner, prompt_id=prompt.prompt_id, reason=reason)
+
+
+def _outage(turn: Turn, owner: str) -> dict[str, Json] | None:
+    """The error of an outage that has lasted long enough for people to hear of it."""
+    for path in turn.state.active:
+        run = turn.state.nodes[path]
+        if (
+            outages.waited_out(run)
+            and agent_of(turn.state, path) == owner
+            and turn.node(path).on_error == "ask"
+        ):
+            lasts = timestamps.seconds_between(run.started_at or turn.facts.now, turn.facts.now)
+            return run.error if lasts >= _OUTAGE_SHOWN else None
+    return None
+
+
+# --- what is asked -----------------------------------------------------------------------------------------------
+
+
+_MOST_TOLD = 600
+
+
+def _prompt(turn: Turn, owner: str, error: Mapping[str, Json], scope: str | None = None):  # type: ignore[no-untyped-def]
+    node, kind = turn.node(owner), str(error.get("type"))
+    options = [*_ways(turn, owner, kind, error, scope), option("stop", "Stop", "danger")]
+    options[0] = {**options[0], "style": "primary"}
+    takes_words = scope is None and kind in _TAKES_WORDS
+    about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": takes_words}
+    return step_prompt(node, OUTCOME, _told(turn, owner, kind, error, scope), *options, **about)
+
+
+_TAKES_WORDS = ("refusal", "max_tokens", "empty", "output")
+"""Whatever is said in the thread is said to the model, and it goes on."""
+
+
+def _told(turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
+    agent, details = agent_at(turn.state, owner), error.get("details") or {}
+    message = escape_markup(str(error.get("message") or "no reason was given"))
+    if len(message) > _MOST_TOLD:
+        message = f"{message[:_MOST_TOLD]}…"
+    if scope == OUTAGE:
+        return f": {message}. Tried again by itself every few minutes. Nothing is lost."
+    if kind == "refusal":
+        category = (
+            f" ({escape_markup(str(details['category']).replace('_', ' '))})"
+            if details.get("category")
+            else ""
+        )
+        why = (
+            f" “{escape_markup(str(details['explanation']))[:_MOST_TOLD]}”"
+            if details.get("explanation")
+            else ""
+        )
+        return f": {agent.model} declined to go on{category}.{why}"
+    if kind == "max_tokens":
+        return f": the answer is longer than {longest(turn, owner):,} tokens, and was cut."
+    if kind == "output":
+        return f": {message}\n>{escape_markup(str(details.get('text') or ''))[:_MOST_TOLD]}"
+    code = details.get("errorCode")
+    return f": {message}" + (f" ({escape_markup(str(code))})" if code and str(code) not in message else "")
+
+
+def _ways(
+    turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: str | None
+) -> Iterator[dict[str, Json]]:
+    """The buttons that fit, but for *Stop*."""
+    agent = agent_at(turn.state, owner)
+    if scope == OUTAGE:
+        yield option(RETRY, "Go on now")
+        yield _other_model(turn, agent)
+    elif kind == "refusal":
+        yield from _models(turn, owner, agent, error)
+        yield _worded("otherwise", "Say it otherwise", "What should it be told?")
+        yield _worded("answer", "Answer for it", "The answer, in place of the model's")
+    elif kind == "max_tokens":
+        yield option("room", "More room")
+        if agent.text.strip():
+            yield option("take", "Take it as it is")
+    elif kind in ("context_too_long", "model_context_window_exceeded"):
+        yield option("compact", "Drop the largest results")
+    elif kind == "empty":
+        yield _worded("otherwise", "Nudge", "What should it be told?", default=_EMPTY)
+        yield option("take", "Take it as done")
+    elif kind == "output":
+        yield _worded("answer", "Fix by hand", "The answer, as JSON", default=agent.text)
+        yield option("correct", "Ask again")
+    elif kind in (*_ADMINS, "price_unknown"):
+        yield option(RETRY, "Go on")
+        yield _other_model(turn, agent)
+    else:
+        yield option(RETRY, "Again")
+
+
+def _worded(value: str, label: str, asks: str, *, default: str = "") -> dict[str, Json]:
+    """A button that asks for words."""
+    return {**option(value, label), "asks": {"label": asks, "default": default[:3_000]}}
+
+
+def _models(turn: Turn, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    told = (error.get("details") or {}).get("recommended_model")
+    known = dict.fromkeys([*([str(told)] if told else []), *fallbacks(turn, owner)])
+    named = [model for model in known if model != agent.model][:2]
+    for model in named:
+        yield option(f"model:{model}", f"Try {model}")
+    if not named:
+        yield _other_model(turn, agent)
+
+
+def _other_model(turn: Turn, agent: AgentRun) -> dict[str, Json]:
+    prices = turn.facts.agents.prices
+    names = [model for model in (DEFAULTS if prices is None else prices) if model != agent.model]
+    return {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": names[:100]}}
+
+
+# --- what people said --------------------------------------------------------------------------------------------
+
+
+def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
+    """The agent goes on as a person said, or not at all."""
+    owner, answer = prompt.path, prompt.answer or {}
+    agent, value, actor = agent_at(turn.state, owner), answer.get("value"), prompt.actor
+    words = str(answer.get("words") or (answer.get("text") if value is None else "") or "").strip()
+    failed = _failed_turn(turn, owner)
+    if prompt.status != "answered" or value == "stop":
+        _stop(turn, prompt, agent)
+        return
+    by: dict[str, Json] = {"actor": actor, "text": agent.text if failed is None else agent.cut}
+    if value is None or value == "otherwise":
+        said = _text(person_message(words, actor or {}))
+        by |= {"text": None, "content": said, "key": key}
+        _emit(turn, owner, "said", **by)
+    elif value in ("answer", "take"):
+        _last_answer(turn, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
+    elif value == "correct":
+        problem = str((agent.stuck or {}).get("message"))
+        _emit(turn, owner, "said", **{**by, "text": None, "content": _text(WRONG.format(problem=problem))})
+    elif value == "room":
+        goes_on = {"content": _text(_GO_ON)} if _spoke_last(agent) else {}
+        _emit(turn, owner, "room", **by, max_tokens=2 * longest(turn, owner), **goes_on)
+    elif value == "compact":
+        _emit(turn, owner, "compact", actor=actor, brief=True)
+    elif value == "model" or str(value).startswith("model:"):
+        _emit(
+            turn, owner, "model", **by, model=words if value == "model" else str(value).removeprefix("model:")
+        )
+    else:
+        how = {"pause_turn": "resend", "summary": "compact"}.get(str(prompt.scope), "again")
+        _emit(turn, owner, how, **(by if how != "compact" else {"actor": actor, "brief": _brief(agent)}))
+
+
+def _failed_turn(turn: Turn, owner: str) -> str | None:
+    """The model call that failed, and is made again."""
+    for path in turn.state.active:
+        run = turn.state.nodes[path]
+        if run.type == TURN and run.status != "started" and agent_of(turn.state, path) == owner:
+            return path
+    return None
+
+
+def _stop(turn: Turn, prompt: Asked, agent: AgentRun) -> None:
+    path = _failed_turn(turn, prompt.path)
+    why = (
+        agent.stuck
+        or (turn.state.nodes[path].error if path else None)
+        or {"type": prompt.scope, "message": "it was away"}
+    )
+    name = (prompt.actor or {}).get("name") or (prompt.actor or {}).get("id")
+    by = f"stopped by {name}" if name else "nobody said in time how it goes on"
+    message = f"node {prompt.node_id}: {by}: {why.get('message')}"
+    _emit(turn, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
+
+
+def _last_answer(turn: Turn, prompt: Asked, agent: AgentRun, text: str) -> None:
+    schema = plan_of(turn.node(prompt.path)).output
+    problem = problem_of(schema, text) if schema is not None else None
+    if problem is not None:
+        raise InvalidAnswer(f"This cannot be the answer: {problem}. Nothing was changed.")
+    given = _text(text) if text != agent.text and text != _said_last(agent) else None
+    _emit(turn, prompt.path, "answer", actor=prompt.actor, text=text, content=given)
+
+
+def _said_last(agent: AgentRun) -> str:
+    """The last words of the model in the conversation."""
+    for number in reversed(range(len(agent.messages))):
+        message = agent.messages[number]
+        text = "".join(block["text"] for block in message["content"] if block["type"] == "text")
+        if message["role"] == "assistant" and text.strip():
+            return text
+    return ""
+
+
+def _spoke_last(agent: AgentRun) -> bool:
+    return bool(agent.messages[len(agent.messages) - 1]["role"] == "assistant")

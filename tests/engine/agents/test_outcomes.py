@@ -1,0 +1,391 @@
+"""Model calls without an answer to go on with: what follows by itself, what people are asked, and that it goes on there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from engine.decide.agents import outcomes
+from engine.decide.commands import Due, NodeDone
+from engine.journal.fold import derive_state
+from engine.journal.snapshot import from_bytes, to_bytes
+from engine.language import timestamps
+from engine.language.errors import InvalidAnswer
+from tests.engine.agents.talks import Talk, talk
+
+SHELL = 'tools: [shell: {commands: ["restart *"]}]'
+RAN = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
+SCHEMA = "output: {type: object, properties: {cause: {type: string}}, required: [cause]}"
+TURN = "helper/turn[2]"
+
+
+def after_a_tool(with_: str = "", rest: str = "") -> Talk:
+    """A conversation whose tool has run, and whose next model call is under way."""
+    case = talk(f"{SHELL}\n{with_}", rest=rest).model("I restart it.", ("shell", {"command": "restart db"}))
+    return case.tool("tool[0]", RAN)
+
+
+def ends(case: Talk, text: str = "", *, stop: str, **told: Any) -> Talk:
+    """The model call ends so, and all of it is read anew from what is stored."""
+    done = case.reply(text, stop=stop)
+    return asked_anew(case.when(NodeDone(done.path, done.attempt, {**done.output, **told})))
+
+
+def asked_anew(case: Talk) -> Talk:
+    """The same from its journal and from a snapshot, as another process finds it, which claims it."""
+    assert derive_state(case.events) == case.state
+    case.state = from_bytes(to_bytes(case.state))
+    return case.claimed()
+
+
+def labels(case: Talk) -> list[str]:
+    """The buttons that are offered."""
+    return [str(option["label"]) for option in case.prompt.options]
+
+
+def tools_ran(case: Talk) -> int:
+    """How often a tool was started."""
+    return sum(getattr(event, "node_type", None) == "shell" for event in case.events)
+
+
+REFUSED = {"category": "cyber", "explanation": "It looks like an attack."}
+
+STUCK: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "refusal": (
+        "",
+        {"stopDetails": REFUSED},
+        ["Other model", "Say it otherwise", "Answer for it", "Stop"],
+    ),
+    "max_tokens": ("", {"cutCall": True}, ["More room", "Stop"]),
+    "end_turn": ("", {}, ["Nudge", "Take it as done", "Stop"]),
+}
+
+
+@pytest.mark.parametrize("stop", STUCK)
+def test_people_are_asked_and_it_goes_on_at_the_turn(stop: str) -> None:
+    """Whatever the model ends with: a card whose buttons fit, and after it the conversation as it was."""
+    text, told, buttons = STUCK[stop]
+    case = after_a_tool("max_tokens: 64000")
+    before = case.request()["messages"]
+    ends(case, text, stop=stop, **told)
+    if stop == "end_turn":
+        ends(case, stop=stop)
+    assert labels(case) == buttons
+    assert case.state.phase == "waiting"
+    first = case.prompt.options[0]
+    case.decide(first["value"], reason="claude-opus-5-5" if stop == "refusal" else "Go on, please.")
+    messages = case.request()["messages"]
+    assert messages[: len(before) - 1] == before[:-1]
+    assert messages[-1]["content"][: len(before[-1]["content"])] == before[-1]["content"]
+    case.model("Done.")
+    assert case.node("helper").output["text"] == "Done."
+    assert tools_ran(case) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "buttons"),
+    [
+        ("request_invalid", ["Again", "Stop"]),
+        ("access_denied", ["Go on", "Other model", "Stop"]),
+        ("spend_limit", ["Go on", "Other model", "Stop"]),
+        ("model_not_found", ["Go on", "Other model", "Stop"]),
+        ("mcp", ["Again", "Stop"]),
+    ],
+)
+def test_a_call_that_failed_is_made_again_by_a_persons_word(kind: str, buttons: list[str]) -> None:
+    """The same messages are sent, by the same call; no tool runs a second time."""
+    case = after_a_tool()
+    before = case.request()["messages"]
+    asked_anew(case.when(case.broke(kind, retryable=False, errorCode="too_odd")))
+    assert labels(case) == buttons
+    assert "too_odd" in case.prompt.message
+    case.decide("retry")
+    assert (case.calling, case.request()["messages"]) == (TURN, before)
+    assert case.model("Done.").state.outcome == "complete"
+    assert tools_ran(case) == 1
+
+
+def test_it_can_be_asked_about_again_and_again() -> None:
+    """A second failure is a second question; then another model answers."""
+    case = after_a_tool()
+    for _ in range(2):
+        case.when(case.broke("access_denied", retryable=False)).decide("retry")
+    case.when(case.broke("model_not_found", retryable=False)).decide("model", reason="claude-opus-5-5")
+    assert case.request()["model"] == "claude-opus-5-5"
+    assert case.model("Done.").state.outcome == "complete"
+
+
+def test_what_only_an_admin_can_put_right_is_asked_of_them() -> None:
+    """The card says so, as that of the day's cap does."""
+    case = after_a_tool()
+    case.when(case.broke("spend_limit", retryable=False))
+    assert case.prompt.exclude_requester
+
+
+def test_stop_fails_the_node_with_what_was_wrong() -> None:
+    """By whom it was stopped stands in the error."""
+    case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED).decide("stop")
+    assert (case.state.error or {})["type"] == "refusal"
+    assert "stopped by" in (case.state.error or {})["message"]
+
+
+def test_a_failed_call_can_be_stopped_too() -> None:
+    """Its model call ends with the agent."""
+    case = after_a_tool()
+    case.when(case.broke("access_denied", retryable=False)).decide("stop")
+    assert (case.state.error or {})["type"] == "access_denied"
+
+
+def test_the_flow_may_have_it_fail_at_once() -> None:
+    """`on_error: fail`, `continue` and a jump say what a failure does; nobody is asked then."""
+    for written, outcome in (("fail", "failed"), ("continue", "complete")):
+        case = after_a_tool(rest=f"    on_error: {written}\n").model("", stop="refusal")
+        assert case.state.outcome == outcome
+        assert not case.state.prompts
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_says_why_and_offers_the_model_that_the_api_recommends() -> None:
+    """Category, explanation, model."""
+    case = ends(after_a_tool(), stop="refusal", stopDetails={**REFUSED, "recommended_model": "claude-opus-5"})
+    assert "(cyber)" in case.prompt.message
+    assert "It looks like an attack." in case.prompt.message
+    assert labels(case)[0] == "Try claude-opus-5"
+    assert case.decide("model:claude-opus-5").request()["model"] == "claude-opus-5"
+
+
+def test_a_refused_answer_is_no_part_of_the_conversation() -> None:
+    """Half a refusal that is sent back is refused again."""
+    case = after_a_tool()
+    before = case.request()["messages"]
+    ends(case, "To attack it, first", stop="refusal", stopDetails=REFUSED)
+    assert case.decide("model", reason="claude-opus-5").request()["messages"] == before
+
+
+def test_words_in_the_thread_are_said_to_the_model() -> None:
+    """A reply to the card, or the button: both say who said it, and it goes on."""
+    for said in ({"value": "otherwise", "reason": "Only look."}, {"value": None, "text": "Only look."}):
+        case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
+        case.decide(**said)
+        assert "Only look." in case.said()
+        assert "<message from=" in case.said()
+
+
+def test_words_are_needed_where_the_button_asks_for_some() -> None:
+    """Nothing is sent without any."""
+    case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
+    with pytest.raises(InvalidAnswer):
+        case.decide("otherwise")
+
+
+def test_a_person_answers_for_it() -> None:
+    """What they write is what the flow goes on with."""
+    case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
+    case.decide("answer", reason="It was the disk.")
+    assert case.node("helper").output["text"] == "It was the disk."
+
+
+# --- half an answer ------------------------------------------------------------------------------------------------
+
+
+def test_half_a_tool_call_is_made_again_with_twice_the_room() -> None:
+    """By itself, up to a bound; nothing of the half stays."""
+    case = talk(SHELL)
+    before = case.request()
+    ends(case, "I restart", stop="max_tokens", cutCall=True)
+    assert case.request() == {**before, "maxTokens": 2 * before["maxTokens"]}
+    for _ in range(10):
+        if case.state.phase == "waiting":
+            break
+        ends(case, stop="max_tokens", cutCall=True)
+    assert case.agent.max_tokens == outcomes.MOST_ROOM
+    case.decide("room")
+    assert case.request()["maxTokens"] == 2 * outcomes.MOST_ROOM
+
+
+def test_a_text_that_was_cut_is_gone_on_with() -> None:
+    """Three times by itself; the output has all of it."""
+    case = talk()
+    for piece in ("One, ", "two, ", "three, "):
+        ends(case, piece, stop="max_tokens")
+        assert "Go on exactly where it ends" in case.said()
+    assert case.model("four.").node("helper").output["text"] == "One, two, three, four."
+
+
+def test_a_text_that_is_cut_too_often_is_asked_about() -> None:
+    """It can be taken as it is, or be given more room."""
+    for chosen, expected in (("take", "One, two, three, four, "), ("room", "One, two, three, four, five.")):
+        case = talk()
+        for piece in ("One, ", "two, ", "three, ", "four, "):
+            ends(case, piece, stop="max_tokens")
+        assert labels(case) == ["More room", "Take it as it is", "Stop"]
+        case.decide(chosen)
+        if chosen == "room":
+            assert case.request()["maxTokens"] == 2 * 32_000
+            case.model("five.")
+        assert case.node("helper").output["text"] == expected
+
+
+def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
+    """Half of a JSON value is nothing to go on with."""
+    case = ends(talk(SCHEMA), '{"cause": "di', stop="max_tokens")
+    assert "di" not in case.said().partition("Why is")[0]
+    assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
+
+
+# --- nothing, pauses -----------------------------------------------------------------------------------------------
+
+
+def test_an_empty_answer_is_nudged_once_and_then_asked_about() -> None:
+    """It completes nothing by itself."""
+    case = after_a_tool()
+    ends(case, stop="end_turn")
+    assert "empty" in case.said()
+    ends(case, stop="end_turn")
+    assert labels(case) == ["Nudge", "Take it as done", "Stop"]
+    assert case.decide("take").node("helper").output["text"] == "I restart it."
+
+
+def test_a_usable_answer_ends_the_count_of_what_it_did_by_itself() -> None:
+    """A talk of days may be nudged more than once."""
+    case = after_a_tool()
+    for _ in range(3):
+        ends(case, stop="end_turn")
+        case.model("", ("shell", {"command": "restart db"})).tool("tool[0]", RAN)
+    assert not case.state.open_prompts
+
+
+def test_a_pause_is_sent_back_as_it_is() -> None:
+    """Nothing is added, ten times; then people are asked."""
+    case = talk()
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "disks"}}
+    for number in range(1, 11):
+        ends(case, stop="pause_turn", content=[{**use, "id": f"srvtoolu_{number}"}])
+        last = case.request()["messages"][-1]
+        assert (last["role"], len(last["content"])) == ("assistant", number)
+    ends(case, stop="pause_turn", content=[{**use, "id": "srvtoolu_11"}])
+    assert labels(case) == ["Again", "Stop"]
+    case.decide("retry").model("Found.")
+    assert case.node("helper").output["text"] == "Found."
+
+
+# --- too long, wrong form ------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
+    """The summary is asked for with little of each result, so that it fits."""
+    case = talk(SHELL).model("I restart it.", ("shell", {"command": "restart db"}))
+    case.tool("tool[0]", {**RAN, "stdout": "x" * 20_000})
+    case.when(case.broke("context_too_long", retryable=False))
+    asked_anew(case)
+    assert (case.request()["purpose"], case.calling) == ("compact", TURN)
+    assert len(str(case.request()["messages"])) < 5_000
+    case.model("It was restarted.")
+    assert "It was restarted." in case.said()
+    case.when(case.broke("context_too_long", retryable=False))
+    assert labels(case) == ["Drop the largest results", "Stop"]
+    assert case.decide("compact").request()["purpose"] == "compact"
+
+
+def test_a_window_that_is_full_in_the_middle_of_an_answer_is_summed_up() -> None:
+    """What was said of the answer is left out."""
+    case = ends(after_a_tool(), "And so", stop="model_context_window_exceeded")
+    assert case.request()["purpose"] == "compact"
+    assert "And so" not in str(case.request()["messages"])
+    assert case.model("A summary.").model("Done.").node("helper").output["text"] == "Done."
+
+
+def test_data_of_the_wrong_form_can_be_put_right_by_hand() -> None:
+    """It has to fit, and is the answer then; or the model is asked again."""
+    case = talk(SCHEMA).model("the disk").model('{"cause": 3}')
+    assert labels(case) == ["Fix by hand", "Ask again", "Stop"]
+    assert case.prompt.options[0]["asks"]["default"] == '{"cause": 3}'
+    with pytest.raises(InvalidAnswer):
+        case.decide("answer", reason='{"cause": 4}')
+    again = replace(case.state)
+    assert case.decide("answer", reason='{"cause": "disk"}').node("helper").output["data"] == {
+        "cause": "disk"
+    }
+    assert again.open_prompts
+
+
+def test_the_model_is_asked_again_for_the_form() -> None:
+    """It reads what was wrong."""
+    case = talk(SCHEMA).model("the disk").model('{"cause": 3}').decide("correct")
+    assert "cannot be used" in case.said()
+    assert case.model('{"cause": "disk"}').state.outcome == "complete"
+
+
+# --- fallbacks, outages --------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_goes_to_the_models_that_the_flow_names() -> None:
+    """One after the other, each recorded; then people are asked."""
+    case = after_a_tool("fallbacks: [claude-opus-5, claude-haiku-5-5]")
+    before = case.request()["messages"]
+    for model in ("claude-opus-5", "claude-haiku-5-5"):
+        ends(case, stop="refusal", model="claude-sonnet-5-5")
+        assert (case.request()["model"], case.request()["messages"]) == (model, before)
+    ends(case, stop="refusal", model="claude-sonnet-5-5")
+    assert labels(case)[:2] == ["Try claude-opus-5", "Say it otherwise"]
+
+
+def test_models_that_the_api_has_asked_are_not_asked_again() -> None:
+    """One of them has refused in the place of the first."""
+    case = after_a_tool("fallbacks: [claude-opus-5]")
+    ends(case, stop="refusal", model="claude-opus-5")
+    assert labels(case)[0] == "Try claude-opus-5"
+
+
+def away(case: Talk, minutes: float) -> Talk:
+    """The provider is away for so long; a call is waited for then."""
+    start = case.now
+    if case.state.launched:
+        case.when(case.broke())
+    while timestamps.seconds_between(start, case.now) < minutes * 60:
+        case.now = next(timer.due_at for timer in case.state.timers.values() if timer.purpose == "retry")
+        case.when(Due(next(t.timer_id for t in case.state.timers.values() if t.purpose == "retry")))
+        case.when(case.broke())
+    return case
+
+
+def test_an_outage_of_ten_minutes_is_told_with_buttons() -> None:
+    """Before that there is no card; the call is tried again meanwhile, and the card goes when the provider is back."""
+    case = away(after_a_tool(), 5)
+    assert not case.state.prompts
+    asked_anew(away(case, 11))
+    assert labels(case) == ["Go on now", "Other model", "Stop"]
+    asked = case.prompt
+    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
+    case.now = timer.due_at
+    case.when(Due(timer.timer_id))
+    assert (case.calling, asked.prompt_id in case.state.open_prompts) == (TURN, True)
+    case.model("Here again.")
+    assert case.state.prompts[asked.prompt_id].status == "cancelled"
+    assert case.state.outcome == "complete"
+
+
+@pytest.mark.parametrize("value", ["retry", "model"])
+def test_an_outage_need_not_be_waited_out(value: str) -> None:
+    """The call is made at once, by another model where that is wanted."""
+    case = away(after_a_tool(), 11)
+    before = case.request(TURN)["messages"]
+    case.decide(value, reason="claude-haiku-5-5" if value == "model" else None)
+    assert case.request()["messages"] == before
+    assert case.request()["model"] == ("claude-haiku-5-5" if value == "model" else "claude-sonnet-5-5")
+    assert case.model("Here.").state.outcome == "complete"
+
+
+def test_an_outage_can_be_given_up() -> None:
+    """While it waits, and while a try is under way: then that ends first."""
+    assert (away(after_a_tool(), 11).decide("stop").state.error or {})["type"] == "overloaded"
+    case = away(after_a_tool(), 11)
+    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
+    case.now = timer.due_at
+    case.when(Due(timer.timer_id)).decide("stop")
+    case.when(case.reply("too late", interrupted=True))
+    assert case.state.outcome == "failed"
