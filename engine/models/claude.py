@@ -402,6 +402,7 @@ def _said(kind: type[ProviderError]) -> str:
         SpendLimit: "the account may spend no more on Claude",
         ModelGone: "Claude has no such model",
         InvalidRequest: "Claude refused the request",
+        PrefixMismatch: "Claude refused the request",
         ContextTooLong: "the conversation is too long for Claude",
     }.get(kind, "Claude failed")
 

@@ -13,6 +13,7 @@ from engine.models.claude import ClaudeProvider
 from engine.storage.sqlite import open_sqlite
 from tests.proof.talks import Death, Run, Stage, answers, live, mortal
 from tests.support import prefork
+from tests.support.claude_binding import grows
 from tests.support.claude_mind import Mind
 from tests.support.claude_server import claude_server
 
@@ -49,6 +50,7 @@ async def run(folder: Path, deaths: Iterable[Death]) -> Run:
             if await asyncio.to_thread(one_life, stage, death, server.environ()):
                 break
         mind.refused += server.refused
+        grows(mind.requests)
     found = stage.finished(mind)
     found.lives = count
     return found

@@ -35,6 +35,7 @@ from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from engine.testing.crashes import CrashingStore, never, nth
+from tests.support.claude_binding import grows
 from tests.support.claude_mind import Direct, Mind
 from tests.support.claude_server import call
 from tests.support.engine import ANA, SESSION, START, Clock, check_starts, counted, everybody, shell_runners
@@ -73,8 +74,9 @@ echo "did $1"
 
 
 def said(text: str, *calls: dict[str, Any]) -> list[dict[str, Any]]:
-    """The blocks of an answer."""
-    return [{"type": "text", "text": text}, *calls]
+    """The blocks of an answer, which the model has thought about: that is bound to all that was said before."""
+    thought = {"type": "thinking", "thinking": f"So: {text}", "signature": ""}
+    return [thought, {"type": "text", "text": text}, *calls]
 
 
 def answers(script: Path) -> list[list[dict[str, Any]]]:
@@ -320,6 +322,7 @@ async def run(
         if ended:
             break
     found = stage.finished(mind)
+    grows(mind.requests)
     found.commits, found.lives = commits, count
     return found
 

@@ -122,7 +122,7 @@ async def test_a_conversation_goes_on_with_what_was_said_verbatim(rig: Rig) -> N
     assert thought["thinking"] == "Where are the logs?"
     assert thought["signature"]
     assert [event for event in events if isinstance(event, ThinkingDelta)]
-    stored = decode(encode([user("Why?").to_json(), _message(first).to_json()]))
+    stored = decode(encode([request().messages[0].to_json(), _message(first).to_json()]))
     results = [tool_result_block(tool["id"], "full") for tool in first.tool_uses]
     conversation = (*map(Message.from_json, stored), user(*results, "And now?"))
     assert legal(conversation) == ()

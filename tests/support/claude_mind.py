@@ -21,6 +21,7 @@ from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest, Usage
 from engine.models.claude import body_of
 from engine.models.provider import refuse_illegal
+from tests.support.claude_binding import Bindings, unmarked
 from tests.support.claude_rules import Refusal, check
 from tests.support.claude_server import Failure, Raw, Reply, events
 
@@ -42,6 +43,7 @@ class Mind:
         self.requests: list[dict[str, Any]] = []
         self.billed = Decimal(0)
         self.thoughts: dict[str, str] = {}
+        self.bindings = Bindings()
         self.refused: list[str] = []
         """What was wrong with requests that the API would have refused."""
 
@@ -88,13 +90,6 @@ def _read(body: dict[str, Any]) -> Any:
     return unmarked([body.get("system"), body.get("tools"), body["messages"]])
 
 
-def unmarked(value: Any) -> Any:
-    """A part of a request without the marks for the cache."""
-    if isinstance(value, dict):
-        return {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
-    return [unmarked(each) for each in value] if isinstance(value, list) else value
-
-
 class Direct:
     """A provider that asks a mind in this process; see `Provider`."""
 
@@ -109,13 +104,17 @@ class Direct:
         body = body_of(request)
         try:
             check(body, self._mind.thoughts, betas(body))
+            dropped = self._mind.bindings.check(body)
         except Refusal as error:
             self._mind.refused.append(str(error))
             raise InvalidRequest(str(error)) from error
         reply = self._mind(body)
         assert isinstance(reply, Reply)
+        reply.blocks = self._mind.bindings.bind(body, reply.blocks)
+        thoughts = (block for block in reply.blocks if block["type"] == "thinking")
+        self._mind.thoughts |= {block["signature"]: block["thinking"] for block in thoughts}
         assembly = Assembly(f"req_{len(self._mind.requests)}", model=request.model)
-        for name, data in events(reply, request.model):
+        for name, data in events(reply, request.model, dropped):
             await asyncio.sleep(0)
             if abort is not None and abort.is_set():
                 yield Finished(assembly.interrupted())

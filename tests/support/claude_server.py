@@ -10,13 +10,14 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
+from tests.support.claude_binding import Bindings
 from tests.support.claude_rules import VERSION, Refusal, check
 
 KEY = "sk-test-0123456789"
@@ -85,6 +86,10 @@ class Recorded:
     headers: dict[str, str]
     body: Any
     refused: str | None = None
+    text: str = ""
+    """The body as it was sent."""
+    dropped: list[Any] = field(default_factory=list)
+    """Thinking in it that is bound to another beginning, as the answer tells it."""
     arrived: float = field(default_factory=time.perf_counter)
     """When it came, in seconds of this machine's clock."""
     answered: float | None = None
@@ -106,6 +111,7 @@ class ClaudeServer:
         self.tokens: int | None = None
         """What is counted for any request; None: nobody counts."""
         self.counted: list[dict[str, Any]] = []
+        self.bindings = Bindings()
         self.url = ""
 
     @property
@@ -130,11 +136,13 @@ class ClaudeServer:
             recorded.refused = "invalid key"
             return _error(401, "authentication_error", "invalid bearer token", request_id)
         try:
-            recorded.body = json.loads(await request.text())
+            recorded.text = await request.text()
+            recorded.body = json.loads(recorded.text)
             if recorded.headers.get("anthropic-version") != VERSION:
                 raise Refusal("anthropic-version: header is required")
             named = recorded.headers.get("anthropic-beta", "").split(",")
             check(recorded.body, self.thoughts, [beta for beta in named if beta])
+            recorded.dropped = self.bindings.check(recorded.body)
         except (Refusal, json.JSONDecodeError) as error:
             recorded.refused = str(error)
             return _error(400, "invalid_request_error", str(error), request_id)
@@ -164,6 +172,7 @@ class ClaudeServer:
         named = request.headers.get("anthropic-beta", "").split(",")
         try:
             check({"max_tokens": 1, **body}, self.thoughts, [each for each in named if each])
+            self.bindings.check(body)
         except Refusal as error:
             return _error(400, "invalid_request_error", str(error), "req_count")
         if self.tokens is None:
@@ -172,6 +181,8 @@ class ClaudeServer:
 
     async def _stream(self, request: web.Request, reply: Reply, request_id: str) -> web.StreamResponse:
         number = len(self.requests) - 1
+        asked = self.requests[number]
+        reply.blocks = self.bindings.bind(asked.body, reply.blocks)
         self.thoughts |= {
             block["signature"]: block["thinking"] for block in reply.blocks if block["type"] == "thinking"
         }
@@ -180,7 +191,7 @@ class ClaudeServer:
         )
         await response.prepare(request)
         try:
-            for name, data in [("", None), *events(reply, self.requests[number].body["model"])]:
+            for name, data in [("", None), *events(reply, asked.body["model"], asked.dropped)]:
                 if data is not None:
                     await response.write(sse(data))
                 if not await self._go_on(request, response, reply, name):
@@ -189,7 +200,7 @@ class ClaudeServer:
             reply.gone.set()
             raise
         await response.write_eof()
-        self.requests[number].answered = time.perf_counter()
+        asked.answered = time.perf_counter()
         return response
 
     async def _go_on(
@@ -219,10 +230,12 @@ def sse(data: dict[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def events(reply: Reply, model: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def events(reply: Reply, model: str, dropped: Sequence[Any] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """The events of a reply with their names: a delta's is its own type."""
     start = {**reply.usage, "output_tokens": 1}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": []}
+    if dropped:
+        message["input_transformations"] = list(dropped)
     yield (
         "message_start",
         {"type": "message_start", "message": {**message, "stop_reason": None, "usage": start}},
