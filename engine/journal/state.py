@@ -231,6 +231,8 @@ class AgentRun(_Record):
     """The last answer was the final one, and nobody said anything since."""
     corrections: int = 0
     """How often it was told that its answer has the wrong form."""
+    unsigned: bool = False
+    """The API has not made a summary of it that was asked for: the model is asked in words."""
     body: dict[str, Json] | None = None
     """What is sent beside the messages, as the first answered call had it; None before that."""
     drop: bool = False

@@ -100,7 +100,8 @@ class Flaw(Struct, frozen=True):
 def legal(messages: Sequence[Message]) -> tuple[Flaw, ...]:
     """What keeps this conversation from being sent, in its order; nothing for a legal one.
 
-    A legal conversation begins and ends with the user (or where the API paused) and alternates; no content is empty; the tool calls of a
+    A legal conversation begins with the user (or with a summary by the API), ends with the user (or where the API paused) and
+    alternates; no content is empty; the tool calls of a
     message are answered in the next one, each once and before anything else; ids are never used twice.
     Nothing is repaired: which result belongs to an open call is for the caller to know.
     """
@@ -114,7 +115,7 @@ def legal(messages: Sequence[Message]) -> tuple[Flaw, ...]:
 
 def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
     flaws = []
-    if messages[0].role != "user":
+    if messages[0].role != "user" and not _summed(messages[0]):
         flaws.append(Flaw(0, None, "the first message must be the user's"))
     for index in range(1, len(messages)):
         if messages[index].role == messages[index - 1].role:
@@ -127,6 +128,11 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
 def _paused(message: Message) -> bool:
     """Whether the API stopped here, with a tool of its own under way, and goes on when it gets this back."""
     return bool(message.content) and message.content[-1]["type"] == "server_tool_use"
+
+
+def _summed(message: Message) -> bool:
+    """Whether it stands for all that was said before."""
+    return bool(message.content) and message.content[0]["type"] == "compaction"
 
 
 def _message_flaws(index: int, message: Message) -> list[Flaw]:

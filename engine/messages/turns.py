@@ -50,6 +50,8 @@ class TurnRequest:
     user: str = ""
     body: Mapping[str, Json] | None = None
     drop: bool = False
+    summing: Mapping[str, Json] | None = None
+    """The conversation is summed up, in place of an answer: the API's `compaction`; empty where the last message asks for it."""
 
     @classmethod
     def opened(
@@ -71,7 +73,14 @@ class TurnRequest:
 
     def to_json(self) -> Json:
         """The request as the Messages API has it, without what is only about sending (streaming, caching, whom for)."""
-        return {**self.frame(), "messages": [message.to_json() for message in self.messages]}
+        body: dict[str, Json] = self.frame()
+        if self.summing is not None:
+            # A summary has no form, and stops nowhere.
+            kept = {name: value for name, value in body.get("output_config", {}).items() if name != "format"}
+            body = {name: body[name] for name in body if name not in ("output_config", "stop_sequences")}
+            body |= {"output_config": kept} if kept else {}
+            body |= {"compaction": dict(self.summing)} if self.summing else {}
+        return {**body, "messages": [message.to_json() for message in self.messages]}
 
     def frame(self) -> dict[str, Json]:
         """The request without its messages: what a conversation is opened with, and sends in every call."""

@@ -325,7 +325,8 @@ def body_of(request: TurnRequest, *, key: str = "", caching: bool = True) -> dic
     body: dict[str, Json] = request.to_json()
     if request.drop and shipped(request.model).bound:
         thinking = body.get("thinking") or {"type": "adaptive"}
-        body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        if thinking["type"] == "adaptive":
+            body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     if request.user:
         user = hmac.new(key.encode(), request.user.encode(), "sha256").hexdigest()
         body["metadata"] = {"user_id": user}

@@ -37,7 +37,7 @@ from engine.decide.agents.budget import Part, file_part, marks, too_little, tool
 from engine.decide.agents.tool_results import attribute
 from engine.language.codec import Json, copy
 from engine.language.errors import NotJson, SaysoError
-from engine.messages.errors import BadResponse, PrefixMismatch, ProviderError
+from engine.messages.errors import BadResponse, InvalidRequest, PrefixMismatch, ProviderError
 from engine.messages.files import files_in, filled, hollow, kept, with_files
 from engine.messages.messages import (
     IMAGE_TYPES,
@@ -182,7 +182,7 @@ class TurnRunner:
         if missing is not None:
             raise _TooLittle(missing)
         try:
-            return completed(await self._asked(made.request, ctx), made.parts, made.opened)
+            return await self._asked(made, config, ctx)
         except PrefixMismatch:
             if made.request.drop:
                 raise
@@ -192,9 +192,22 @@ class TurnRunner:
             made = made._replace(
                 request=replace(made.request, drop=True), opened={**made.opened, "drop": True}
             )
-            return completed(await self._asked(made.request, ctx), made.parts, made.opened)
+            return await self._asked(made, config, ctx)
 
-    async def _asked(self, request: TurnRequest, ctx: NodeContext) -> TurnResult:
+    async def _asked(self, made: _Made, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """The answer; a summary that the API will not make is asked for in words."""
+        signed = bool(made.request.summing)
+        try:
+            result = await self._told(made.request, ctx)
+        except InvalidRequest as error:
+            if type(error) is not InvalidRequest or not signed:
+                raise
+            log.warning("%s %s: the API makes no summary: %s", ctx.session_id, ctx.path, error)
+            signed = False
+            result = await self._told(_summing(made.request, config["summary"], signed=False), ctx)
+        return completed(result, made.parts, made.opened, signed=signed)
+
+    async def _told(self, request: TurnRequest, ctx: NodeContext) -> TurnResult:
         provider = self.provider(ctx)
         async with aclosing(provider.stream(request, ctx.aborted)) as events:
             async for event in events:
@@ -212,6 +225,8 @@ class TurnRunner:
             opened = {"body": copy(first.frame())} | ({"drop": True} if first.drop else {})
             config = {**config, **opened}
         request, parts = request_from(config, facts), list[Part]()
+        if config.get("summary"):
+            request = _summing(request, config["summary"], signed=facts.compaction)
         if any(True for message in request.messages for _ in files_in(message.content)):
             messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx)
             request = replace(request, messages=messages)
@@ -245,8 +260,23 @@ class TurnRunner:
             raise McpUnavailable(message, lasting=lasting) from error
 
 
+def _summing(request: TurnRequest, asked: Mapping[str, Json], *, signed: bool) -> TurnRequest:
+    """The request for a summary in place of an answer: by the API, which signs it, else in words at the end of what was said
+    last."""
+    if signed and asked["signed"]:
+        own = asked.get("instructions")
+        return replace(request, summing={"type": "summarize", **({"instructions": own} if own else {})})
+    last = request.messages[-1]
+    last = structs.replace(last, content=(*last.content, text_block(asked["words"])))
+    return replace(request, messages=(*request.messages[:-1], last), summing={})
+
+
 def completed(
-    result: TurnResult, parts: Sequence[Part] = (), opened: Mapping[str, Json] | None = None
+    result: TurnResult,
+    parts: Sequence[Part] = (),
+    opened: Mapping[str, Json] | None = None,
+    *,
+    signed: bool = False,
 ) -> Outcome:
     """An answer as an outcome; see `TurnRunner.__call__`."""
     output = {
@@ -258,6 +288,7 @@ def completed(
         "requestId": result.request_id,
         "weighed": marks(parts),
         **({"cutCall": True} if result.cut_call else {}),
+        **({"signed": True} if signed else {}),
         **({"stopDetails": result.stop_details} if result.stop_details else {}),
         **({"transformations": list(result.transformations)} if result.transformations else {}),
         **({"container": result.container} if result.container else {}),

@@ -86,6 +86,8 @@ def check(body: Any, thoughts: dict[str, str], betas: Collection[str] = ()) -> N
         raise Refusal("the body is no JSON object")
     _fields(body, {"model", "max_tokens", "messages"}, FIELDS, "")
     _check_settings(body, betas)
+    if isinstance(body["messages"], list):
+        _check_compaction(body)
     limit = body["max_tokens"]
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise Refusal("max_tokens: Input should be greater than or equal to 1")
@@ -111,6 +113,11 @@ _ALWAYS_THINKS = re.compile("claude-(?:fable|mythos)-|claude-opus-5-5")
 _UPDATES = re.compile("claude-(?:fable|mythos)-|claude-(?:opus|sonnet)-5-5")
 _ADAPTIVE = re.compile(r"claude-(?!haiku-4|sonnet-4-5|opus-4-5)")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def summary(text: str) -> Block:
+    """What the API gives for a conversation that it sums up."""
+    return {"type": "compaction", "content": text, "signature": f"signed {text}"}
 
 
 def _check_settings(body: dict[str, Any], betas: Collection[str]) -> None:
@@ -171,6 +178,35 @@ def _check_form(schema: dict[str, Any], where: str) -> None:
     ]
     for part in [*parts, *([schema["items"]] if "items" in schema else [])]:
         _check_form(part, where)
+
+
+def _check_compaction(body: dict[str, Any]) -> None:
+    """Where a summary may be asked for, and where it stands afterwards."""
+    asked = body.get("compaction")
+    if asked is not None:
+        _fields(asked, {"type"}, {"instructions"}, "compaction")
+        if asked["type"] != "summarize":
+            raise Refusal("compaction.type: Input should be 'summarize'")
+        for name in ("stop_sequences", "tool_choice", "context_management"):
+            if name in body:
+                raise Refusal(f"compaction: cannot be used with {name}")
+        if "format" in body.get("output_config", {}):
+            raise Refusal("compaction: cannot be used with output_config.format")
+        if len(asked.get("instructions") or "") > 16_384:
+            raise Refusal("compaction.instructions: String should have at most 16384 characters")
+    found = [
+        (index, place, block)
+        for index, message in enumerate(body["messages"])
+        for place, block in enumerate(message["content"] if isinstance(message.get("content"), list) else [])
+        if isinstance(block, dict) and block.get("type") == "compaction"
+    ]
+    if len(found) > 1:
+        raise Refusal("messages: more than one `compaction` block (compaction_block_ambiguous)")
+    for index, place, block in found:
+        if (index, place) != (0, 0):
+            raise Refusal("messages: the `compaction` block is not the first (compaction_block_misplaced)")
+        if block.get("signature") != f"signed {block.get('content')}":
+            raise Refusal("messages.0.content.0: compaction_signature_invalid")
 
 
 def _check_thinking(thinking: Any, model: str, betas: Collection[str]) -> None:
@@ -292,7 +328,7 @@ def _check_source(where: str, block: Block) -> None:
 
 
 def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
-    if turns[0][0] != "user":
+    if turns[0][0] != "user" and turns[0][1][0]["type"] != "compaction":
         raise Refusal("messages: first message must use the 'user' role")
     seen: set[str] = set()
     for index, (_, blocks) in enumerate(turns):

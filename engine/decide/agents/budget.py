@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from engine.decide.step import Turn
 
 
+COMPACT_AT = 150_000
+"""Tokens of a conversation from which on it is summed up, where its flow does not say."""
+
 UNKNOWN_SCHEMA = 4_000
 """Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
 
@@ -88,7 +91,8 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
         return Estimate(prompt, prompt + answer, None, full, room)
     prompt = min(prompt, price.context)
     asked = TurnRequest(agent.model, (), answer)
-    full = full or (bool(agent.context) and prompt + answer > price.context * _FULL)
+    at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
+    full = full or (bool(agent.context) and (agent.context > at or prompt + answer > price.context * _FULL))
     # Where another model goes on, what the first one took is paid as well.
     chain = [price, *(price_for(turn, agent, model) or price for model in fallbacks(turn, path))]
     most = sum((worst_case(asked, each, prompt_tokens=prompt) for each in chain), Decimal(0))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, outcomes, tool_calls
 from engine.decide.agents.model_request import (
+    SUMMED,
     compacted,
     person_message,
     request,
@@ -314,21 +315,30 @@ def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> N
 
 
 def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
-    """A summary takes the place of everything that was said: only one that is whole does."""
+    """A summary takes the place of everything that was said, once it is whole: one that the API has signed as it came, else one
+    in words."""
+    block, reason = _signed(output), str(output.get("stopReason"))
     summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
-    reason = str(output.get("stopReason"))
-    if summary.strip() and reason in ("end_turn", "stop_sequence"):
+    in_words = summary.strip() and reason in ("end_turn", "stop_sequence") and not output.get("signed")
+    if block is not None or in_words:
         _opened(turn, owner, path, output)
         agent = agent_at(turn.state, owner)
-        made = {"content": compacted(agent, summary), "replaced": len(agent.messages)}
-        turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made)
+        made = {"content": compacted(agent, SUMMED if block else summary), "replaced": len(agent.messages)}
+        turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made, block=block)
         return
     _record(turn, owner, path, output, [])
     error = {"type": "summary", "message": f"the summary of the conversation cannot be used ({reason})"}
     if reason == "max_tokens":
         outcomes.more_room(turn, owner, "compact", error)
-    else:
+    elif not output.get("signed"):
         outcomes.stuck(turn, owner, error)
+
+
+def _signed(output: Json) -> Json:
+    """The API's summary. Whatever it says with another stop reason, or without a text, is none: the model is asked for one
+    in words then."""
+    blocks = output["content"] if output.get("stopReason") == "compaction" else []
+    return next((block for block in blocks if block["type"] == "compaction" and block.get("content")), None)
 
 
 def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:

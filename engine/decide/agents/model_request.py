@@ -25,6 +25,9 @@ SUMMARISE = (
 )
 """What a model is told whose conversation is compacted."""
 
+SUMMED = "It stands above, as you wrote it."
+"""What stands in place of a summary that the API has signed."""
+
 _MOST_TRANSCRIPT = 100_000
 _MOST_RESULT = 2_000
 
@@ -37,14 +40,11 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     plan, config = plan_of(node), state.nodes[owner].input
     called = state.nodes[path].input
     messages = spoken(agent)
-    if called["purpose"] == "compact":
-        if agent.compacts == "brief":
-            messages = brief(messages)
-        last = messages[-1]
-        asked = {"type": "text", "text": SUMMARISE}
-        messages = [*messages[:-1], {**last, "content": [*last["content"], asked]}]
+    if called["purpose"] == "compact" and agent.compacts == "brief":
+        messages = brief(messages)
     return {
         "purpose": called["purpose"],
+        **({"summary": _summary(agent, config)} if called["purpose"] == "compact" else {}),
         "model": agent.model,
         "maxTokens": called.get("maxTokens") or config["max_tokens"],
         "cache": _cache(config.get("cache"), plan),
@@ -71,6 +71,18 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
         | {"format": plan.output},
         "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
         "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
+    }
+
+
+def _summary(agent: AgentRun, config: Mapping[str, Json]) -> dict[str, Json]:
+    """How the conversation is to be summed up: by the API, which signs it, where the model can and has not failed to; else
+    in words."""
+    told = (config.get("compact") or {}).get("instructions")
+    own = {"instructions": f"{told}\n\nDo not call tools."} if told else {}
+    return {
+        "words": f"{SUMMARISE}\n\n{told}" if told else SUMMARISE,
+        "signed": not agent.unsigned and agent.compacts != "brief",
+        **own,
     }
 
 
@@ -133,7 +145,7 @@ def stays(content: Sequence[Json]) -> list[Json]:
 def compacted(agent: AgentRun, summary: str) -> list[Json]:
     """The first message of a conversation that goes on from a summary: the task, the summary, and what people said
     since the last answer."""
-    messages = spoken(agent)
+    messages = [message for message in spoken(agent) if message["role"] == "user"]
     task = [block for block in messages[0]["content"] if not _is_summary(block)]
     latest = messages[-1]["content"] if len(messages) > 1 else []
     said = [block for block in latest if block["type"] != "tool_result"]
@@ -187,6 +199,8 @@ def _told(message: Json) -> Iterator[str]:
         match block["type"]:
             case "text":
                 yield f"[{who}] {block['text']}"
+            case "compaction":
+                yield f"[summary of what was said before] {block.get('content')}"
             case "tool_use":
                 yield f"[assistant calls {block['name']}] {encode(block['input']).decode()}"
             case "tool_result":

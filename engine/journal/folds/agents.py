@@ -182,7 +182,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
     if event.content:
         messages = _said(messages, "assistant", list(event.content))
     counted = (agent.context, agent.counted, agent.weighed)
-    if not event.interrupted:
+    if not event.interrupted and (run.input or {}).get("purpose") != "compact":
         counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
     said = [block["text"] for block in event.content if block["type"] == "text"]
     calls = any(block["type"] == "tool_use" for block in event.content)
@@ -197,8 +197,15 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         cut="",
         final=bool(event.final),
         alone={} if calls else agent.alone,
+        unsigned=agent.unsigned or _no_summary(run, event),
     )
     return _turn_ends(with_agent(state, path, agent), turn, run, event.timestamp)
+
+
+def _no_summary(run: NodeRun, event: ev.AgentMessage) -> bool:
+    """Whether a summary was asked for and none came, which more room would not change."""
+    asked = (run.input or {}).get("purpose") == "compact"
+    return asked and not event.interrupted and event.stop_reason != "max_tokens"
 
 
 def _says_no_more_than(event: ev.AgentMessage, *names: str) -> None:

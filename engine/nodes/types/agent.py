@@ -16,6 +16,9 @@ from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 MAX_TOKENS = 32_000
 """How long an answer may be, in tokens, where the flow does not say."""
 
+COMPACT_AT = 150_000
+"""From how many tokens on a conversation is summed up, where the flow does not say."""
+
 MAX_TURNS = 50
 """How many model calls an agent makes, where the flow does not say."""
 
@@ -32,6 +35,18 @@ AgentFile: TypeAlias = Annotated[
     Any, BeforeValidator(_file), WithJsonSchema({"type": ["string", "object"], "title": "file"})
 ]
 """A file that the model is shown: an entry of `files` of an `ask`, or a name in the session's folder."""
+
+
+class CompactConfig(Config):
+    """When an agent's conversation is summed up, and how."""
+
+    at: Annotated[int, Field(ge=50_000)] = Field(
+        COMPACT_AT,
+        description="From how many tokens on; before that where the model's context is nearly full.",
+    )
+    instructions: Annotated[str, Field(min_length=1, max_length=16_000)] | None = Field(
+        None, description="What the summary has to hold, in place of what Claude asks itself for."
+    )
 
 
 class AgentConfig(Config):
@@ -62,6 +77,10 @@ class AgentConfig(Config):
         None,
         description="For how long Claude keeps what is sent again. Left out: `auto`, an hour where people are asked, else "
         "five minutes.",
+    )
+    compact: CompactConfig | None = Field(
+        None,
+        description="When the conversation is summed up, `at` so many tokens, and with which `instructions`.",
     )
     temperature: Any = Field(
         None, exclude=True, description="Ignored: no current model takes it. Leave it out."
@@ -141,7 +160,8 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
-    sparse_fields=frozenset({"thinking", "effort", "fallbacks", "cache"}),
+    sparse_fields=frozenset({"thinking", "effort", "fallbacks", "cache", "compact"}),
     warnings=_warnings,
+    described={"compact": CompactConfig},
     talks=True,
 )

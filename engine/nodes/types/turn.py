@@ -17,6 +17,7 @@ class TurnConfig(Config):
     model: Text = Field(description="The model.")
     system: str | None = Field(None, description="The system prompt.")
     max_tokens: int = Field(alias="maxTokens", description="How long the answer may be, in tokens.")
+    summary: dict[str, Any] | None = Field(None, description="How the conversation is to be summed up.")
     asks: dict[str, Any] = Field(
         default_factory=dict, description="Thinking, effort, other models, the form of the answer."
     )

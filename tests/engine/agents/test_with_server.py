@@ -27,6 +27,7 @@ from engine.nodes.runtime.table import with_runner
 from engine.storage.open import MemoryStore
 from tests.nodes.pictures import png
 from tests.support.claude_mind import unmarked
+from tests.support.claude_rules import summary
 from tests.support.claude_server import ClaudeServer, Failure, Raw, Reply, call, claude_server, text
 from tests.support.engine import ANA, SESSION, EngineRig, running, shell_runners
 
@@ -242,13 +243,58 @@ async def test_an_answer_of_the_wrong_form_is_asked_for_once_more(stage: Stage) 
     assert "cannot be used" in str(stage.sent()[-1])
 
 
+LONG = Reply([DB], usage={"input_tokens": 160_000, "output_tokens": 20})
+SUMMED = Reply([summary("The log of db was read.")], stop_reason="compaction")
+FORM = "output: {type: object, properties: {cause: {type: string}}, required: [cause]}"
+
+
+async def test_a_long_conversation_goes_on_from_a_summary_that_the_api_signed(stage: Stage) -> None:
+    """It stands first and as it came, in place of the rest; then the task word for word. A second one takes its place."""
+    again = Reply([call("logs", {"service": "db"}, "toolu_2")], usage=LONG.usage)
+    second = Reply([summary("The log was read twice.")], stop_reason="compaction")
+    done = text('{"cause": "disk"}')
+    state = await stage.run(replace(LONG), SUMMED, again, second, done, more=FORM)
+    assert state.nodes["diagnose"].output["data"] == {"cause": "disk"}
+    asked, after, last = (stage.server.requests[number] for number in (1, 2, 4))
+    assert asked.body["compaction"] == {"type": "summarize"}
+    assert "format" not in asked.body.get("output_config", {})
+    assert "compact-2026-09-04" in after.headers["anthropic-beta"]
+    first, task = after.body["messages"]
+    assert first == {"role": "assistant", "content": [summary("The log of db was read.")]}
+    assert "Why is it down?" in str(task)
+    assert "format" in after.body["output_config"]
+    assert last.body["messages"][0]["content"] == [summary("The log was read twice.")]
+    assert len(last.body["messages"]) == 2
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        text("I would rather go on.", stop_reason="end_turn"),
+        Reply([], stop_reason="refusal"),
+        Reply([], stop_reason="tool_use"),
+        Reply([{"type": "compaction", "content": None}], stop_reason="compaction"),
+        Failure(400, "invalid_request_error", "compaction: Extra inputs are not permitted"),
+    ],
+    ids=["answer", "refusal", "tool", "failed", "refused"],
+)
+async def test_what_is_no_summary_takes_the_place_of_nothing(stage: Stage, instead: Reply | Failure) -> None:
+    """Whatever the API says in place of a summary: the model is asked for one in words, of all that was said."""
+    state = await stage.run(replace(LONG), instead, text("SUMMARY: read."), text("The disk is full."))
+    assert said(state) == "The disk is full."
+    assert "toolu_db" in str(stage.sent(2))
+    assert "Write a summary" in str(stage.sent(2)[-1])
+    assert "SUMMARY: read." in str(stage.sent(3))
+
+
 async def test_a_long_conversation_goes_on_from_its_summary(tmp_path: Path) -> None:
-    """Near the model's limit the next request asks for a summary, and the one after it has that in place of the rest."""
-    small = replace(DEFAULTS["claude-sonnet-5-5"], context=40_000)
-    facts = AgentFacts(prices={**DEFAULTS, "claude-sonnet-5-5": small})
+    """A model for which the API makes none is asked in words, near its limit; the next request has that in place of the rest."""
+    small = replace(DEFAULTS["claude-haiku-4-5"], context=80_000)
+    facts = AgentFacts(prices={**DEFAULTS, "claude-haiku-4-5": small})
     async with staged(tmp_path, facts) as stage:
-        long = Reply([DB], usage={"input_tokens": 30_000, "output_tokens": 20})
-        state = await stage.run(long, text("SUMMARY: the log of db was read."), text("The disk is full."))
+        long = Reply([DB], usage={"input_tokens": 40_000, "output_tokens": 20})
+        told = text("SUMMARY: the log of db was read.")
+        state = await stage.run(long, told, text("The disk is full."), more="model: claude-haiku-4-5")
         assert said(state) == "The disk is full."
         assert "Write a summary" in str(stage.sent(1)[-1])
         (only,) = stage.sent(2)
