@@ -330,7 +330,9 @@ def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
     error = {"type": "summary", "message": f"the summary of the conversation cannot be used ({reason})"}
     if reason == "max_tokens":
         outcomes.more_room(turn, owner, "compact", error)
-    elif not output.get("signed"):
+    elif output.get("signed"):
+        outcomes.in_words(turn, owner)
+    else:
         outcomes.stuck(turn, owner, error)
 
 

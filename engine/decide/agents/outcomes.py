@@ -143,6 +143,11 @@ def _alone(turn: Turn, owner: str, how: str, error: dict[str, Json], **more: Jso
         stuck(turn, owner, error)
 
 
+def in_words(turn: Turn, owner: str) -> None:
+    """The API has made no summary of the conversation: the model is asked for one."""
+    _emit(turn, owner, "compact")
+
+
 def _emit(turn: Turn, owner: str, how: str, **more: Json) -> None:
     """Write it, unless the agent is given up already."""
     if turn.state.containers[owner].error is None:
