@@ -32,6 +32,7 @@ from engine.storage.sqlite import open_sqlite
 from engine.testing.crashes import CrashingStore, nth
 from tests.nodes.pictures import png
 from tests.support.claude_binding import grows
+from tests.support.claude_rules import summary
 from tests.support.claude_server import ClaudeServer, Failure, Recorded, Reply, call, claude_server
 from tests.support.engine import ANA, SESSION, Clock, everybody, shell_runners
 from tests.support.proving import PROVE
@@ -296,7 +297,7 @@ async def test_a_conversation_of_an_older_release_is_frozen_by_its_next_call(
     call sends the same."""
     plain = turn_runner.completed
     with monkeypatch.context() as older:
-        older.setattr(turn_runner, "completed", lambda result, parts=(), opened=None: plain(result, parts))
+        older.setattr(turn_runner, "completed", lambda result, parts=(), *_, **__: plain(result, parts))
         async with world.life() as engine:
             await world.begin(engine)
             assert await opened(engine) == []
@@ -356,11 +357,11 @@ async def test_a_summary_opens_nothing_anew(world: World, monkeypatch: pytest.Mo
         await world.begin(engine)
     world.upgrade(monkeypatch)
     monkeypatch.setattr(conversation, "_purpose", lambda agent, before, full: "compact")
-    summed = Reply([{"type": "text", "text": "SUMMARY: the second one."}])
+    summed = Reply([summary("SUMMARY: the second one.")], stop_reason="compaction")
 
     def say(body: Any) -> Reply:
         monkeypatch.setattr(conversation, "_purpose", lambda agent, before, full: "answer")
-        return summed if "Write a summary" in str(body["messages"][-1]) else answer(3)
+        return summed if "compaction" in body else answer(3)
 
     world.server.mind = say
     async with world.life() as engine:
@@ -369,6 +370,6 @@ async def test_a_summary_opens_nothing_anew(world: World, monkeypatch: pytest.Mo
     first, *_, last = (request.body for request in world.server.requests)
     for part in ("system", "tools"):
         assert last[part] == first[part]
-    (only,) = last["messages"]
-    assert "SUMMARY: the second one." in str(only)
-    assert "line one" in str(only)
+    stands_for_it, task = last["messages"]
+    assert "SUMMARY: the second one." in str(stands_for_it)
+    assert "line one" in str(task)
