@@ -8,7 +8,8 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
-5. A running or waiting agent is steered.
+5. An agent that works, waits or rests gets it: the one that is named (`alpha: hurry up`), the only one, or the one that
+   this person spoke to last; a menu if there are several. Of who may not steer, agents that listen to the thread overhear it.
 6. Only buttons are open: one hint. Nothing is open and the time of the latest question ran out: one word about that.
 7. The bot is addressed: say what the thread is doing. Everything else is people talking, and is left alone.
 
@@ -31,7 +32,7 @@ from engine.journal.transitions import ENDED
 from prompt_state.question_row import PromptState
 from prompt_state.slack_text import text_in
 
-ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo"]
+ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo", "done"]
 _CONTROL: dict[str, ControlWord] = {word: word for word in get_args(ControlWord)}
 
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
@@ -90,20 +91,39 @@ class SessionView:
 
 
 @dataclass(frozen=True, slots=True)
+class Listener:
+    """An agent in a session of the thread."""
+
+    session_id: str
+    path: str
+    name: str
+    steered: bool = True
+    """The author may steer it."""
+    overhears: bool = False
+    """It hears the author all the same, as data."""
+    by_mention: bool = False
+    """It hears only what is said to the bot by name."""
+    rests: bool = False
+    """It has answered and listens for what follows."""
+    spoke: str = ""
+    """When the author spoke to it last."""
+
+
+@dataclass(frozen=True, slots=True)
 class Thread:
     """What a thread waits for, and what the author of the message may do about it.
 
-    `may_answer` and `steerable` are verdicts of the policy (`may_act_on`, `steer`). Where the author's facts could
+    `may_answer` and `Listener.steered` are verdicts of the policy (`may_act_on`, `steer`). Where the author's facts could
     not be looked up, route later instead: without verdicts every message is somebody else's.
     """
 
     sessions: tuple[SessionView, ...]
     prompts: tuple[PromptState, ...] = ()
     """All prompts of the thread, oldest first, closed ones too."""
+    agents: tuple[Listener, ...] = ()
+    """The agents that are under way in it."""
     may_answer: frozenset[str] = frozenset()
     """Ids of the prompts that the author may answer, decide or resolve."""
-    steerable: tuple[str, ...] = ()
-    """Sessions with an agent that takes messages, from this author."""
     hinted: frozenset[str] = frozenset()
     """Prompts about whose buttons a hint was given."""
     author: str | None = None
@@ -147,9 +167,7 @@ class Menu:
     text: str
 
 
-HintKind: TypeAlias = Literal[
-    "buttons", "files", "closed", "not_yours", "older", "no_text", "several_agents", "words_only"
-]
+HintKind: TypeAlias = Literal["buttons", "files", "closed", "not_yours", "older", "no_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +176,7 @@ class Hint:
 
     `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed
     (its state says how). `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a
-    prompt and said nothing. `several_agents`: it could be for any of them. `words_only`: an agent does not take files.
+    prompt and said nothing.
     """
 
     kind: HintKind
@@ -176,10 +194,29 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """The text goes to this session's agent."""
+    """The text goes to this agent."""
 
     session_id: str
+    path: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhichAgent:
+    """The text could be for any of these agents: ask which."""
+
+    agents: tuple[Listener, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overhear:
+    """Agents of these sessions hear it as data. `aside`: it is said to somebody else. `addressed`: its author thinks that it
+    is said to an agent, and is told how it is heard."""
+
+    sessions: tuple[str, ...]
+    text: str
+    aside: bool = False
+    addressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +245,21 @@ class Ignore:
     reason: str
 
 
-Route: TypeAlias = Control | Answer | TakeBack | Menu | Hint | Hold | Steer | Say | Chatter | Note | Ignore
+Route: TypeAlias = (
+    Control
+    | Answer
+    | TakeBack
+    | Menu
+    | Hint
+    | Hold
+    | Steer
+    | WhichAgent
+    | Overhear
+    | Say
+    | Chatter
+    | Note
+    | Ignore
+)
 
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -299,7 +350,7 @@ def _not_for_us(message: Message, thread: Thread) -> Route | None:
     if not thread.sessions:
         return Ignore("no session in this thread")
     if message.starts_with_mention_of_other and not _names_a_person(message, thread):
-        return Chatter()
+        return _overheard(message, thread, aside=True) or Chatter()
     if not message.text.strip() and not message.has_files:
         return Say(thread.sessions) if message.mentions_bot else Ignore("empty")
     return None
@@ -329,10 +380,19 @@ def _control(message: Message, thread: Thread) -> Route | None:
         undoable = _undoable(thread)
         return TakeBack(undoable.prompt_id) if undoable is not None else None
     live = tuple(session.session_id for session in thread.sessions if not session.ended)
+    rests = _resting(thread)
+    if word == "done" or (word == "stop" and rests and rests == live):
+        return Control("done", rests) if rests else None
     # In a thread where all is over, `help` is more likely said to a colleague.
     if not live and not message.mentions_bot:
         return None
     return Control(word, live, confirm=word == "cancel")
+
+
+def _resting(thread: Thread) -> tuple[str, ...]:
+    """The sessions with an agent that rests, and whose agents all do."""
+    works = {agent.session_id for agent in thread.agents if not agent.rests}
+    return tuple(dict.fromkeys(each.session_id for each in thread.agents if each.session_id not in works))
 
 
 def _undoable(thread: Thread) -> PromptState | None:
@@ -384,7 +444,7 @@ def _only_text_prompt(message: Message, thread: Thread) -> Route | None:
     own = _own(texts, thread)
     taken = _take(own, message, message.text)
     others = [prompt for prompt in texts if _sent_after(message, prompt)]
-    if taken is None and message.mentions_bot and others and not thread.steerable:
+    if taken is None and message.mentions_bot and others and not _steered(message, thread):
         return Hint("not_yours", _ids(others))
     return taken
 
@@ -400,15 +460,47 @@ def _take(prompts: list[PromptState], message: Message, text: str) -> Route | No
     return Answer(takers[0].prompt_id, text) if takers else None
 
 
+_TO_AGENT = re.compile(r"(?P<name>[^:\n]{1,80}):\s*(?P<text>.*)", re.DOTALL)
+
+
+def _steered(message: Message, thread: Thread) -> list[Listener]:
+    """The agents that the author may steer, and that listen to what is said like this."""
+    return [
+        agent for agent in thread.agents if agent.steered and (message.mentions_bot or not agent.by_mention)
+    ]
+
+
 def _steer(message: Message, thread: Thread) -> Route | None:
-    if not thread.steerable:
+    if not message.text and not message.has_files:
         return None
-    if not message.text:
-        return Hint("words_only", ()) if message.has_files else None
-    if len(thread.steerable) > 1:
-        # Nobody said which one is meant, and whoever wrote waits for an answer.
-        return Hint("several_agents", ())
-    return Steer(thread.steerable[0], message.text)
+    agents, text = _steered(message, thread), message.text
+    if not agents:
+        return _overheard(message, thread)
+    found = _TO_AGENT.fullmatch(text)
+    named = [agent for agent in agents if found and agent.name.casefold() == found["name"].strip().casefold()]
+    if found is not None and named and (found["text"] or message.has_files):
+        agents, text = named, found["text"]
+    latest = max(agent.spoke for agent in agents)
+    meant = [agent for agent in agents if agent.spoke == latest] if latest else agents
+    if len(meant) > 1:
+        return WhichAgent(tuple(meant))
+    return Steer(meant[0].session_id, meant[0].path, text)
+
+
+def _overheard(message: Message, thread: Thread, *, aside: bool = False) -> Route | None:
+    """Words of who may not steer, or to somebody else, for agents that listen to the thread. Whoever addresses the bot is
+    answered: the policy says why not."""
+    hearing = tuple(dict.fromkeys(agent.session_id for agent in thread.agents if agent.overhears))
+    if hearing and (message.text or message.has_files):
+        return Overhear(hearing, message.text, aside, message.mentions_bot and not aside)
+    if (
+        aside
+        or not thread.agents
+        or not message.mentions_bot
+        or any(agent.steered for agent in thread.agents)
+    ):
+        return None
+    return Steer(thread.agents[-1].session_id, thread.agents[-1].path, message.text)
 
 
 def _only_buttons(message: Message, thread: Thread) -> Route | None:

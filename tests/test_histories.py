@@ -38,10 +38,14 @@ def pinned(path: Path) -> Flow:
 
 
 def without_new(state: State) -> State:
-    """A state without what states of schema 1 do not say: which of the messages nothing had taken yet, and what carried
-    an answer."""
+    """A state without what states of schema 1 do not say: which of the messages nothing had taken yet, what carried an
+    answer, and who spoke to an agent."""
+    containers = {
+        path: each if each.agent is None else replace(each, agent=replace(each.agent, spoke=Map()))
+        for path, each in state.containers.items()
+    }
     prompts = {key: replace(prompt, answer_key=None) for key, prompt in state.prompts.items()}
-    return replace(state, pending=(), prompts=Map(prompts))
+    return replace(state, pending=(), prompts=Map(prompts), containers=Map(containers))
 
 
 def projected(document: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ A crash: Rows that were not consumed are handled again.
 Files:
 
 * `agent_surface`: what an agent of Slack's hears beside: its Messages tab, sessions that were stopped
+* `agents`: what people say in a thread to agents, or beside them, with their files
 * `catchup`: reads what was said while nobody listened, after a start and after any gap, by channel
 * `channel_changes`: channels archived, left or back, messages deleted; what people are told of dead letters
 * `clicks`: presses in messages: options, controls, Undo, the end of a session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bot.handlers.agents import ToAgents
 from bot.handlers.replies import Replies
 from bot.inbound import decisions, payloads
 from bot.intents.agent_rows import Feedback, feedback_row
@@ -16,10 +17,10 @@ from bot.rendering.agents import NOTED, RATE
 from bot.rendering.approvals import UNDO
 from bot.rendering.calls import ALL, pairs, together
 from bot.rendering.forms import INLINE, read_control
-from bot.rendering.notes import MENU
+from bot.rendering.notes import AGENTS, MENU
 from bot.rendering.text import escape, one_line
 from bot.wire.users import LookupFailed, People
-from engine.decide.commands import Abort, Answer, Undo
+from engine.decide.commands import Abort, Answer, Steer, Undo
 from engine.decide.policy import authorize
 from engine.journal.records import Head, InboxItem, InboxRow, Row
 from engine.journal.transitions import ENDED
@@ -29,6 +30,8 @@ from prompt_state.question_row import PromptState, TooLong, may_act_on
 
 GONE = "This button is not known here any more."
 OTHER = "This is no longer the message of this answer. Please press in the one that shows it now."
+NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
+UNWRITTEN = "Your reply is not there any more. Please write it again."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
 
 
@@ -42,6 +45,7 @@ class Presses:
     replies: Replies
     taken: Callable[[], None]
     """Says that there are more rows to be handled."""
+    agents: ToAgents
 
     async def click(self, row: InboxRow) -> bool:
         """What was pressed, by its action."""
@@ -64,6 +68,8 @@ class Presses:
             return await self._all(row, data, value)
         if action.startswith(MENU):
             return await self._meant(row, data, value)
+        if action.startswith(AGENTS):
+            return await self._agent_meant(row, data, value)
         return await self._option(row, data, action, value)
 
     async def _option(self, row: InboxRow, data: dict[str, Json], action: str, value: str) -> bool:
@@ -195,13 +201,10 @@ class Presses:
         """The text that was written before answers this question; only its author can say so."""
         prompt_id, nonce, ts, author = [*value.split("|"), "", "", ""][:4]
         if author != data["user"]:
-            return await self.notices.whisper(
-                row, data, "Only whoever wrote the reply can say that.", "refused"
-            )
+            return await self.notices.whisper(row, data, NOT_THE_AUTHOR, "refused")
         prompt, written = await self._prompt(row, prompt_id), await self._written(data, ts)
         if prompt is None or written is None:
-            said = "Your reply is not there any more. Please write it again." if prompt else GONE
-            return await self.notices.whisper(row, data, said, "refused")
+            return await self.notices.whisper(row, data, UNWRITTEN if prompt else GONE, "refused")
         text, files = written
         done = await self._answer(row, {**data, "files": files, "ts": ts}, prompt, nonce, text=text)
         if done and await self._applied(row):
@@ -209,6 +212,26 @@ class Presses:
                 row, data, prompt, ts, text or ", ".join(str(file["name"]) for file in files)
             )
         return done
+
+    async def _agent_meant(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
+        """What was written before is for this agent; only its author can say so."""
+        session_id, path, ts, author = [*value.split("|"), "", "", ""][:4]
+        if author != data["user"]:
+            return await self.notices.whisper(row, data, NOT_THE_AUTHOR, "refused")
+
+        async def say(head: Head, actor: Actor) -> bool:
+            written = await self._written(data, ts)
+            if written is None:
+                return await self.notices.whisper(row, data, UNWRITTEN, "refused")
+            text, files = written
+            key = f"message:{data['team']}:{data['channel']}:{ts}"
+            said = Steer(text, actor, key, to=path)
+            done = await self.agents.say(row, {**data, "files": files, "ts": ts}, session_id, said)
+            if done and await self._applied(row):
+                await self._say_instead(row, data, phrases.chosen_text(text, path))
+            return done
+
+        return await self._in_its_thread(row, data, session_id, say)
 
     async def _written(self, data: dict[str, Json], ts: str) -> tuple[str, list[dict[str, Json]]] | None:
         """What was written at this moment in this channel, and the files that came with it."""

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from bot.handlers.agents import ToAgents
 from bot.inbound import decisions, payloads
 from bot.outbound.notices import Notices, held, whispered
 from bot.rendering import phrases
@@ -24,16 +25,16 @@ from bot.rendering.text import escape, plain
 from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
 from bot.wire.client import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People
-from engine.decide import commands
-from engine.decide.commands import Answer, Command, Resume, Steer, Undo
-from engine.decide.policy import Gate, authorize
+from engine.decide.agents.people import hears_others
+from engine.decide.commands import Answer, Command, EndRest, Resume, Steer, Undo
+from engine.decide.policy import authorize
+from engine.journal.queries import agent_at, agents_under_way, resting
 from engine.journal.records import Consumed, Head, InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.nodes.runtime.folder import FileRefused
-from engine.run.engine import Engine
 from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState, TooLong, may_act_on
 from prompt_state.routing import Answer as TextAnswer
@@ -43,14 +44,17 @@ from prompt_state.routing import (
     Hint,
     Hold,
     Ignore,
+    Listener,
     Menu,
     Message,
     Note,
+    Overhear,
     Route,
     Say,
     SessionView,
     TakeBack,
     Thread,
+    WhichAgent,
     route,
 )
 from prompt_state.routing import (
@@ -60,34 +64,38 @@ from prompt_state.routing import (
 log = logging.getLogger("sayso.conversation")
 
 
-def takes_messages(state: State) -> bool:
-    """Whether an agent is under way that hears what people say."""
-    if state.ended or state.phase == "finalizing":
-        return False
-    return any(
-        run.agent is not None and run.error is None and path in state.active
-        for path, run in state.containers.items()
-    )
-
-
 def told_later(state: State, command: Command) -> str | None:
     """What people are told whose words count and change nothing yet; None where they do."""
     if state.phase == "held" and isinstance(command, Answer | Steer):
         return phrases.RECORDED if isinstance(command, Answer) else phrases.KEPT
     waits = state.phase == "waiting" and bool(state.open_prompts)
-    return phrases.LATER if waits and isinstance(command, Steer) else None
+    return phrases.LATER if waits and isinstance(command, Steer) and command.to is not None else None
 
 
-async def _steerable(engine: Engine, gate: Gate, actor: Actor, heads: Sequence[Head]) -> tuple[str, ...]:
-    """The sessions of a thread with an agent that takes messages from this person."""
-    found = []
+async def _listeners(notices: Notices, actor: Actor, heads: Sequence[Head]) -> tuple[Listener, ...]:
+    """The agents of a thread, with how each of them hears this person."""
+    found: list[Listener] = []
     for head in heads:
         if head.quarantined is None and head.status in ("running", "paused"):
-            state = await engine.state(head.session_id)
-            allowed = authorize(actor, "steer", gate.target(state.actor, True)).allowed
-            if allowed and takes_messages(state):
-                found.append(head.session_id)
+            state = await notices.engine.state(head.session_id)
+            paths = agents_under_way(state)
+            may = bool(paths) and authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
+            found += [_listener(state, path, actor, may) for path in paths]
     return tuple(found)
+
+
+def _listener(state: State, path: str, actor: Actor, may: bool) -> Listener:
+    run, config = state.nodes[path], state.nodes[path].input or {}
+    return Listener(
+        state.session_id,
+        path,
+        str(config.get("name") or run.node_id),
+        steered=may,
+        overhears=hears_others(config, actor),
+        by_mention=config.get("listen") == "mention",
+        rests=resting(state, path),
+        spoke=agent_at(state, path).spoke.get(actor.id, ""),
+    )
 
 
 class Replies:
@@ -139,15 +147,21 @@ class Replies:
             await self._notices.put(whispered(row, data, phrases.RECORDED))
         return True
 
-    async def do(self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command) -> bool:
-        """Carry out any command with this row."""
+    async def do(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        session_id: str,
+        command: Command,
+        *,
+        told: str | None = None,
+    ) -> bool:
+        """Carry out any command with this row. `told` is what its author reads once it is done."""
         consumed = [Consumed(row.id, "applied")]
         state = await self._told(row, data, self._engine.apply(session_id, command, consumed=consumed))
-        later = None if state is None else told_later(state, command)
-        if state is not None and isinstance(command, Steer) and data.get("files"):
-            later = " ".join(filter(None, (phrases.WORDS_ONLY, later)))
-        if later is not None:
-            await self._notices.put(whispered(row, data, later))
+        words = () if state is None else (told, told_later(state, command))
+        if any(words):
+            await self._notices.put(whispered(row, data, "\n".join(filter(None, words))))
         return True
 
     async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
@@ -213,6 +227,7 @@ class Controls:
             "stop": self._pause,
             "resume": self._resume,
             "cancel": self._confirm_cancel,
+            "done": self._end_rest,
         }
 
     async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
@@ -242,6 +257,11 @@ class Controls:
             self.notices.engine.apply, command=Resume(said.text or phrases.GO_ON, actor, row.key)
         )
         return await self._each(row, data, held, resume, phrases.resumed_text)
+
+    async def _end_rest(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """`done`: agents that rest after their answer listen no more."""
+        end = partial(self.notices.engine.apply, command=EndRest(actor, row.key))
+        return await self._each(row, data, said.sessions, end, phrases.rest_over_text)
 
     async def _confirm_cancel(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
@@ -289,6 +309,7 @@ class Conversation:
     home: decisions.Home
     starts: MessageStarts
     replies: Replies
+    agents: ToAgents
     status: SessionStatus
     notices: Notices
 
@@ -339,7 +360,7 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
-            steerable=await _steerable(self.notices.engine, self.notices.gate, actor, heads),
+            agents=await _listeners(self.notices, actor, heads),
             hinted=await self._hinted(asked),
             author=actor.id,
         )
@@ -354,8 +375,12 @@ class Conversation:
             case TakeBack(prompt_id):
                 session_id = _by_id(asked, prompt_id).session_id
                 return await self.replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
-            case SteerBy(session_id, text):
-                return await self.replies.do(row, data, session_id, commands.Steer(text, actor, row.key))
+            case SteerBy(session_id, path, text):
+                return await self.agents.say(row, data, session_id, Steer(text, actor, row.key, to=path))
+            case Overhear():
+                return await self.agents.overhear(row, data, actor, found)
+            case WhichAgent(agents):
+                return await self.agents.which(row, data, agents)
             case Chatter() | Ignore() | Note():
                 return await self.notices.consume(row, "ignored")
             case Menu() | Hint() | Say():

@@ -47,6 +47,7 @@ from engine.journal.state import State
 from engine.language.codec import Json, encode
 from engine.language.template import open_code
 from prompt_state.question_row import PromptState
+from prompt_state.routing import Listener
 
 LOG = "output.txt"
 _LINES = 12
@@ -216,6 +217,27 @@ def menu_blocks(text: str, asked: Sequence[PromptState], ts: str, author: str) -
         for n, prompt in enumerate(asked[:_MOST_ASKED])
     ]
     return [*message_blocks(text), actions(buttons)]
+
+
+AGENTS = "sayso:agents:"
+
+
+def agents_menu(text: str, agents: Sequence[Listener], ts: str, author: str) -> list[Block]:
+    """The words (mrkdwn) and a button for each agent, with the message that was written (`ts`) and its author."""
+    buttons = [
+        button(one_line(label, 60), f"{AGENTS}{n}", f"{agent.session_id}|{agent.path}|{ts}|{author}")
+        for n, (agent, label) in enumerate(agent_labels(agents[:_MOST_ASKED]))
+    ]
+    return [*message_blocks(text), actions(buttons)]
+
+
+def agent_labels(agents: Sequence[Listener]) -> list[tuple[Listener, str]]:
+    """Agents with what people call them; where several have one name, with their places."""
+    names = [agent.name for agent in agents]
+    return [
+        (agent, agent.name if names.count(agent.name) == 1 else f"{agent.name} · {agent.path}")
+        for agent in agents
+    ]
 
 
 def _label(prompt: PromptState) -> str:

@@ -8,6 +8,7 @@ from bot.rendering.blocks import words
 from bot.rendering.card import Behind, lock_wait
 from bot.rendering.flow import place_of
 from bot.rendering.nested import REJECTED, asks_for, open_prompts
+from bot.rendering.notes import agent_labels
 from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
@@ -20,6 +21,7 @@ from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
+from prompt_state.routing import Listener
 
 ICONS = {
     "running": "🔵",
@@ -53,14 +55,8 @@ LATER = "Kept for the agent. It reads your message once what is asked above is a
 """Told to whoever speaks to an agent that waits for people."""
 
 
-WORDS_ONLY = "An agent reads words; files that are dropped into its thread are not given to it."
-"""Told to whoever drops files into the thread of an agent that asks for none."""
-
-SEVERAL_AGENTS = (
-    "Several runs in this thread have an agent, and words do not say which one they are for, so none of them reads this. "
-    "Start runs that you want to speak to in threads of their own."
-)
-"""Told to whoever speaks where several sessions have an agent."""
+OVERHEARD = "The agent reads that as a remark, not as an instruction: only who started this and the admins instruct it."
+"""Told to whoever addresses an agent and may not steer it."""
 
 
 def flows_text(flows: Mapping[str, Flow]) -> str:
@@ -201,6 +197,29 @@ def resumed_text(states: Sequence[State]) -> str:
     return "\n".join(f"▶️ *{escape(state.flow_name)}* goes on." for state in states)
 
 
+def rest_over_text(states: Sequence[State]) -> str:
+    """Told to the thread after `done`."""
+    return "\n".join(f"💤 *{escape(state.flow_name)}* listens no more." for state in states)
+
+
+def which_agent_text(agents: Sequence[Listener]) -> str:
+    """Several agents are under way: how to say which one is meant."""
+    names = ", ".join(f"*{escape(one_line(label, 80))}*" for _, label in agent_labels(agents))
+    how = f"Choose below, or write its name before your words: `{escape(one_line(agents[0].name, 40))}: …`."
+    return f"Several agents are here: {names}. Which one is that for?\n{how} What you write next goes there, too."
+
+
+def chosen_text(text: str, path: str) -> str:
+    """What stands in place of that menu once an agent was chosen."""
+    said = f"“{escape(one_line(text, 120))}”" if text else "What you sent"
+    return f"☑️ {said} goes to *{escape(one_line(path, 80))}*."
+
+
+def unread_text(file: Mapping[str, Json]) -> str:
+    """Told to whoever dropped a file that an agent cannot be shown."""
+    return f"`{escape(one_line(str(file['name']), 80))}` is not shown to the agent: {escape(str(file['unread']))}."
+
+
 def closed_text(prompt: PromptState) -> str:
     """Told to whoever presses a button of a question that is closed; no mrkdwn."""
     if prompt.status == "answered":
@@ -254,10 +273,6 @@ def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
 
 def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
     """Why a text answered nothing."""
-    if kind == "several_agents":
-        return SEVERAL_AGENTS
-    if kind == "words_only":
-        return WORDS_ONLY
     first = asked[0]
     if kind == "buttons":
         labels = (

@@ -20,6 +20,7 @@ from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
 from bot.handlers.agent_surface import AgentSurface
+from bot.handlers.agents import ToAgents
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.clicks import Presses
@@ -196,8 +197,9 @@ class Bot:
         triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
         replies = Replies(people, notices, incoming)
-        talk = Conversation(people, home, starts, replies, status, notices)
-        presses = Presses(people, home, notices, replies, lambda: self.service.notify())
+        agents = ToAgents(notices, replies.do, incoming)
+        talk = Conversation(people, home, starts, replies, agents, status, notices)
+        presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)

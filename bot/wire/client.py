@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ from bot.wire.channel_aliases import AliasedClient
 from engine.language.codec import Json, clean_text
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.folder import FileRefused, sniffed
+from engine.nodes.runtime.images import unshowable
 from prompt_state.question_row import PromptState
 
 DEFAULT_RETRY_AFTER = 30.0
@@ -327,6 +329,27 @@ class IncomingFiles:
                 await self._one(inbox, file, _own_name(ts, n, file), largest) for n, file in enumerate(sent)
             ]
 
+    async def for_agent(
+        self, session_id: str, sent: Sequence[Mapping[str, Json]], ts: str
+    ) -> list[dict[str, Json]]:
+        """The files of the message `ts` for an agent: as above, and `{name, unread}` with why for each that a model cannot be
+        shown. Raises `NotNow`."""
+        found: list[dict[str, Json]] = []
+        for number, file in enumerate(sent):
+            shown = clean_text(file["name"])[0].replace("/", "_") or "file"
+            try:
+                if number >= MOST_FOR_AGENT:
+                    raise FileRefused(f"at most {MOST_FOR_AGENT} files of a message are")
+                if file["size"] > MOST_READ:
+                    raise FileRefused(f"it has {file['size']:,} bytes, more than {MOST_READ:,}")
+                with self._files.inbox(session_id, "talk") as inbox:
+                    given = await self._one(inbox, file, _own_name(ts, number, file), MOST_READ)
+                why = await asyncio.to_thread(_unshowable, Path(given["path"]))
+            except FileRefused as error:
+                why = str(error)
+            found.append(given if why is None else {"name": shown, "unread": why})
+        return found
+
     async def _one(self, inbox: Inbox, file: Mapping[str, Json], name: str, largest: int) -> Json:
         head = inbox.head(name)
         if head is None:
@@ -381,6 +404,15 @@ class IncomingFiles:
         ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
         if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc or "")):
             raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
+
+
+MOST_FOR_AGENT = 10
+MOST_READ = 10 * 2**20
+"""Bytes of a file that a model is shown."""
+
+
+def _unshowable(path: Path) -> str | None:
+    return unshowable(path.read_bytes())
 
 
 def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:

@@ -11,9 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
 
+from engine.decide.commands import Steer
 from engine.flow import Flow, Node
 from engine.journal.state import Asked, State
-from engine.language.actors import Actor
 from engine.language.codec import Json
 
 Turn_contra = TypeVar("Turn_contra", contravariant=True)
@@ -44,8 +44,17 @@ class Conversations(Protocol[Turn_contra]):
     def may_go_on(self, turn: Turn_contra, path: str) -> bool:
         """Whether an agent that fails keeps its conversation for another try."""
 
-    def hear(self, turn: Turn_contra, text: str, actor: Actor, key: str) -> None:
-        """A person's message that answers nothing is for the agent that began last, where one is under way."""
+    def hear(self, turn: Turn_contra, said: Steer) -> None:
+        """A message of who may steer is for the agent that it names, else for the one that began last."""
+
+    def overhear(self, turn: Turn_contra, said: Steer) -> bool:
+        """A message of somebody else is data for the agents that listen to their thread; whether there are any."""
+
+    def rests(self, turn: Turn_contra, path: str) -> bool:
+        """Whether an agent that has answered listens for what follows."""
+
+    def end_rest(self, turn: Turn_contra, path: str) -> None:
+        """It listens no more."""
 
     def cap_decided(self, turn: Turn_contra, prompt: Asked, value: Json) -> None:
         """A person let the agent go on at a cap, or did not."""

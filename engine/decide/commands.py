@@ -171,9 +171,21 @@ class Message(Command, frozen=True):
 
 
 class Steer(Command, frozen=True):
-    """A message for a session on its way: it answers nothing and wakes nothing, and is `messages` in expressions."""
+    """A message for a session on its way: it answers nothing, and is `messages` in expressions. `to` is the path of the agent
+    that is meant. `files` came with it: `{name, path, size, type}`, or `{name, unread}` with why one is not given."""
 
     text: str
+    actor: Actor
+    key: str
+    files: tuple[dict[str, Json], ...] = ()
+    to: str | None = None
+    aside: bool = False
+    """Said to somebody else: whoever says it, it is no instruction."""
+
+
+class EndRest(Command, frozen=True):
+    """Agents that rest after their answer listen no more: the flow goes on."""
+
     actor: Actor
     key: str
 

@@ -172,7 +172,7 @@ def _move(turn: Turn, path: str, container: ContainerRun) -> None:
         return
     if container.agent is not None:
         conversations().progress(turn, path)
-        if conversations().ended(turn, path):
+        if conversations().ended(turn, path) and not conversations().rests(turn, path):
             turn.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
         return
     node = turn.node(path)

@@ -131,6 +131,7 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     commands.Undo: approvals.undo,
     commands.Message: replies.message,
     commands.Steer: replies.steer,
+    commands.EndRest: replies.end_rest,
     commands.Shown: replies.shown,
     commands.Due: replies.timer_due,
     commands.Gone: prompt_timers.gone,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from engine.decide import containers, edges, limits, prompt_timers, question
 from engine.decide.approvals import start_undo, vote
 from engine.decide.behaviours import conversations
-from engine.decide.commands import Abort, Answer, Due, Hold, Message, Resume, Shown, Steer
+from engine.decide.commands import Abort, Answer, Due, EndRest, Hold, Message, Resume, Shown, Steer
 from engine.decide.policy import ACTION_OF
 from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
 from engine.decide.question import conclude
@@ -15,7 +15,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.queries import OUTCOME
+from engine.journal.queries import OUTCOME, agents_under_way, resting
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -153,13 +153,35 @@ def message(turn: Turn, command: Message) -> None:
     if takers:
         answer(turn, Answer(takers[0].prompt_id, command.actor, command.key, text=text))
         return
-    _keep_message(turn, command, text)
+    steer(turn, Steer(text, command.actor, command.key))
 
 
 def steer(turn: Turn, command: Steer) -> None:
-    """A message that answers nothing, also where a question could take it."""
+    """A message that answers nothing, also where a question could take it. Of who may not steer, agents may overhear it."""
+    if command.key in turn.state.seen:
+        return
+    names = ", ".join(str(file["name"]) for file in command.files)
+    text = _said(turn, command) if command.text.strip() or not names else ""
+    command, agents = replace(command, text=text), agents_under_way(turn.state)
+    aside = command.aside or turn.facts.policy(command.actor, "steer", turn.state, None) is not None
+    if aside and agents and conversations().overhear(turn, command):
+        return
+    turn.permit(command.actor, "steer")
+    if command.aside:
+        return
+    question.refuse_long(text)
+    record = command.actor.record()
+    turn.emit(ev.SessionMessage, message=text or f"(files: {names})", actor=record, key=command.key)
+    _tell_agents(turn, command)
+
+
+def end_rest(turn: Turn, command: EndRest) -> None:
+    """A person lets agents that rest listen no more."""
     if command.key not in turn.state.seen:
-        _keep_message(turn, command, _said(turn, command))
+        turn.permit(command.actor, "steer")
+        for path in agents_under_way(turn.state):
+            if resting(turn.state, path):
+                conversations().end_rest(turn, path)
 
 
 def _said(turn: Turn, command: Message | Steer) -> str:
@@ -174,16 +196,9 @@ def _said(turn: Turn, command: Message | Steer) -> str:
     return text
 
 
-def _keep_message(turn: Turn, command: Message | Steer, text: str) -> None:
-    turn.permit(command.actor, "steer")
-    question.refuse_long(text)
-    turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
-    _tell_agents(turn, command, text)
-
-
-def _tell_agents(turn: Turn, command: Message | Steer | Resume, text: str) -> None:
+def _tell_agents(turn: Turn, said: Steer) -> None:
     if any(container.agent is not None for container in turn.state.containers.values()):
-        conversations().hear(turn, text, command.actor, command.key)
+        conversations().hear(turn, said)
 
 
 def _text_prompts(state: State, text: str) -> list[Asked]:
@@ -230,6 +245,8 @@ def timer_due(turn: Turn, command: Due) -> None:
         turn.wake(timer.path)
         if timer.purpose == "wait":
             turn.complete(timer.path or "", {"until": timer.due_at})
+        elif timer.purpose == "followUp":
+            conversations().end_rest(turn, timer.path or "")
 
 
 def _let_follow(turn: Turn, prompt: Asked) -> None:
@@ -310,7 +327,7 @@ def resume(turn: Turn, command: Resume) -> None:
     turn.emit(ev.FlowResumed, **turn.place(current_path(turn.state)), message=text, injected_messages=1)
     prompt_timers.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
-    _tell_agents(turn, command, text)
+    _tell_agents(turn, Steer(text, command.actor, command.key))
 
 
 def _refuse_ended(state: State) -> None:

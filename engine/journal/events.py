@@ -411,10 +411,10 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
 
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
     stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
-    what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it), what is wrong
-    with an answer (`engine`). `weighed` are marks of the files and tools outside of the journal that its tokens
-    include. `price` says by which rates the cost was reckoned, `context` how many tokens the conversation has with its
-    answer where that is not the sum of `usage`.
+    what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it; `overheard` where
+    those words are data and no instruction), what is wrong with an answer (`engine`). `weighed` are marks of the files
+    and tools outside of the journal that its tokens include. `price` says by which rates the cost was reckoned, `context`
+    how many tokens the conversation has with its answer where that is not the sum of `usage`.
     """
 
     role: Literal["user", "assistant"]
@@ -432,6 +432,7 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     weighed: list[str] | None = None
     price: dict[str, Json] | None = None
     context: int | None = None
+    overheard: bool | None = None
 
 
 class AgentToolRequested(NodeEvent, tag="agent:toolRequested", kw_only=True):
@@ -605,7 +606,9 @@ class TimerSet(Event, tag="timer:set", kw_only=True):
 
     timer_id: str
     due_at: str
-    purpose: Literal["wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable"]
+    purpose: Literal[
+        "wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable", "followUp"
+    ]
     prompt_id: str | None = None
 
 

@@ -347,6 +347,8 @@ def _fired(state: State, event: ev.TimerFired) -> tuple[Owed, ...]:
             return (Owed(OUTCOME, timer.path),)
         case "deadline":
             return (Owed(("prompt:expired",), timer.path, timer.prompt_id),)
+        case "followUp":
+            return (Owed(("container:completed",), timer.path),)
         case "remind" | "escalate":
             return _told_people(state, timer)
         case _:

@@ -132,6 +132,28 @@ def agent_of(state: State, path: str) -> str | None:
     return frame.owner if container is not None and container.agent is not None else None
 
 
+def agents_under_way(state: State) -> list[str]:
+    """The paths of the agents that take words, the one that began last at the end."""
+    if state.ended or state.phase == "finalizing":
+        return []
+    found = [
+        (state.nodes[path].started_at or "", path)
+        for path, container in state.containers.items()
+        if container.agent is not None and container.error is None and path in state.active
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def resting(state: State, path: str) -> bool:
+    """Whether this is an agent that has answered and listens for what follows."""
+    return rest_id(state, path) in state.timers
+
+
+def rest_id(state: State, path: str) -> str:
+    """The id of the timer until which an agent that has answered listens."""
+    return f"{state.session_id}:{path}:followUp"
+
+
 def unmade(run: NodeRun, event: Event) -> bool:
     """Whether a model call left before anything was sent: more has to be set aside for it."""
     left = isinstance(event, NodeInterrupted) and event.reason == LEFT and event.saved is not None

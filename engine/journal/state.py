@@ -211,6 +211,8 @@ class AgentRun(_Record):
     """Blocks that stand in the next call, after the results of tools."""
     heard: tuple[str, ...] = ()
     """Inbox keys of the people's messages among them."""
+    spoke: Map[str, str] = Map()
+    """When each person spoke to it last, by id: their words go on to it."""
     calls: Map[str, Call] = Map()
     """The tool calls without a result, by path."""
     order: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,15 +17,18 @@ from prompt_state.routing import (
     Hint,
     Hold,
     Ignore,
+    Listener,
     Menu,
     Message,
     Note,
+    Overhear,
     Route,
     Say,
     SessionView,
     Steer,
     TakeBack,
     Thread,
+    WhichAgent,
     control_word,
     newer,
     read_message,
@@ -36,6 +40,10 @@ RUNNING = SessionView("session-1", "running", "running")
 WAITING = SessionView("session-1", "paused", "waiting")
 ENDED = SessionView("session-1", "complete", "ended")
 HELD = SessionView("session-2", "paused", "held")
+ALPHA, BETA = Listener("session-1", "look", "alpha"), Listener("session-1", "fix", "beta")
+OTHERS = replace(ALPHA, steered=False)
+HEARS = replace(OTHERS, overhears=True)
+RESTS = replace(ALPHA, rests=True)
 STOP_GO = (
     {"value": "stop", "label": "Stop", "style": "danger"},
     {"value": "go", "label": "Go on", "style": None},
@@ -46,6 +54,11 @@ def said(text: str, ts: str = "1005.000000", **changed: Any) -> Message:
     """A reply in the thread, sent after everything that is shown at 1001."""
     values: dict[str, Any] = {"text": text, "user": "UANA", "ts": ts, "thread_ts": "1000.000000"}
     return Message(**(values | changed))
+
+
+def to_alpha(text: str) -> Steer:
+    """The words go to the first agent."""
+    return Steer("session-1", "look", text)
 
 
 def thread(*prompts: PromptState, mine: str | None = None, **changed: Any) -> Thread:
@@ -175,7 +188,7 @@ CASES = [
     ),
     Case(
         "somebody else's choice keeps nobody from stopping a run",
-        thread(CHOICE, mine="", steerable=("session-1",)),
+        thread(CHOICE, mine="", agents=(ALPHA,)),
         said("stop"),
         Control("stop", ("session-1",)),
     ),
@@ -305,21 +318,55 @@ CASES = [
         Answer("p-c", "undo"),
     ),
     # -- agents, buttons, the rest
-    Case("a prompt goes before an agent", thread(A, steerable=("session-1",)), said("x"), Answer("p-a", "x")),
-    Case("a running agent", thread(steerable=("session-1",)), said("x"), Steer("session-1", "x")),
-    Case("an agent that waits", thread(GATE, steerable=("session-1",)), said("x"), Steer("session-1", "x")),
+    Case("a prompt goes before an agent", thread(A, agents=(ALPHA,)), said("x"), Answer("p-a", "x")),
+    Case("a running agent", thread(agents=(ALPHA,)), said("x"), to_alpha("x")),
+    Case("an agent that waits", thread(GATE, agents=(ALPHA,)), said("x"), to_alpha("x")),
+    Case("two agents: nobody said which", thread(agents=(ALPHA, BETA)), said("x"), WhichAgent((ALPHA, BETA))),
+    Case("one of two by name", thread(agents=(ALPHA, BETA)), said("Alpha: hurry up"), to_alpha("hurry up")),
+    Case("one that is there by name", thread(agents=(ALPHA,)), said("alpha: go"), to_alpha("go")),
+    Case("no name of an agent", thread(agents=(ALPHA,)), said("note: go"), to_alpha("note: go")),
     Case(
-        "two agents: nobody said which",
-        thread(steerable=("session-1", "session-2")),
+        "the one that was spoken to last",
+        thread(agents=(replace(BETA, spoke="2026-01-01"), replace(ALPHA, spoke="2026-01-02"))),
         said("x"),
-        Hint("several_agents", ()),
+        to_alpha("x"),
     ),
     Case(
-        "an agent takes no files",
-        thread(steerable=("session-1",)),
+        "a picture without words",
+        thread(agents=(ALPHA,)),
         said("", subtype="file_share", has_files=True),
-        Hint("words_only", ()),
+        to_alpha(""),
     ),
+    Case("only by mention", thread(agents=(replace(ALPHA, by_mention=True),)), said("x"), Chatter()),
+    Case(
+        "by mention",
+        thread(agents=(replace(ALPHA, by_mention=True),)),
+        said("x", mentions_bot=True),
+        to_alpha("x"),
+    ),
+    # -- colleagues
+    Case("who may not steer", thread(agents=(OTHERS,)), said("x"), Chatter()),
+    Case(
+        "who may not steer, to the bot", thread(agents=(OTHERS,)), said("x", mentions_bot=True), to_alpha("x")
+    ),
+    Case("overheard", thread(agents=(HEARS,)), said("x"), Overhear(("session-1",), "x")),
+    Case(
+        "overheard, to the bot",
+        thread(agents=(HEARS,)),
+        said("x", mentions_bot=True),
+        Overhear(("session-1",), "x", addressed=True),
+    ),
+    Case(
+        "overheard, to a colleague",
+        thread(agents=(replace(HEARS, steered=True),)),
+        said("<@UBEN> x", starts_with_mention_of_other=True),
+        Overhear(("session-1",), "<@UBEN> x", aside=True),
+    ),
+    # -- after the answer
+    Case("done", thread(agents=(RESTS,)), said("done"), Control("done", ("session-1",))),
+    Case("stop while it rests", thread(agents=(RESTS,)), said("stop"), Control("done", ("session-1",))),
+    Case("done while it works", thread(agents=(ALPHA,)), said("done"), to_alpha("done")),
+    Case("a reply while it rests", thread(agents=(RESTS,)), said("x"), to_alpha("x")),
     Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",), once=True)),
     Case(
         "whatever an approval says of itself",
@@ -404,7 +451,7 @@ THREADS = st.builds(
     sessions=st.lists(st.sampled_from([RUNNING, WAITING, ENDED]), max_size=2).map(tuple),
     prompts=st.lists(PROMPTS, max_size=4, unique_by=lambda prompt: prompt.prompt_id).map(tuple),
     may_answer=st.frozensets(IDS),
-    steerable=st.sampled_from([(), ("session-1",), ("session-1", "session-2")]),
+    agents=st.sampled_from([(), (ALPHA,), (ALPHA, BETA), (OTHERS,), (HEARS,), (RESTS,)]),
     hinted=st.frozensets(IDS),
 )
 TEXTS = st.one_of(

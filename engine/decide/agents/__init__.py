@@ -9,6 +9,7 @@ Files:
 * `conversation`: what makes a conversation go on: first message, model calls, answers, people who speak
 * `model_request`: what is sent to the model, and what sayso itself tells it
 * `outcomes`: model calls without an answer to go on with: what follows, what people are asked
+* `people`: what people say to an agent, who is overheard, and how long it listens after its answer
 * `spend_projection`: what model calls cost, as rows beside a step's events
 * `tool_calls`: tool calls: whether they may run, as what, and how people change them before
 * `tool_results`: what a tool call gave, as the blocks that the model reads

@@ -144,7 +144,7 @@ def _around(turn: Turn, path: str) -> int:
         return TOOLS_OVERHEAD * 2 + len(encode(body))
     plan = plan_of(turn.node(path))
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
-    system = system_text(turn.state.nodes[path].input.get("system") or "", plan)
+    system = system_text(turn.state.nodes[path].input, plan)
     return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
 
 

@@ -17,7 +17,6 @@ from engine.decide.agents import budget, outcomes, tool_calls
 from engine.decide.agents.model_request import (
     SUMMED,
     compacted,
-    person_message,
     request,
     spoken,
     stays,
@@ -25,6 +24,7 @@ from engine.decide.agents.model_request import (
     unsent,
 )
 from engine.decide.agents.outcomes import turn_failed
+from engine.decide.agents.people import asks_for_more, end_rest, hear, overhear, rests, try_now
 from engine.decide.agents.tool_calls import begin_call, settle_containers
 from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
@@ -37,7 +37,6 @@ from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doomed, held_up, is_outage
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
-from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.messages.messages import problem_of
 
@@ -94,24 +93,6 @@ def _file_block(given: Json) -> Json:
 def _say(turn: Turn, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
     fields = {"role": "user", "source": source, "content": list(content), **more}
     turn.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
-
-
-def hear(turn: Turn, text: str, actor: Actor, key: str) -> None:
-    """A person's message that answers nothing is for the agent that began last, where one is under way: it stands in
-    its next call."""
-    runs = [
-        (turn.state.nodes[path].started_at or "", path)
-        for path, container in turn.state.containers.items()
-        if container.agent is not None and container.error is None and path in turn.state.active
-    ]
-    if not runs or turn.state.phase == "finalizing":
-        return
-    path = max(runs)[1]
-    record = actor.record()
-    block = {"type": "text", "text": person_message(text, record)}
-    _say(turn, path, turn.state.nodes[path].node_id, "person", [block], actor=record, key=key)
-    if turn.state.phase in ("running", "waiting"):
-        try_now(turn, path)
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
@@ -362,7 +343,7 @@ def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Jso
     agent = agent_at(turn.state, owner)
     schema = plan_of(turn.node(owner)).output
     text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
-    spoke = bool(agent.pending)
+    spoke = asks_for_more(agent.pending)
     problem = None if schema is None or spoke else problem_of(schema, text)
     # What ends in thinking, where nothing was said, could not be sent back.
     _record(turn, owner, path, output, stays(content), final=problem is None and not spoke)
@@ -428,17 +409,6 @@ def progress(turn: Turn, path: str) -> None:
     outcomes.ask(turn, path)
 
 
-def try_now(turn: Turn, owner: str) -> None:
-    """Make the call at once that an agent is waiting to make again."""
-    for path in sorted(turn.state.active):
-        run = turn.state.nodes[path]
-        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
-            for timer in list(turn.state.timers.values()):
-                if (timer.path, timer.purpose) == (path, "retry"):
-                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
-                    turn.wake(path)
-
-
 # --- the behaviour of agents -------------------------------------------------------------------------------
 
 
@@ -452,14 +422,17 @@ __all__ = [
     "call_done",
     "call_failed",
     "cap_decided",
+    "end_rest",
     "ended",
     "frozen",
     "hear",
     "may_go_on",
     "open_conversation",
     "outcome_decided",
+    "overhear",
     "progress",
     "request",
+    "rests",
     "startable",
     "turn_failed",
 ]

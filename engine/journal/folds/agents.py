@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
-from engine.journal.folds.nodes import drop_passes, finish
+from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, unmade
+from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, rest_id, unmade
 from engine.journal.state import RETRY, AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -158,6 +158,8 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
         _says_no_more_than(event, "turn")
         return _answered(state, path, event, event.turn or "")
     told = ("actor", "key") if event.source == "person" else ()
+    if event.overheard and event.source != "person":
+        raise MalformedJournal("only words of people are overheard")
     _says_no_more_than(event, *told)
     if event.source == "person" and event.key in agent.heard:
         raise MalformedJournal(f"the message {event.key} was heard before")
@@ -166,11 +168,17 @@ def agent_message(state: State, event: ev.AgentMessage) -> State:
     agent = replace(
         agent,
         pending=(*agent.pending, *event.content),
-        heard=(*agent.heard, event.key) if event.key else agent.heard,
-        final=False,
+        heard=(*agent.heard, event.key) if event.key and not event.overheard else agent.heard,
+        final=agent.final and bool(event.overheard),
         corrections=agent.corrections + (event.source == "engine"),
     )
-    return with_agent(state, path, agent)
+    state = with_agent(state, path, agent)
+    if event.overheard:
+        return replace(state, seen=state.seen.set(event.key or "", None))
+    if event.source == "person":
+        who = str((event.actor or {}).get("id"))
+        state = with_agent(state, path, replace(agent, spoke=agent.spoke.set(who, event.timestamp)))
+    return replace(state, timers=without(state.timers, rest_id(state, path)))
 
 
 def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> State:

@@ -16,7 +16,7 @@ from engine.journal.grammar import (
     through,
     timeout_id,
 )
-from engine.journal.queries import agent_of
+from engine.journal.queries import agent_of, rest_id
 from engine.journal.state import COLLECT, ON_FAILURE, AgentRun, ContainerRun, Frame, Graph, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -305,9 +305,8 @@ def container_completed(state: State, event: ev.ContainerCompleted) -> State:
         input=None,
         ended_at=event.timestamp,
     )
-    timer_id = timeout_id(state, path)
-    if timer_id in state.timers:
-        state = replace(state, timers=state.timers.delete(timer_id))
+    timers = without(without(state.timers, timeout_id(state, path)), rest_id(state, path))
+    state = replace(state, timers=timers)
     return finish(replace(state, containers=state.containers.delete(path)), path, done)
 
 

@@ -23,7 +23,7 @@ from engine.journal.grammar import (
     undo_id,
     wait_id,
 )
-from engine.journal.queries import OUTAGE, OUTCOME, TURN, doomed, is_outage
+from engine.journal.queries import OUTAGE, OUTCOME, TURN, doomed, is_outage, rest_id
 from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
 from engine.language.actors import seats
 from engine.language.codec import Json
@@ -357,7 +357,11 @@ def timer_set(state: State, event: ev.TimerSet) -> State:
         raise MalformedJournal(f"timer {event.timer_id} is set already")
     _SETS.get(event.purpose, _times_a_question)(state, event)
     timer = TimerRun(event.timer_id, event.path, event.due_at, event.purpose, event.prompt_id)
-    state = replace(state, timers=state.timers.set(event.timer_id, timer))
+    timers = state.timers
+    if event.purpose == "followUp":
+        # The time that an agent has is for its work, and it rests.
+        timers = without(timers, timeout_id(state, event.path or ""))
+    state = replace(state, timers=timers.set(event.timer_id, timer))
     if event.prompt_id is None:
         return state
     if event.purpose == "undo":
@@ -381,6 +385,14 @@ def _times_out(state: State, event: ev.TimerSet) -> None:
     same((event.timer_id, event.prompt_id), (timeout_id(state, path), None), "timer")
     if container.begun or container.kind == ON_FAILURE:
         raise MalformedJournal(f"{path} has begun, so that its time is set already")
+
+
+def _rests(state: State, event: ev.TimerSet) -> None:
+    path = path_of(event)
+    agent = container_at(state, path).agent
+    same((event.timer_id, event.prompt_id), (rest_id(state, path), None), "timer")
+    if agent is None or not agent.final or agent.calls or "/" in path:
+        raise MalformedJournal(f"{path} has not given its last answer, so it does not rest")
 
 
 def _times_the_thread(state: State, event: ev.TimerSet) -> None:
@@ -417,6 +429,7 @@ _SETS: dict[str, Callable[[State, ev.TimerSet], None]] = {
     "wait": _waits,
     "timeout": _times_out,
     "unreachable": _times_the_thread,
+    "followUp": _rests,
 }
 """What sets a timer by its purpose, where that is no question."""
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from engine.language.codec import Json
 from engine.nodes.runtime.folder import NO_LINK, content, folder_inside
-from engine.nodes.runtime.images import MOST_BYTES, MOST_SIDE, is_picture, picture_of
+from engine.nodes.runtime.images import is_picture, picture_of, picture_problem
 from engine.nodes.runtime.kept_files import keep
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal
 from engine.nodes.runtime.user_code import in_thread
@@ -95,14 +95,9 @@ def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
 
 
 def _picture(ctx: NodeContext, path: str, data: bytes) -> Json:
-    found = picture_of(data)
-    if found is None:
-        raise Refusal("picture", f"{path} is a broken picture: it cannot be shown")
-    if len(data) > MOST_BYTES:
-        raise Refusal("picture", f"{path} has {len(data):,} bytes; a picture has {MOST_BYTES:,} at most")
-    if max(found.width, found.height) > MOST_SIDE:
-        size = f"{found.width} x {found.height} pixels"
-        raise Refusal("picture", f"{path} has {size}; a picture has {MOST_SIDE} a side at most")
+    found, problem = picture_of(data), picture_problem(data)
+    if found is None or problem is not None:
+        raise Refusal("picture", f"{path} {problem}")
     told = {
         "type": found.kind,
         "width": found.width,

@@ -44,6 +44,35 @@ def picture_of(data: bytes) -> Picture | None:
     return None if size is None or 0 in size else Picture(kind, *size)
 
 
+def picture_problem(data: bytes) -> str | None:
+    """Why a picture cannot be shown to a model: words behind its name."""
+    found = picture_of(data)
+    if found is None:
+        return "is a broken picture: it cannot be shown"
+    if len(data) > MOST_BYTES:
+        return f"has {len(data):,} bytes; a picture has {MOST_BYTES:,} at most"
+    if max(found.width, found.height) > MOST_SIDE:
+        size = f"{found.width} x {found.height} pixels"
+        return f"has {size}; a picture has {MOST_SIDE} a side at most"
+    return None
+
+
+def unshowable(data: bytes) -> str | None:
+    """Why a model cannot be shown what was sent: words behind its name; None for pictures, PDFs and text."""
+    if is_picture(data):
+        problem = picture_problem(data)
+        return None if problem is None else f"it {problem}"
+    kind = sniffed(data[:4096])
+    if kind == "application/pdf":
+        return None
+    try:
+        if kind == "text/plain" and data.decode():
+            return None
+    except UnicodeDecodeError:
+        pass
+    return "it is empty" if not data else f"it is {kind}, and only text, pictures and PDFs can be read"
+
+
 def _png(data: bytes) -> _Size | None:
     whole = data[12:16] == b"IHDR" and _PNG_END in data[-64:]
     width, height = struct.unpack_from(">II", data, 16)

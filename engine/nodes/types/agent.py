@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import Config, NodeId, Text
+from engine.nodes.types.fields import Config, Duration, NodeId, Text
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 
@@ -99,6 +99,24 @@ class AgentConfig(Config):
         exclude=True,
         description="The ids of earlier agents whose conversations it is given.",
     )
+    name: Text | None = Field(
+        None, description="What people call it in the thread: `name: do this`. Left out: the node's id."
+    )
+    listen: Literal["mention", "requester", "thread"] | None = Field(
+        None,
+        description="What it hears: what is said to the bot by name (`mention`), all words of who may steer it "
+        "(`requester`), or also what others say in the thread, as data (`thread`). Left out: `requester`.",
+    )
+    guests: Literal["allow", "data", "refuse"] | None = Field(
+        None,
+        description="Words of guests and of other organisations: as those of anybody else (`allow`), never more than data "
+        "(`data`), or not heard where they may not steer (`refuse`). Left out: `allow`.",
+    )
+    follow_up: Duration | None = Field(
+        None,
+        description="How long it listens in its thread after its answer: a reply goes on in the same conversation. The flow "
+        "ends after that. Left out: not at all.",
+    )
     files: list[AgentFile] | None = Field(
         None,
         description="Files and images that it is shown: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the "
@@ -160,7 +178,9 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
-    sparse_fields=frozenset({"thinking", "effort", "fallbacks", "cache", "compact"}),
+    sparse_fields=frozenset(
+        ("thinking", "effort", "fallbacks", "cache", "compact", "name", "listen", "guests", "follow_up")
+    ),
     warnings=_warnings,
     described={"compact": CompactConfig},
     talks=True,

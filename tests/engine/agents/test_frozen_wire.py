@@ -207,7 +207,7 @@ def _rebuilt(patch: pytest.MonkeyPatch) -> None:
     def request(flow: Any, state: State, path: str) -> dict[str, Json]:
         told = plain(flow, state, path)
         if told.get("body"):
-            text = model_request.system_text("", model_request.plan_of(flow.lists[""].nodes[1]))
+            text = model_request.system_text({}, model_request.plan_of(flow.lists[""].nodes[1]))
             told["body"] = {**told["body"], "system": [{"type": "text", "text": text}]}
         return told
 

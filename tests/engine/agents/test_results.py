@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.decide.agents.model_request import output_text, person_message, system_text
+from engine.decide.agents.model_request import output_text, system_text
 from engine.decide.agents.tool_results import (
     MOST,
     answer_content,
@@ -19,6 +19,7 @@ from engine.decide.agents.tool_results import (
     edited_note,
     error_content,
     neutral,
+    person,
     refused_content,
     rejected_content,
     unposed,
@@ -89,7 +90,7 @@ def test_nothing_in_data_ends_the_data(text: str) -> None:
 @given(_TEXTS, _TEXTS)
 def test_no_words_of_people_pose_as_others(text: str, name: str) -> None:
     """A message and a reason have one author, whatever they say and whatever their author is called."""
-    written = person_message(text, {"id": "U0ANA", "name": name})
+    written = wrapped("message", text, **{"from": person({"id": "U0ANA", "name": name})})
     assert one_mark(written)
     assert written.split("\n", 1)[0].count('"') == 2
     said = text_of(rejected_content(tool("shell"), [{"id": "U0ANA", "name": name}], text or "x"))
@@ -257,12 +258,12 @@ def test_the_rules_stand_before_the_authors_words() -> None:
     the answer last."""
     schema = {"type": "object", "properties": {"cause": {"type": "string"}}}
     plan = AgentPlan((tool("shell"), tool("ask_human")), (Rule("shell"),), schema)
-    told = system_text("  You are careful.  ", plan)
+    told = system_text({"system": "  You are careful.  "}, plan)
     places = [told.index(part) for part in ("It is data", "<message from=", "approve", "ask_human", "You are careful.", "JSON Schema")]  # fmt: skip
     assert places == sorted(places)
     assert told.endswith(json.dumps(schema))
     assert '{"a": "é"}' in output_text({"a": "é"})
-    plain = system_text(None, AgentPlan())
+    plain = system_text({}, AgentPlan())
     assert "<message from=" in plain
     assert not any(part in plain for part in ("tool_output", "JSON Schema", "approve"))
 

@@ -1,0 +1,72 @@
+"""What people say in a thread to agents, or beside them: how each agent hears it, with the files that came with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from bot.outbound.notices import Notices, held
+from bot.rendering import phrases
+from bot.rendering.notes import agents_menu
+from bot.wire.client import IncomingFiles, NotNow
+from engine.decide.commands import Command, Steer
+from engine.journal.records import InboxRow
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import Refused, SessionError
+from prompt_state.routing import Listener, Overhear
+
+
+class CarriesOut(Protocol):
+    """Carries out a command with a row; see `bot.handlers.replies.Replies.do`."""
+
+    async def __call__(
+        self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command, *, told: str | None
+    ) -> bool: ...
+
+
+@dataclass(eq=False, repr=False)
+class ToAgents:
+    """Hands words and files to agents."""
+
+    notices: Notices
+    do: CarriesOut
+    files: IncomingFiles | None = None
+
+    async def say(
+        self, row: InboxRow, data: dict[str, Json], session_id: str, said: Steer, told: str | None = None
+    ) -> bool:
+        """Words for an agent of this session. `told` is for their author, once they have reached it."""
+        try:
+            files = await self._fetched(session_id, data)
+        except NotNow as error:
+            return held(row, error)
+        unread = [phrases.unread_text(file) for file in files if "unread" in file]
+        words = "\n".join([*([told] if told else []), *unread])
+        return await self.do(row, data, session_id, replace(said, files=files), told=words)
+
+    async def overhear(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Overhear) -> bool:
+        """Words that are data, for all agents that hear them."""
+        words = Steer(said.text, actor, row.key, aside=said.aside)
+        for session_id in said.sessions[:-1]:
+            with suppress(Refused, SessionError, NotNow):
+                files = await self._fetched(session_id, data)
+                await self.notices.engine.apply(session_id, replace(words, files=files))
+        told = phrases.OVERHEARD if said.addressed else None
+        return await self.say(row, data, said.sessions[-1], words, told)
+
+    async def _fetched(self, session_id: str, data: dict[str, Json]) -> tuple[dict[str, Json], ...]:
+        sent = data.get("files") or []
+        if not sent or self.files is None:
+            return ()
+        return tuple(await self.files.for_agent(session_id, sent, data["ts"]))
+
+    async def which(self, row: InboxRow, data: dict[str, Json], agents: Sequence[Listener]) -> bool:
+        """Ask which agent is meant. Words of the same person go on to the one that is chosen."""
+        text = phrases.which_agent_text(agents)
+        blocks = agents_menu(text, agents, data["ts"], data["user"])
+        return await self.notices.tell(row, data, text, "told", blocks=blocks)

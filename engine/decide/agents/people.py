@@ -1,0 +1,169 @@
+"""What people say to an agent and drop into its thread, and how long it listens once it has answered. Pure.
+
+Words of who may steer the session are instructions, in `<message from=…>`. Whoever else speaks is overheard, where the
+agent listens to its thread: that is data, in `<overheard from=…>`, and wakes nobody. Neither can pose as the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from engine.decide.agents.tool_results import person, wrapped
+from engine.decide.commands import Steer
+from engine.flow import Node
+from engine.journal import events as ev
+from engine.journal.grammar import timeout_id
+from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, rest_id
+from engine.language import timestamps
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.messages.messages import text_block
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+MOST_OVERHEARD = 32 * 1024
+"""Characters of overheard words that may wait for an agent's next call; what comes after them is left out."""
+
+_LEFT_OUT = "<overheard>\n(More was said and is left out.)\n</overheard>"
+
+
+def hear(turn: Turn, said: Steer) -> None:
+    """Words of who may steer, for the agent that is named, else for the one that began last: they stand in its next call."""
+    paths = agents_under_way(turn.state)
+    if not paths:
+        return
+    path = said.to if said.to in paths else paths[-1]
+    if _guest(said.actor) and _policy(turn, path, "guests") == "data":
+        _say(turn, path, said, "overheard")
+        return
+    node = turn.node(path)
+    rested = rest_id(turn.state, path) in turn.state.timers
+    _say(turn, path, said, "message")
+    if rested:
+        turn.wake(path)
+        _limit_time(turn, path, node)
+    if turn.state.phase in ("running", "waiting"):
+        try_now(turn, path)
+
+
+def overhear(turn: Turn, said: Steer) -> bool:
+    """Words of who may not steer, for each agent that listens to its thread; whether there is one."""
+    told = [
+        path
+        for path in agents_under_way(turn.state)
+        if hears_others(turn.state.nodes[path].input, said.actor)
+    ]
+    for path in told:
+        _say(turn, path, said, "overheard")
+    return bool(told)
+
+
+def hears_others(config: Mapping[str, Json] | None, actor: Actor) -> bool:
+    """Whether an agent with this configuration hears words of this person, who may not steer it."""
+    config = config or {}
+    if config.get("listen") != "thread" or actor.in_channel is not True:
+        return False
+    unknown = not actor.facts_known or actor.deleted or actor.edited or actor.is_bot or actor.is_app
+    return not unknown and not (_guest(actor) and config.get("guests") == "refuse")
+
+
+def _guest(actor: Actor) -> bool:
+    return actor.is_restricted or actor.is_ultra_restricted or actor.is_stranger
+
+
+def _policy(turn: Turn, path: str, name: str) -> Json:
+    return (turn.state.nodes[path].input or {}).get(name)
+
+
+def _say(turn: Turn, path: str, said: Steer, mark: str) -> None:
+    overheard = mark == "overheard"
+    blocks = list(_blocks(said, mark))
+    if overheard:
+        waiting = [block["text"] for block in agent_at(turn.state, path).pending if is_overheard(block)]
+        if _LEFT_OUT in waiting:
+            return
+        if sum(map(len, [*waiting, said.text])) > MOST_OVERHEARD:
+            blocks = [text_block(_LEFT_OUT)]
+    turn.emit(
+        ev.AgentMessage,
+        path=path,
+        node_id=turn.state.nodes[path].node_id,
+        role="user",
+        source="person",
+        content=blocks,
+        actor=said.actor.record(),
+        key=said.key,
+        overheard=True if overheard else None,
+    )
+
+
+def _blocks(said: Steer, mark: str) -> Iterator[Json]:
+    """The words, with the names of the files that came with them, and the files that can be read."""
+    given = [str(file["name"]) for file in said.files if "path" in file]
+    unread = [f"{file['name']}: {file['unread']}" for file in said.files if "path" not in file]
+    told = {"from": person(said.actor.record())}
+    if given:
+        told["files"] = ", ".join(given)
+    if unread:
+        told["unread"] = "; ".join(unread)
+    yield text_block(wrapped(mark, said.text, **told))
+    for file in said.files:
+        if "path" in file:
+            named = {name: file[name] for name in ("path", "name")}
+            yield {"type": "sayso_file", **named, "mediaType": file.get("type")}
+
+
+def is_overheard(block: Json) -> bool:
+    """Whether a block is words that are data."""
+    return bool(block["type"] == "text" and block["text"].startswith("<overheard"))
+
+
+def asks_for_more(pending: Sequence[Json]) -> bool:
+    """Whether what was said meanwhile keeps an agent from ending: not where it was only overheard."""
+    texts = [block for block in pending if block["type"] == "text"]
+    return any(not is_overheard(block) for block in texts)
+
+
+def try_now(turn: Turn, owner: str) -> None:
+    """Make the call at once that an agent is waiting to make again."""
+    for path in sorted(turn.state.active):
+        run = turn.state.nodes[path]
+        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
+            for timer in list(turn.state.timers.values()):
+                if (timer.path, timer.purpose) == (path, "retry"):
+                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
+                    turn.wake(path)
+
+
+# --- after the answer --------------------------------------------------------------------------------------
+
+
+def rests(turn: Turn, path: str) -> bool:
+    """Whether the agent at `path`, which has answered, listens for what follows; it begins to where its flow says so and
+    people can write to it."""
+    timer_id = rest_id(turn.state, path)
+    if timer_id in turn.state.timers:
+        return True
+    seconds = _policy(turn, path, "follow_up")
+    people = "/" not in path and bool((turn.state.thread or {}).get("channel"))
+    if not seconds or not people or turn.state.phase != "running":
+        return False
+    due_at = timestamps.after(turn.facts.now, float(seconds))
+    turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="followUp")
+    return True
+
+
+def _limit_time(turn: Turn, path: str, node: Node) -> None:
+    """What follows has as much time as the first answer had."""
+    timer_id = timeout_id(turn.state, path)
+    if node.timeout is not None and timer_id not in turn.state.timers:
+        due_at = timestamps.after(turn.facts.now, node.timeout)
+        turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
+
+
+def end_rest(turn: Turn, path: str) -> None:
+    """The agent listens no more: what it said last is its output."""
+    turn.wake(path)
+    turn.emit(ev.ContainerCompleted, path=path, node_id=turn.state.nodes[path].node_id)
