@@ -218,6 +218,8 @@ def _waiting(state: State, flow: Flow, names: Mapping[str, str]) -> str:
     if waited_out(state.nodes.get(timers[0][2])):
         next_try = date(timers[0][0], "{time_secs}")
         return f"🟡 *Waiting* for the provider, next try at {next_try} · write here to try at once"
+    if timers[0][1] == "followUp":
+        return f"💤 *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
     again = " to try again" if timers[0][1] == "retry" else ""
     return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
 

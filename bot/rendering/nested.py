@@ -210,7 +210,8 @@ def _line(waits: Waits, path: str, label: str) -> str:
         agent = state.containers[path].agent
         far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)
         until = "" if timer is None else f" · until {date(timer.due_at)}"
-        return f"{ICONS['started']} {label}{far}{until}"
+        icon = "💤" if timer is not None and timer.purpose == "followUp" else ICONS["started"]
+        return f"{icon} {label}{far}{until}"
     if timer is not None and run.status != "retrying":
         return f"⏲️ {label} · until {date(timer.due_at)}"
     icon = REJECTED if is_rejected(run) else ICONS.get(run.status, "•")

@@ -132,7 +132,7 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
     ]
     for timer in sorted(state.timers.values(), key=lambda timer: timer.due_at):
         if timer.prompt_id is None and timer.path is not None:
-            what = "tries again" if timer.purpose == "retry" else "waits until"
+            what = {"retry": "tries again", "followUp": "listens until"}.get(timer.purpose, "waits until")
             if waited_out(state.nodes.get(timer.path)):
                 what = "waits for the provider (write to it to try at once), next try"
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")

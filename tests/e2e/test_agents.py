@@ -317,22 +317,3 @@ async def test_of_several_agents_each_says_which_one_it_is(claude: ClaudeServer,
         for host in ("web-1", "web-2"):
             assert f"🤖 each › {host} › Look" in words(await thread.says(f"It is {host}."))
         assert "🤖" not in words(await thread.says("The sum."))
-
-
-async def test_a_file_that_is_dropped_for_an_agent_is_said_not_to_reach_it(
-    claude: ClaudeServer, tmp_path: Path
-) -> None:
-    """Its words do; whoever sent it is told that the file does not."""
-    slow = text("First words, and more", hold_after="text_delta")
-    claude.queue(slow, text("Done."))
-    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await slow.reached.wait()
-        files = {"web.log": b"timeout"}
-        await workspace.post("ana", "ops", "see the log", thread_ts=thread.root_ts, files=files)
-        await workspace.wait_for(
-            lambda: any("An agent reads words" in told["text"] for told in workspace.ephemerals("ana"))
-        )
-        slow.go.set()
-        await thread.says("Found: Done.")
-    assert "see the log" in str(claude.requests[1].body["messages"][-1])
