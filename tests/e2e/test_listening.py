@@ -148,9 +148,9 @@ async def test_several_agents_are_addressed_by_name(claude: ClaudeServer, tmp_pa
 
 
 async def test_a_reply_after_the_answer_goes_on(claude: ClaudeServer, tmp_path: Path) -> None:
-    """The card says until when it listens; a reply wakes it in its conversation, over a restart; `done` ends it."""
+    """The card says until when it listens; a reply wakes it in its conversation; `done` ends it."""
     claude.queue(text("It was the disk."), text("db-2 is fine."))
-    async with inhabited_town(tmp_path, {"look": RESTING}, env=claude.environ()) as (workspace, town):
+    async with inhabited_town(tmp_path, {"look": RESTING}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "look")
         await thread.says("It was the disk.")
         await thread.says("Listening")
