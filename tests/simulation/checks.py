@@ -80,7 +80,7 @@ def check(world: World) -> Iterator[str]:
         yield from _locked(world, sessions)
         yield from _replies(world, store, sessions)
         yield from _offered_words(world, sessions)
-        yield from _presses(world, store)
+        yield from _presses(world, store, sessions)
         yield from form_checks.submissions(world, store, TEAM)
         yield from _messages(world, store, sessions)
         if store.outbox(now="9999-01-01T00:00:00.000Z"):
@@ -336,8 +336,11 @@ def _message_ts(body: dict[str, Any]) -> str:
     return str(event.get("ts", "")) if not event.get("subtype") else ""
 
 
-def _presses(world: World, store: Any) -> Iterator[str]:
-    """Every press that was acknowledged is applied, or refused with a word to its author."""
+def _presses(world: World, store: Any, sessions: list[Session]) -> Iterator[str]:
+    """Every press that was acknowledged is applied, or refused with a word to its author, and never both."""
+    used = {
+        event.key for s in sessions for kind in ("prompt:answered", "prompt:voted") for event in s.of(kind)
+    }
     for press in world.people.pressed:
         body = press.delivery.body
         ts, user = body["actions"][0]["action_ts"], body["user"]["id"]
@@ -347,6 +350,8 @@ def _presses(world: World, store: Any) -> Iterator[str]:
                 yield f"the press {press.label!r} at {ts} is lost"
         elif row.outcome not in ("applied", "refused"):
             yield f"the press {press.label!r} at {ts} is {row.outcome}"
+        elif row.outcome == "refused" and row.key in used:
+            yield f"the press {press.label!r} at {ts} was applied, and its row says {row.outcome}"
         elif row.outcome == "refused" and not _told(store, row):
             yield f"the press {press.label!r} at {ts} was refused without a word"
 

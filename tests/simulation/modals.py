@@ -158,8 +158,10 @@ class Desk:
         """Go on with a modal that stands open; whether there was one."""
         state = self.world.slack.core.state
         views = [view for view in state.views.values() if view.id not in self._waiting]
-        if not views or (self.world.further and not self.calm and self.chance.random() < 0.4):
-            return False  # what stands open can wait
+        if views and self.world.further and not self.calm:
+            views = self._pressing(views)
+        if not views:
+            return False
         self._go_on(self.chance.choice(views))
         return True
 

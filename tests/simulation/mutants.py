@@ -173,7 +173,7 @@ SEEN_AT = {
     "acknowledges_before_it_stores": 300,
     "writes_what_it_decided_on_what_it_read": 303,
     "obeys_a_word_that_is_offered_as_a_choice": 369,
-    "an_answer_is_committed_without_its_row": 1778,
+    "an_answer_is_committed_without_its_row": 425,
     "takes_what_was_posted_unheard_for_not_posted": 129,
     "remembers_keys_in_memory": 56,
 }

@@ -37,8 +37,6 @@ FIRSTS = (*range(0, SEEDS, BLOCK), *range(FORMS, FORMS + FORM_SEEDS, BLOCK), *LA
 MOST_SEEDS = 2_000 if PROVE else 20
 """Within so many runs a seeded fault must be found."""
 FAULTS = list(SEEDED)
-SEARCHED = ("an_answer_is_committed_without_its_row",)
-"""The faults that take a search of minutes, in `make prove`; the seed that shows another one is known."""
 DELIVERIES = 100_000
 """How many deliveries `make prove` makes at least."""
 _TRACE = "from tests.simulation.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
@@ -156,7 +154,7 @@ def test_a_seeded_fault_takes_what_it_is_called_with(name: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", sampled(FAULTS, [name for name in FAULTS if name not in SEARCHED]))
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     name: str, land: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
