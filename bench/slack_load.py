@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import time
 from collections import Counter
@@ -22,19 +23,26 @@ from typing import Any
 from bench.nodes import folder_in
 from bench.processes import running_bot
 from bench.report import Row, median, quantile
-from bench.slack_town import FLOWS, Load, finished
+from bench.rig import ANA, everybody, thread_of
+from bench.slack_town import ASKS, FLOWS, Load, finished
 from bot.workspace.limits import POST, RESPONSE
-from tests.support.acting import Workspace
+from engine.flow.load import load_flow
+from engine.run.engine import Engine
+from prompt_state.question_row import projection
+from tests.support.acting import Acts, Workspace
+from tests.support.inline import InlineWriter
 from tests.support.inprocess import Town, play
 from tests.support.simulated import inhabited_town
 
 CALL_SECONDS = 0.1
 DRAIN_SECONDS = 900.0
 """How long is waited for what is left once the load has ended."""
+BETWEEN = 0.4
+"""Seconds between the starts of threads that wait quietly, on average: 10,000 in an hour."""
 SPELL = 10.0
 EDIT, REACT = "chat.update", "reactions.add"
 UNLIMITED_STARTS = dict.fromkeys(("SAYSO_RATE_PERSON", "SAYSO_RATE_CHANNEL", "SAYSO_RATE_WORKSPACE"), "off")
-LIMITED = (POST, EDIT, RESPONSE, REACT, "users.info", "conversations.members", "chat.getPermalink")
+LIMITED = (POST, EDIT, RESPONSE, REACT, "users.info", "conversations.members")
 """The methods that are limited in turn."""
 
 
@@ -69,30 +77,33 @@ async def limited_town(folder: Path, channels: int) -> AsyncIterator[tuple[Load,
     """A bot at the pace for Slack in a workspace with Slack's limits, and people in so many channels."""
     async with inhabited_town(folder, FLOWS, slack_limits={}) as (workspace, town):
         places = [workspace.add_channel(f"load-{number}").id for number in range(channels)]
+        town.bot._bot.workspace_url = "https://acme.slack.com/"  # where links are made, not asked for
         await asyncio.sleep(90)  # what the start took of the limits is free again
         workspace.faults.slow("*", CALL_SECONDS)
         workspace.faults.limit()
         yield Load(workspace, places, town.seconds), town
 
 
-async def _drained(load: Load, town: Town) -> float:
-    """Seconds from now until the bot had nothing more to do; its last write tells."""
-    begin = load.clock()
-    while not town.quiet() and load.clock() - begin < DRAIN_SECONDS:  # noqa: ASYNC110 - nothing in here signals
+async def _drained(load: Load, town: Town, end: float) -> float:
+    """Seconds from the end of a load until the bot had nothing more to do; its last write tells."""
+    while not town.quiet() and load.clock() - end < DRAIN_SECONDS:  # noqa: ASYNC110 - nothing in here signals
         await asyncio.sleep(5)
-    return max(0.0, load.last_write - begin)
+    return max(0.0, load.last_write - end)
 
 
 # --- a steady load -----------------------------------------------------------------------------------------
 
 
 async def _alone(folder: Path) -> list[Row]:
-    """One flow with nothing beside it: what it costs."""
+    """One flow with nothing beside it: what it costs once it is known who people are."""
     rows = []
     for name, most, edits in (("two", 8, 3), ("one", 5, None)):
         async with limited_town(_below(folder, name), 1) as (load, town):
             await load.start(1, name)
-            await _drained(load, town)
+            await _drained(load, town, load.clock())
+            load.first_call = len(load.workspace.calls)
+            await load.start(1, name)
+            await _drained(load, town, load.clock())
             calls = load.carried_out()
             asked = "two questions" if name == "two" else "one question"
             note = ", ".join(f"{count} {method}" for method, count in sorted(calls.items()))
@@ -110,9 +121,9 @@ def _below(folder: Path, name: str) -> Path:
 
 async def _steady(folder: Path, a_minute: int, minutes: float, channels: int) -> list[Row]:
     async with limited_town(folder, channels) as (load, town):
-        tasks = await load.steady(a_minute, minutes)
-        drained = await _drained(load, town)
-        await finished(tasks, 0.0)
+        tasks, end = await load.steady(a_minute, minutes), load.clock()
+        await finished(tasks, DRAIN_SECONDS)
+        drained = await _drained(load, town, end)
         note = (
             f"{len(load.runs)} flows in {minutes:g} minutes and {channels} channels, {load.unfinished()} never ended, "
             f"{load.doubled()} messages twice, {load.unheard} presses not acknowledged"
@@ -286,9 +297,9 @@ async def _long_spell(folder: Path) -> list[Row]:
         await asyncio.sleep(60)
         begin = load.clock()
         load.workspace.faults.ratelimit(EDIT, retry_after=60, seconds=300)
-        tasks = await flows
-        drained = await _drained(load, town)
-        await finished(tasks, 0.0)
+        tasks, end = await flows, load.clock()
+        await finished(tasks, DRAIN_SECONDS)
+        drained = await _drained(load, town, end)
         refused = sum(call.status == 429 for call in load.calls(begin))
         note = (
             f"{refused} calls refused, {load.unfinished()} flows never ended, drained after {drained:.0f} s"
@@ -305,9 +316,9 @@ async def _halved(folder: Path) -> list[Row]:
         await asyncio.sleep(60)
         begin = load.clock()
         load.workspace.faults.limit(0.5)
-        tasks = await flows
-        drained = await _drained(load, town)
-        await finished(tasks, 0.0)
+        tasks, end = await flows, load.clock()
+        await finished(tasks, DRAIN_SECONDS)
+        drained = await _drained(load, town, end)
         what = "limits halved without notice"
         note = f"from two minutes after; drained after {drained:.0f} s"
         return [
@@ -329,18 +340,17 @@ async def _halved(folder: Path) -> list[Row]:
 
 async def _caught_up(folder: Path, waiting: int, moved: int, wanted: float | None) -> list[Row]:
     """Threads that wait in twenty channels; in some of them somebody answered while the bot was away."""
-    async with inhabited_town(folder, FLOWS, slack_limits={}) as (workspace, town):
+    async with inhabited_town(folder, FLOWS) as (workspace, town):
         places = [workspace.add_channel(f"load-{number}").id for number in range(20)]
         asked = Load(workspace, places, town.seconds)
-        starts = []
-        for first in range(0, waiting, 500):
-            for number in range(first, min(first + 500, waiting)):
-                starts.append(asyncio.ensure_future(asked.start(number, "one", answers=0)))
-            await until_asked(asked, len(starts), DRAIN_SECONDS)
+        tasks = [asked.start(number, "one", answers=0) for number in range(2 * moved)]
+        await asyncio.gather(*tasks)
         await town.settle(most=DRAIN_SECONDS)
         await town.close()
+        await _wait_quietly(workspace, town, places, waiting - 2 * moved)
+        town.settings = replace(town.settings, slack_limits={})
         await asyncio.sleep(3600)
-        answered = asked.runs[:: waiting // moved][:moved]
+        answered = asked.runs[::2]
         for run in answered:
             await workspace.post("ana", run.channel, "Go on", thread_ts=run.root)
         workspace.faults.slow("*", CALL_SECONDS)
@@ -356,6 +366,35 @@ async def _caught_up(folder: Path, waiting: int, moved: int, wanted: float | Non
             Row(f"{what}: caught up", caught, "s", limit=wanted, note=note),
             Row(f"{what}: a first question meanwhile, the latest", late, "s", limit=2),
         ]
+
+
+async def _wait_quietly(workspace: Acts, town: Town, places: Sequence[str], count: int) -> None:
+    """Threads with a question that is open, as the bot leaves them, in which nobody says anything: the sessions are begun
+    without it, which takes a tenth of the processor."""
+    core, stands, chance = workspace.core, dict[str, Any](), random.Random(7)
+    store, flow = town.store.another(), load_flow(FLOWS["one"], "one.yml")
+    engine = Engine(
+        store,
+        policy=everybody,
+        runners={},
+        home=town.folder,
+        extensions=[projection],
+        label="bench",
+        now=town.engine.now,
+        writer=InlineWriter(store),
+        shown=lambda: dict(stands),
+    )
+    await engine.open()
+    for number in range(count):
+        channel = core.state.channel(places[number % len(places)])
+        root = core.post(core.state.user("ana"), channel, "@sayso one")["ts"]
+        asked = core.post(core.state.bot_user, channel, ASKS[0], thread_ts=root)["ts"]
+        stands = {"channel": channel.id, "ts": asked, "threadTs": root}
+        thread = thread_of(core.state.team_id, channel.id, root)
+        await engine.parked(await engine.start(flow, {}, actor=ANA, thread=thread))
+        await asyncio.sleep(chance.expovariate(1 / BETWEEN))
+    await engine.close()
+    store.close()
 
 
 async def _first_meanwhile(load: Load, done: Callable[[], bool]) -> float:

@@ -196,9 +196,9 @@ class Load:
         return [(run.questions[0].shown if run.questions else self.clock()) - run.began for run in self.runs]
 
     def calls(self, since: float = 0.0) -> list[Any]:
-        """The calls of the app since the load began, or since a moment."""
+        """The calls of the app since the load began, or since a moment, but for those that look after its connection."""
         found = self.workspace.calls[self.first_call :]
-        return [call for call in found if call.at >= since and not call.method.startswith("apps.")]
+        return [call for call in found if call.at >= since and not call.method.startswith(("apps.", "auth."))]
 
     def refused_share(self, since: float = 0.0) -> float:
         """How many of all calls were answered with 429, in percent."""
