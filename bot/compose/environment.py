@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from engine.messages.prices import Price
     from engine.models.provider import Provider
+    from engine.models.turn_runner import SaidIn
 
 log = logging.getLogger("sayso")
 
@@ -93,9 +94,16 @@ THIS_MACHINE = Machine()
 
 
 def make_engine(
-    settings: Settings, store: Store, gate: Gate, *, label: str, slack: bool, machine: Machine = THIS_MACHINE
+    settings: Settings,
+    store: Store,
+    gate: Gate,
+    *,
+    label: str,
+    slack: bool,
+    machine: Machine = THIS_MACHINE,
+    said_in: SaidIn | None = None,
 ) -> Engine:
-    """An engine over a store, with what every process needs."""
+    """An engine over a store, with what every process needs. `said_in` reads what was said in a thread."""
     extensions: list[Extension] = [projection]
     if slack:
         from bot.intents.session_rows import slack_intents
@@ -108,7 +116,7 @@ def make_engine(
     extensions.append(SpendRows(settings.agents.day_cap))
     source = SecretSource(settings.env, settings.secrets_dir)
     servers = ToolServers(settings.mcp_file, source.get)
-    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings))
+    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), said_in)
     engine = Engine(
         store,
         policy=gate,

@@ -55,6 +55,7 @@ from bot.wire.client import (
     classify,
     passing,
 )
+from bot.wire.said import Said
 from bot.wire.sockets import HEARD
 from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate
@@ -147,7 +148,10 @@ class Bot:
         )
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
         files = SessionFiles(settings.home)
-        self.engine = make_engine(settings, store, gate, label="bot", slack=True, machine=machine)
+        said = Said(bot, identity.bot_user_id)
+        self.engine = make_engine(
+            settings, store, gate, label="bot", slack=True, machine=machine, said_in=said
+        )
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))

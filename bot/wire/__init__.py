@@ -17,6 +17,7 @@ Files:
 * `client`: clients for the Web API, errors, files that people drop
 * `limits`: one limit of Slack's: what is used up, what follows from a refusal
 * `manifest`: which rights the app needs, and the manifest that `sayso manifest` prints
+* `said`: what was said in a thread or a channel, for an agent that is called into it
 * `sockets`: the sockets of Socket Mode, and a watch over them
 * `users`: people, channels by name, links to messages: looked up after the acknowledgement
 """

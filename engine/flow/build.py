@@ -34,6 +34,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.language.yaml import Located
+from engine.nodes.types.agent import contexts
 from engine.nodes.types.registry import TYPES, absent_spec, node_types, package_of
 from engine.nodes.types.spec import InvalidConfig, NodeSpec, OnCrash
 
@@ -167,7 +168,7 @@ class _Builder:
 
 def _kept(data: Mapping[str, Any]) -> frozenset[str]:
     """The agents whose conversations later ones are given."""
-    return frozenset(name for node in agents(data) for name in node["with"].get("context") or ())
+    return frozenset(name for node in agents(data) for name in contexts(node["with"].get("context")))
 
 
 def _condition(written: Json) -> Compiled | None:
@@ -254,7 +255,7 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
         tools=tuple(builder.plans),
         rules=tuple(_rules(node.config.get("approvals") or {}, builder.plans)),
         output=node.config.get("output"),
-        context=tuple(node.config.get("context") or ()),
+        context=contexts(node.config.get("context")),
         keeps=node.id in context.kept,
     )
     turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"

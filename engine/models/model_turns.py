@@ -10,7 +10,7 @@ from engine.nodes.runtime.runner import NodeContext, Outcome
 
 if TYPE_CHECKING:
     from engine.models.provider import Provider
-    from engine.models.turn_runner import McpTools, TurnRunner
+    from engine.models.turn_runner import McpTools, SaidIn, TurnRunner
 
 
 class ModelTurns:
@@ -21,20 +21,23 @@ class ModelTurns:
         env: Mapping[str, str],
         mcp_tools: McpTools | None = None,
         answers: Callable[[NodeContext], Provider | None] = lambda ctx: None,
+        said_in: SaidIn | None = None,
     ) -> None:
         """`env` has the key for Claude; see `ClaudeProvider`."""
         self._env = env
         self._mcp_tools = mcp_tools
         self._answers = answers
+        self._said_in = said_in
         self._runner: TurnRunner | None = None
         self._claude: Provider | None = None
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Run a model call; see `Runner`."""
         if self._runner is None:
-            from engine.models.turn_runner import TurnRunner, no_mcp
+            from engine.models.turn_runner import TurnRunner, no_mcp, nothing_said
 
-            self._runner = TurnRunner(self._provider, self._mcp_tools or no_mcp)
+            tools, said = self._mcp_tools or no_mcp, self._said_in or nothing_said
+            self._runner = TurnRunner(self._provider, tools, said)
         return await self._runner(config, ctx)
 
     async def close(self) -> None:

@@ -34,8 +34,8 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from engine.decide.agents.budget import Part, file_part, marks, too_little, tool_part, weighed
-from engine.decide.agents.tool_results import attribute
-from engine.language.codec import Json, copy
+from engine.decide.agents.tool_results import attribute, wrapped
+from engine.language.codec import Json, copy, encode
 from engine.language.errors import NotJson, SaysoError
 from engine.messages.errors import BadResponse, InvalidRequest, PrefixMismatch, ProviderError
 from engine.messages.files import files_in, filled, hollow, kept, with_files
@@ -79,6 +79,15 @@ class McpUnavailable(SaysoError):
 
 _LASTING = ("mcp_config", "secret")
 """Errors of the setup of a server, by their codes."""
+
+
+SaidIn: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[Sequence[str]]]
+"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last; never raises."""
+
+
+async def nothing_said(place: Mapping[str, Json]) -> Sequence[str]:
+    """Where nothing can be read."""
+    return ()
 
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
@@ -142,6 +151,7 @@ class TurnRunner:
 
     provider: ProviderOf
     mcp_tools: McpTools = no_mcp
+    said_in: SaidIn = nothing_said
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed, opened}`, or why there is none;
@@ -228,10 +238,17 @@ class TurnRunner:
         if config.get("summary"):
             request = _summing(request, config["summary"], signed=facts.compaction)
         if any(True for message in request.messages for _ in files_in(message.content)):
-            messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx)
+            told = await self._said(request.messages)
+            messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx, told)
             request = replace(request, messages=messages)
             opened |= {"files": read} if read else {}
         return _Made(request, [*parts, *map(tool_part, tools)], opened)
+
+    async def _said(self, messages: Sequence[Message]) -> dict[str, str]:
+        """What was said in the places that these messages name and that were not read yet."""
+        named = [block for message in messages for block in files_in(message.content) if not kept(block)]
+        places = [block["place"] for block in named if "place" in block]
+        return {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
 
     async def _first(
         self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts
@@ -414,15 +431,40 @@ _CHANGED = (
 )
 
 
+MOST_SAID = 60_000
+"""Characters of what was said in a place; the newest is kept."""
+
+
+def said_text(place: Mapping[str, Json], lines: Sequence[str]) -> str:
+    """What was said in a place, as one block of data."""
+    room, newest = MOST_SAID, list[str]()
+    for line in reversed(lines):
+        room -= len(line) + 1
+        if room < 0:
+            newest.append("(What was said earlier is left out.)")
+            break
+        newest.append(line)
+    where = "channel" if place.get("thread") is None else "thread"
+    return wrapped("thread", "\n".join(reversed(newest)) or "(nothing)", of=where)
+
+
+def _place_key(place: Mapping[str, Json]) -> str:
+    return encode(dict(place)).decode()
+
+
 def _with_all_files(
-    messages: Sequence[Message], ctx: NodeContext
+    messages: Sequence[Message], ctx: NodeContext, told: Mapping[str, str]
 ) -> tuple[tuple[Message, ...], list[Part], list[Json]]:
     """The messages with all files in place of what names them; what they weigh; and what is to be known of those that are
     sent for the first time. Raises `FileRefused`."""
     parts, read = list[Part](), list[Json]()
 
     def made(named: Json) -> Json:
-        if not kept(named):
+        if "place" in named and not kept(named):
+            text = told[_place_key(named["place"])]
+            read.append({"digest": keep(ctx.workdir, b""), "size": len(text), "block": text_block(text)})
+            named = {**named, **read[-1]}
+        elif not kept(named):
             read.append(_read_before(named, ctx) if named.get("digest") else _read(named, ctx))
             named = {**named, **read[-1]}
         block = filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))

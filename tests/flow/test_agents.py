@@ -12,8 +12,10 @@ from engine.flow.docs.agent_reference import AGENT_EXAMPLE
 from engine.flow.docs.diagram import mermaid
 from engine.flow.load import flow_from_body, load_flow
 from engine.flow.node import AgentPlan, Rule, ToolPlan
+from engine.language.errors import FlowError
 from engine.nodes.types.registry import node_types
 from tests.flow.flowkit import AGENTS, flow_with, problems
+from tests.support.engine import flow_of
 
 TOOLS = [
     "ask_human", "shell", "anything", "http", "read_file", "write_file", "free", "lookup", "grafana__query",
@@ -278,3 +280,27 @@ def test_whoever_approves_calls_is_looked_up_like_whoever_approves_anything(flow
     """`sayso doctor` asks Slack for the people of an agent's approvals and questions, too."""
     channels, people = named_in([flow], {})
     assert (channels, people) == ({}, {"@sre": {"flow agents"}})
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("  - {id: after, type: message, with: {text: x}}\n", "what comes after this agent would wait"),
+        ("lock: web\n", "`lock` would be held"),
+    ],
+)
+def test_nothing_waits_for_an_agent_that_listens(rest: str, told: str) -> None:
+    """`follow_up` keeps the session open."""
+    text = "flow: x\nnodes:\n  - {id: look, type: agent, with: {prompt: x, follow_up: 7d}}\n"
+    with pytest.raises(FlowError, match=told):
+        flow_of(text + rest)
+
+
+def test_a_place_is_a_context() -> None:
+    """One place, or in a list with earlier agents; an agent of that name comes first."""
+    head = "nodes:\n  - {id: look, type: agent, with: {prompt: x}}\n"
+    for written, plan in (("thread", ("thread",)), ("[look, 'channel:20']", ("look", "channel:20"))):
+        flow = flow_of(f"{head}  - {{id: fix, type: agent, with: {{prompt: x, context: {written}}}}}\n")
+        assert plan_of(flow.lists[""].nodes[1]).context == plan
+    with pytest.raises(FlowError, match="expected `thread`"):
+        flow_of("nodes:\n  - {id: fix, type: agent, with: {prompt: x, context: everything}}\n")

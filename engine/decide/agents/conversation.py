@@ -39,6 +39,7 @@ from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doome
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.messages.messages import problem_of
+from engine.nodes.types.agent import PLACE
 
 if TYPE_CHECKING:
     from engine.decide.step import Turn
@@ -74,9 +75,25 @@ def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]
         said = turn.state.conversations.get(earlier or "")
         if said:
             blocks.append({"type": "text", "text": transcript(name, said)})
+        elif earlier is None and PLACE.fullmatch(name):
+            blocks += _place(turn.state, name)
     blocks += [_file_block(given) for given in config.get("files") or ()]
     blocks.append({"type": "text", "text": unposed(config["prompt"])})
     _say(turn, path, node.id, "prompt", blocks)
+
+
+def _place(state: State, name: str) -> list[Json]:
+    """What was said where the session lives, to be read with the first call; nothing where there is no such place."""
+    thread = state.thread or {}
+    if not thread.get("channel"):
+        return []
+    _, _, most = name.partition(":")
+    place: dict[str, Json] = {"channel": thread["channel"], "thread": None, "since": state.created_at}
+    if most:
+        place["most"] = int(most)
+    else:
+        place["thread"] = str(thread["key"]).rpartition(":")[2]
+    return [{"type": "sayso_file", "path": "", "name": name, "mediaType": None, "place": place}]
 
 
 def _file_block(given: Json) -> Json:

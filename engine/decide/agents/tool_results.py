@@ -30,7 +30,7 @@ MOST_SHOWN_BYTES = 15 * 2**20
 
 _GAP = "[\\s/\u00ad\u200b-\u200f\u2060\ufeff]*"
 """What does not show, or does not matter, between a bracket and a word."""
-_OURS = "tool_output|earlier_conversation|summary_of_the_conversation|overheard"
+_OURS = "tool_output|earlier_conversation|summary_of_the_conversation|overheard|thread"
 _MARKS = re.compile(f"<(?={_GAP}(?:{_OURS}|message|reason|system)\\b)", re.IGNORECASE)
 _POSES = re.compile(f"<(?={_GAP}(?:(?:{_OURS})\\b|message\\s+from\\b))", re.IGNORECASE)
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")

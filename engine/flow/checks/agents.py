@@ -30,6 +30,7 @@ from engine.flow.node import ToolKind
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.template import has_expression
+from engine.nodes.types.agent import PLACE
 from engine.nodes.types.fields import MAX_NAME, NAME
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import NodeSpec, spelled_out
@@ -64,7 +65,7 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
         for fault in _approvals(name, written, known, around):
             yield fault.under(("approvals",))
     for index, name in enumerate(as_list(with_.get("context"))):
-        if isinstance(name, str):
+        if isinstance(name, str) and not (PLACE.fullmatch(name) and around.scope.find(name) is None):
             yield from _context(name, ("context", index), around.scope)
     for field in ("output", "context"):
         for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():

@@ -58,6 +58,7 @@ def check_flow(
     # A name that is not there is told as such, and has no type.
     scope = Scope(mapping_of(known, rest=ANY), {}, typed=typed, sources=sources)
     yield from _lock(data, scope)
+    yield from _follow_ups(data)
     for fault in check_tools(as_mapping(data.get("tools"))):
         yield fault.under(("tools",))
     yield from check_nodes(data, scope, line_of)
@@ -74,6 +75,20 @@ def _lock(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
         yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
     if isinstance(lock, str):
         yield from check_text(lock, ("lock",), scope, only=("inputs", "session"))
+
+
+def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
+    """An agent that listens after its answer keeps the session open: nothing may wait for that."""
+    nodes, edges = as_list(data.get("nodes")), as_list(data.get("edges"))
+    for index, node in enumerate(map(as_mapping, nodes)):
+        if not as_mapping(node.get("with")).get("follow_up"):
+            continue
+        path: Path = ("nodes", index, "with", "follow_up")
+        leads_on = any(as_mapping(edge).get("from") == node.get("id") for edge in edges)
+        if leads_on or (not edges and index < len(nodes) - 1):
+            yield Fault(path, "what comes after this agent would wait for as long", "put the agent last")
+        if data.get("lock") is not None:
+            yield Fault(path, "the flow's `lock` would be held for as long", "leave one of the two out")
 
 
 def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
 from engine.nodes.types.fields import Config, Duration, NodeId, Text
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
+
+NODE_ID: TypeAdapter[str] = TypeAdapter(NodeId)
 
 MAX_TOKENS = 32_000
 """How long an answer may be, in tokens, where the flow does not say."""
@@ -47,6 +50,30 @@ class CompactConfig(Config):
     instructions: Annotated[str, Field(min_length=1, max_length=16_000)] | None = Field(
         None, description="What the summary has to hold, in place of what Claude asks itself for."
     )
+
+
+PLACE = re.compile(r"thread|channel:[1-9][0-9]{0,2}")
+"""A place whose messages an agent may be given."""
+
+
+def contexts(value: Any) -> tuple[Any, ...]:
+    """The entries of a `context`, which may be one place."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, str) and not PLACE.fullmatch(value):
+        raise ValueError("expected `thread`, `channel:20`, or a list of ids of earlier agents")
+    return list(contexts(value)) if isinstance(value, str) else value
+
+
+def _context_entry(value: Any) -> Any:
+    return value if isinstance(value, str) and PLACE.fullmatch(value) else NODE_ID.validate_python(value)
+
+
+AgentContextEntry: TypeAlias = Annotated[
+    str, BeforeValidator(_context_entry), WithJsonSchema({"type": "string", "title": "agent or place"})
+]
 
 
 class AgentConfig(Config):
@@ -94,10 +121,11 @@ class AgentConfig(Config):
     max_tokens_total: Annotated[int, Field(ge=1)] | None = Field(
         None, description="How many tokens all its calls may take together; then a person is asked."
     )
-    context: list[NodeId] = Field(
+    context: Annotated[list[AgentContextEntry], BeforeValidator(_known)] = Field(
         default_factory=list,
         exclude=True,
-        description="The ids of earlier agents whose conversations it is given.",
+        description="What it is given as data: conversations of earlier agents by their ids; `thread`, what was said before in "
+        "the session's thread; `channel:20`, the last messages of its channel. One place, or a list.",
     )
     name: Text | None = Field(
         None, description="What people call it in the thread: `name: do this`. Left out: the node's id."

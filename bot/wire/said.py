@@ -1,0 +1,78 @@
+"""What was said in a thread or a channel, as text for an agent that is called into it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.wire.client import classify, described, pages
+from engine.language import timestamps
+from engine.language.codec import Json
+from prompt_state.slack_text import text_in
+
+log = logging.getLogger("sayso.agent")
+
+MOST_PAGES = 10
+_PAGE = 200
+_LONGEST = 4_000
+
+
+class Said:
+    """Reads with the bot's rights. What cannot be read is said in words; nothing is raised."""
+
+    def __init__(self, client: AsyncWebClient, bot_user_id: str) -> None:
+        self._client = client
+        self._bot = bot_user_id
+        self._names: dict[str, str] = {}
+
+    async def __call__(self, place: Mapping[str, Json]) -> list[str]:
+        """The messages of a place `{channel, thread, most, since}`, a line each, the newest last. Of the bot's own only those
+        from before `since`: what it said there before it was called."""
+        try:
+            found = await self._messages(place)
+            return [await self._line(message) for message in found if self._counts(message, place)]
+        except Exception as error:
+            log.warning("what was said in %s cannot be read: %s", place.get("channel"), error)
+            return [f"(It could not be read: {classify(error)})"]
+
+    async def _messages(self, place: Mapping[str, Json]) -> list[Mapping[str, Any]]:
+        channel, thread, most = place["channel"], place.get("thread"), int(place.get("most") or 1_000)
+        if thread is None:
+            answer = await self._client.conversations_history(channel=channel, limit=most)
+            return list(reversed(answer["messages"]))
+
+        def ask(cursor: str) -> Any:
+            return self._client.conversations_replies(channel=channel, ts=thread, limit=_PAGE, cursor=cursor)
+
+        found: list[Mapping[str, Any]] = []
+        async for answer in pages(ask):
+            found += answer["messages"]
+            if len(found) >= MOST_PAGES * _PAGE:
+                break
+        return found
+
+    def _counts(self, message: Mapping[str, Any], place: Mapping[str, Json]) -> bool:
+        if message.get("subtype") in ("channel_join", "channel_leave", "tombstone"):
+            return False
+        before = float(message["ts"]) < timestamps.from_text(str(place["since"])).timestamp()
+        return message.get("user") != self._bot or before
+
+    async def _line(self, message: Mapping[str, Any]) -> str:
+        who = await self._name(message)
+        at = timestamps.told(timestamps.to_text(datetime.fromtimestamp(float(message["ts"]), UTC)))
+        text = text_in(str(message.get("text") or ""))[:_LONGEST]
+        files = ", ".join(str(file["name"]) for file in described(message))
+        return f"[{at}] {who}: {text}{f' (files: {files})' if files else ''}"
+
+    async def _name(self, message: Mapping[str, Any]) -> str:
+        user = str(message.get("user") or "")
+        if not user:
+            return str(message.get("username") or "an app")
+        if user not in self._names:
+            profile = (await self._client.users_info(user=user))["user"].get("profile") or {}
+            self._names[user] = str(profile.get("display_name") or profile.get("real_name") or user)
+        return f"{self._names[user]} ({user})"
