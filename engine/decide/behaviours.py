@@ -71,6 +71,9 @@ class Conversations(Protocol[Turn_contra]):
     def call_done(self, turn: Turn_contra, path: str, output: Json) -> None:
         """A tool call has its output: what the model is told of it."""
 
+    def call_told(self, turn: Turn_contra, prompt: Asked) -> None:
+        """A person said that a tool call that was interrupted is done, and perhaps what came out of it."""
+
     def call_failed(self, turn: Turn_contra, path: str, error: dict[str, Json]) -> None:
         """A tool call failed for good: that is for the model to know, and fails nothing else."""
 

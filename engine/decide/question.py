@@ -207,6 +207,8 @@ def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> 
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
     text = f"{_call(node, run)}: {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
     done, again = option("done", "It is done"), option("again", "Run it again", "primary")
+    if "." in node.id:
+        done["asks"] = {"label": "What came out? Leave it empty if that is not known.", "optional": True}
     return step_prompt(node, "interrupted", text, done, again, _ABORT)
 
 

@@ -15,7 +15,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.queries import OUTCOME, agents_under_way, resting
+from engine.journal.queries import OUTCOME, TURN, agent_of, agents_under_way, resting
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -110,7 +110,10 @@ def _interruption_resolved(turn: Turn, prompt: Asked, choice: Json, command: Ans
                 f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart sayso "
                 "first, or abort the run. Nothing was decided."
             )
-        turn.complete(prompt.path, dict(turn.node(prompt.path).spec.unknown_output))
+        if agent_of(turn.state, prompt.path) is not None and run.type != TURN:
+            conversations().call_told(turn, turn.state.prompts[prompt.prompt_id])
+        else:
+            turn.complete(prompt.path, dict(turn.node(prompt.path).spec.unknown_output))
     elif choice == "skip":
         _skip(turn, prompt, "a person skipped it: its node type could not be used")
     elif choice != AGAIN:

@@ -30,6 +30,7 @@ from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
 from engine.decide.agents.tool_calls import done as call_done
 from engine.decide.agents.tool_calls import failed as call_failed
+from engine.decide.agents.tool_calls import told as call_told
 from engine.decide.agents.tool_results import unposed
 from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
@@ -438,6 +439,7 @@ __all__ = [
     "call_decided",
     "call_done",
     "call_failed",
+    "call_told",
     "cap_decided",
     "end_rest",
     "ended",

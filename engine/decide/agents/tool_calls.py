@@ -247,7 +247,16 @@ def done(turn: Turn, path: str, output: Json) -> None:
         failed(turn, path, {"type": error.code, "message": f"its output: {error}"})
         return
     content = [*_note(turn, tool, call), *tool_results.content(tool, tool.node.type, output)]
-    _result(turn, path, call, content)
+    says_failed = tool.node.type == "mcp" and isinstance(output, dict) and bool(output.get("isError"))
+    _result(turn, path, call, content, is_error=says_failed)
+
+
+def told(turn: Turn, prompt: Asked) -> None:
+    """A person said that a call that was interrupted is done, and perhaps what came out of it."""
+    call, tool = _called(turn, prompt.path)
+    words = str((prompt.answer or {}).get("words") or "")
+    content = [*_note(turn, tool, call), *tool_results.told_content(tool, prompt.actor or {}, words)]
+    _result(turn, prompt.path, call, content)
 
 
 def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:

@@ -76,6 +76,16 @@ def cut_off_content(message: str) -> Blocks:
     return [text_block(message)]
 
 
+def told_content(tool: ToolPlan, by: Mapping[str, Json], words: str) -> Blocks:
+    """The blocks for a call that was interrupted, and of which a person says that it is done."""
+    said = (
+        f"This call was interrupted. {person(by)} looked, and confirms that it is done. Do not make it again."
+    )
+    if not words.strip():
+        return [text_block(f"{said} What came out of it is not known.")]
+    return [text_block(f"{said} What came out, told by {person(by)}:"), _data(tool.name, words)]
+
+
 def rejected_content(
     tool: ToolPlan, by: Sequence[Mapping[str, Json]], reason: str | None = None, *, timed_out: bool = False
 ) -> Blocks:
