@@ -211,7 +211,11 @@ SESSIONS = (
         It runs in this terminal, also where the other one has a Slack thread. `sessions show ID --events` numbers them.
         """,
         SESSION,
-        option("--at SEQ", "The event after which it goes on. [the last one]", int),
+        option(
+            "--at SEQ",
+            "The event after which it goes on. [the last one; where an agent failed its last model call]",
+            int,
+        ),
         option(
             "--answer PROMPT=VALUE",
             "Answers a question open there, by path or id; a form with JSON; repeatable.",

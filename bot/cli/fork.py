@@ -46,7 +46,7 @@ def fork_session(
         # One whose text cannot be read here is refused before anything is said of it.
         flow_from_body(store.flow(head.flow_digest))
         journal = [decode_event(row) for row in store.journal(parent)]
-    wanted = len(journal) if at is None else at
+    wanted = fork.latest(journal) if at is None else at
     seq = fork.seam(journal, wanted)
     given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()

@@ -32,7 +32,8 @@ from engine.decide.limits import pending
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
-from engine.journal.state import Asked, State
+from engine.journal.queries import TURN
+from engine.journal.state import Asked, State, in_finally
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer, SessionEnded, SessionError
@@ -66,6 +67,18 @@ def seam(journal: Sequence[Event], at: int) -> int:
     raise SessionEnded(
         f"After event {at} the session only ends; there is nothing to run. Fork at an earlier event."
     )
+
+
+def latest(journal: Sequence[Event]) -> int:
+    """The event at which a fork begins where nobody says one: the last one, or of a session that failed with an agent its
+    last model call, which is made again."""
+    failed = [event for event in journal if isinstance(event, ev.SessionEnd) and event.status == "failed"]
+    calls = [
+        event.seq
+        for event in journal
+        if isinstance(event, ev.ChildStarted) and event.node_type == TURN and not in_finally(event.path or "")
+    ]
+    return calls[-1] if failed and calls else len(journal)
 
 
 def fork(

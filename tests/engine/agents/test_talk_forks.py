@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.decide import fork
 from engine.decide.commands import Edit
 from engine.language.errors import SaysoError
@@ -87,3 +89,15 @@ def test_every_event_at_which_a_fork_may_begin_goes_on_to_the_end() -> None:
                 other.model("Done.")
         assert other.state.outcome == "complete"
     assert begun > 5
+
+
+@pytest.mark.parametrize("rest", ["    on_error: fail\n", "    on_error: fail\n    retry: {attempts: 1}\n"])
+def test_a_session_that_failed_with_its_agent_goes_on_at_the_turn(rest: str) -> None:
+    """The call that failed is made again with all that was said; no tool runs a second time."""
+    case = talk("tools: [read_file]", rest=rest).model("", CALLS[1]).tool("tool[0]", PAGE)
+    before = case.request()["messages"]
+    case.when(case.broke("access_denied", retryable=False))
+    assert case.state.outcome == "failed"
+    other = copied(case, fork.latest(case.events)).claimed()
+    assert (other.calling, other.request()["messages"]) == ("helper/turn[2]", before)
+    assert other.model("Done.").state.outcome == "complete"
