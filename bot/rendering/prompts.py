@@ -42,9 +42,9 @@ _ASKS = {
     "failed": "❌ *A step failed:* {whom}",
     "budget": "💰 *At a cap:* {whom}",
     "limit": "🔁 *At a limit:* {whom}",
-    "outcome": "🧩 *No answer from the model:* {whom}",
+    "outcome": "🤖 *An agent cannot go on:* {whom}",
     "outage": "⏳ *The model is away:* {whom}",
-    "admins": "🔑 *For the admins of sayso* · a run of {whom}",
+    "admins": "🔐 *For the admins of sayso* · a run of {whom}",
 }
 _ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
 """The first line of a prompt that is closed: nothing is needed any more."""
@@ -287,9 +287,8 @@ def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Blo
     if words is not None:
         return approvals.opens(f"{clip(label, 74)}…", words, prompt, style)
     if option.get("asks"):
-        return button(
-            f"{clip(label, 74)}…", f"{approvals.OPEN}{approvals.TOLD}", option_value(prompt, index), style
-        )
+        action = f"{approvals.OPEN}{approvals.TOLD}:{index}"
+        return button(f"{clip(label, 74)}…", action, option_value(prompt, index), style)
     return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
 
 

@@ -47,7 +47,7 @@ _KINDS = {
     "failed": "❌ A step failed",
     "budget": "💰 At a cap",
     "limit": "🔁 At a limit",
-    "outcome": "🧩 No answer from the model",
+    "outcome": "🤖 An agent cannot go on",
 }
 
 
@@ -171,7 +171,7 @@ def _option(prompt: PromptState, index: int) -> Block:
         return _opens(f"{one_line(label, 70)}…", words, prompt, style)
     if chosen.get("asks"):
         value = f"{prompt.prompt_id}|{prompt.nonce}|{index}"
-        return button(f"{one_line(label, 70)}…", f"{approvals.OPEN}{approvals.TOLD}", value, style)
+        return button(f"{one_line(label, 70)}…", f"{approvals.OPEN}{approvals.TOLD}:{index}", value, style)
     return button(label, f"sayso:option:{index}", pressed_value(prompt, index), style)
 
 
