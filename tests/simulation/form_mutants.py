@@ -88,7 +88,7 @@ FORM_MUTANTS: dict[str, Mutant] = {
     )
 }
 FORMS_SEEN_AT = {
-    "takes_a_second_submission_in_silence": 1_000_369,
+    "takes_a_second_submission_in_silence": 1_000_244,
     "obeys_a_button_of_an_older_copy": 1_000_071,
     "a_change_keeps_the_votes_before_it": 1_000_134,
     "runs_what_the_first_change_said": 1_000_224,
