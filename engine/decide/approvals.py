@@ -50,17 +50,20 @@ def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
         _refuse_unfilled(prompt)
     before = votes_without(prompt, command.actor.record())
     if len(before) < len(prompt.votes):
-        _refuse_same(prompt, command.actor, answer["value"], reason)
+        _refuse_same(prompt, command, answer["value"], reason)
     mine = {
         "actor": command.actor.record(),
         "vote": answer["value"],
         "reason": reason,
         "at": turn.facts.now,
     }
+    if command.always is not None:
+        mine["always"] = _always(turn, prompt, command)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
     if decision is None or prompt.votes or _required(prompt) > 1:
-        fields = {"actor": mine["actor"], "vote": mine["vote"], "reason": reason, "key": command.key}
+        fields = {**mine, "key": command.key}
+        del fields["at"]
         turn.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
     if decision is None:
         return None
@@ -103,10 +106,10 @@ def _refuse_unfilled(prompt: Asked) -> None:
         raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(fields, errors)}")
 
 
-def _refuse_same(prompt: Asked, actor: Actor, decision: Json, reason: str | None) -> None:
+def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | None) -> None:
     """Refuse a vote that this person has given already, in these words."""
-    for old in prompt.votes:
-        if old["actor"].get("id") == actor.id and (old["vote"], old["reason"]) == (decision, reason):
+    for old in prompt.votes if command.always is None else ():
+        if old["actor"].get("id") == command.actor.id and (old["vote"], old["reason"]) == (decision, reason):
             raise AlreadyAnswered(
                 f"You voted already, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
                 f"{question.tally(prompt)}"
@@ -121,7 +124,19 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
         decided["reason"] = votes[-1]["reason"]
     if len(votes) > 1:
         decided["votes"] = list(votes)
+    terms = votes[-1].get("always")
+    if terms is not None and sum(vote.get("always") == terms for vote in winning) >= _required(prompt):
+        decided["always"] = terms
     return decided
+
+
+def _always(turn: Turn, prompt: Asked, command: Answer) -> dict[str, Json]:
+    """The grant that goes with an approval. Raises `InvalidAnswer` where there can be none."""
+    if not prompt.tool or "always" not in prompt.tool or command.value != "approve":
+        raise InvalidAnswer(
+            "Calls like this cannot be allowed always: `grants` of the agent does not say so."
+        )
+    return conversations().grant_checked(turn, prompt, command.always)
 
 
 # --- edits -----------------------------------------------------------------------------------------------
@@ -284,6 +299,9 @@ def undo(turn: Turn, command: Undo) -> None:
     prompt = turn.state.prompts.get(command.prompt_id)
     if prompt is None:
         raise PromptClosed("This question is not known here.")
+    if prompt.prompt_id in turn.state.grants:
+        conversations().grant_revoked(turn, command)
+        return
     if prompt.open:
         raise PromptClosed("This question is not answered, so there is nothing to take back.")
     if turn.state.phase not in OPEN_PHASES or undo_id(turn.state, prompt) not in turn.state.timers:

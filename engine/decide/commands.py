@@ -120,7 +120,8 @@ class NodeCut(Command, frozen=True):
 
 class Answer(Command, frozen=True):
     """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
-    type}`). `reason` goes with a decision. With `nonce` it must be the prompt's own."""
+    type}`). `reason` goes with a decision, `always` (`{seconds?, patterns?}`) with the approval of a tool call that is to be
+    allowed from then on. With `nonce` it must be the prompt's own."""
 
     prompt_id: str
     actor: Actor
@@ -131,6 +132,7 @@ class Answer(Command, frozen=True):
     reason: str | None = None
     files: list[dict[str, Json]] | None = None
     nonce: str | None = None
+    always: dict[str, Json] | None = None
 
 
 class Edit(Command, frozen=True):

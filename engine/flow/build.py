@@ -257,6 +257,7 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
         output=node.config.get("output"),
         context=contexts(node.config.get("context")),
         keeps=node.id in context.kept,
+        grants=node.config.get("grants") or "off",
     )
     turn_list, tools_list = f"{node.id}:turn", f"{node.id}:tools"
     turn = replace(

@@ -176,6 +176,8 @@ class AgentPlan(Struct, frozen=True, omit_defaults=True):
     output: Json = None
     context: tuple[str, ...] = ()
     keeps: bool = False
+    grants: Literal["off", "run"] = "off"
+    """How far a person can allow calls like one that is approved."""
 
     def tool(self, name: str) -> ToolPlan | None:
         """The tool that the model means by this name."""

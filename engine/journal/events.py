@@ -523,6 +523,8 @@ class PromptVoted(PromptEvent, tag="prompt:voted", kw_only=True):
 
     actor: dict[str, Json]
     vote: Literal["approve", "reject", "answer"]
+    always: dict[str, Json] | None = None
+    """The grant that goes with an approval, `{seconds, fields}`."""
     reason: str | None = None
     key: str
 
@@ -599,6 +601,35 @@ class PromptCancelled(PromptEvent, tag="prompt:cancelled", kw_only=True):
     """The prompt is withdrawn; its buttons go away."""
 
     reason: str
+
+
+class GrantGiven(PromptEvent, tag="grant:given", kw_only=True):
+    """Calls of this tool with such an input run unasked from now on, in this run: `prompt_id` is the approval with which
+    that was said. `definition` is a digest of the tool and
+    of its rule: with another one the grant counts for nothing."""
+
+    node_id: str
+    tool: str
+    fields: dict[str, Json]
+    definition: str
+    until: str
+
+
+class GrantUsed(PromptEvent, tag="grant:used", kw_only=True):
+    """A call at `path` runs unasked. `digest` is of what it does, as an approval would have shown it."""
+
+    digest: str
+
+
+class GrantRevoked(PromptEvent, tag="grant:revoked", kw_only=True):
+    """A person took it back."""
+
+    actor: dict[str, Json]
+    key: str
+
+
+class GrantExpired(PromptEvent, tag="grant:expired", kw_only=True):
+    """Its time was over when a call would have used it."""
 
 
 class TimerSet(Event, tag="timer:set", kw_only=True):

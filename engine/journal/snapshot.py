@@ -236,7 +236,18 @@ _ALWAYS = (
 )  # fmt: skip
 """The fields that stand in every document as they are."""
 
-_SOMETIMES = ("code", "codeChanged", "pausing", "lock", "limits", "spent", "conversations", "caps", "owed")
+_SOMETIMES = (
+    "code",
+    "codeChanged",
+    "pausing",
+    "lock",
+    "limits",
+    "spent",
+    "conversations",
+    "caps",
+    "grants",
+    "owed",
+)
 """The fields that stand in a document only where there is any of it."""
 
 _NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, strict=True))

@@ -272,6 +272,25 @@ class ContainerRun(_Record):
     agent: AgentRun | None = None
 
 
+class Grant(_Record):
+    """Calls of a tool that people allow always, for a time."""
+
+    prompt_id: str
+    """The approval with which they said so."""
+    node_id: str
+    tool: str
+    fields: dict[str, Json]
+    """What each field of the input has to be, `{is}` or `{like}`."""
+    definition: str
+    until: str
+    by: tuple[dict[str, Json], ...] = ()
+    used: int = 0
+    uses: tuple[str, ...] = ()
+    """The paths of the latest calls that ran by it."""
+    over: str | None = None
+    """`revoked` or `expired`."""
+
+
 class LockRun(_Record):
     """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""
 
@@ -317,6 +336,8 @@ class State(_Record):
     prompts_asked: int = 0
     prompts: Map[str, Asked] = Map()
     open_prompts: Map[str, None] = Map()
+    grants: Map[str, Grant] = Map()
+    """By the id of the approval with which each was given."""
     timers: Map[str, TimerRun] = Map()
     messages: tuple[dict[str, Json], ...] = ()
     """All that people said to the session and that answered no prompt; `messages` in expressions."""

@@ -35,6 +35,10 @@ _ANY_OPEN = (
     "agent:toolResult",
     "agent:budget",
     "agent:outcome",
+    "grant:given",
+    "grant:used",
+    "grant:revoked",
+    "grant:expired",
 )
 _CLOCKS = ("prompt:reminded", "prompt:escalated")
 """What a clock says to people; not while the session is held or cannot reach them."""

@@ -99,7 +99,7 @@ _WORDS: dict[str, tuple[Callable[..., Command], str]] = {
     "reachable": (Reachable, ""),
     "delivered": (NodeDone, "path attempt output"),
     "undelivered": (NodeBroke, "path attempt error"),
-    "answer": (Answer, "promptId actor key value? text? values? reason? files? nonce?"),
+    "answer": (Answer, "promptId actor key value? text? values? reason? files? nonce? always?"),
     "edit": (Edit, "promptId actor key values nonce?"),
     "handOver": (HandOver, "promptId actor key to"),
     "undo": (Undo, "promptId actor key"),

@@ -7,6 +7,7 @@ Files:
 * `budget`: what a model call may cost at most, and what happens at a cap
 * `call_to_node`: from what the model asks a tool to do to the node that does it, or to a refusal
 * `conversation`: what makes a conversation go on: first message, model calls, answers, people who speak
+* `grants`: calls of a tool that people allow always, for a time
 * `model_request`: what is sent to the model, and what sayso itself tells it
 * `outcomes`: model calls without an answer to go on with: what follows, what people are asked
 * `people`: what people say to an agent, who is overheard, and how long it listens after its answer

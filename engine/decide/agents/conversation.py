@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, outcomes, tool_calls
+from engine.decide.agents.grants import revoke as grant_revoked
 from engine.decide.agents.model_request import (
     SUMMED,
     compacted,
@@ -25,7 +26,7 @@ from engine.decide.agents.model_request import (
 )
 from engine.decide.agents.outcomes import turn_failed
 from engine.decide.agents.people import asks_for_more, end_rest, hear, overhear, rests, try_now
-from engine.decide.agents.tool_calls import begin_call, settle_containers
+from engine.decide.agents.tool_calls import begin_call, grant_checked, settle_containers
 from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
 from engine.decide.agents.tool_calls import done as call_done
@@ -156,8 +157,9 @@ def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> s
     )
     if not rules:
         return mode
-    # A rule with a condition is looked at when the call begins: it asks, or the call runs.
-    return "prompt" if mode != "run" or any(rule.when is None for rule in rules) else ASKED_OR_RUN
+    # A rule with a condition, and grants, are looked at when the call begins: it asks, or the call runs.
+    asks = plan.grants == "off" and any(rule.when is None for rule in rules)
+    return "prompt" if mode != "run" or asks else ASKED_OR_RUN
 
 
 # --- model calls -----------------------------------------------------------------------------------------------
@@ -444,6 +446,8 @@ __all__ = [
     "end_rest",
     "ended",
     "frozen",
+    "grant_checked",
+    "grant_revoked",
     "hear",
     "may_go_on",
     "open_conversation",

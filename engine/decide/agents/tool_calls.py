@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.decide import question
-from engine.decide.agents import call_to_node, tool_results
+from engine.decide.agents import call_to_node, grants, tool_results
 from engine.decide.agents.model_request import spoken, unsent
 from engine.decide.step import context, evaluate_config
 from engine.flow import Node
@@ -61,9 +61,10 @@ def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
         config = configured(turn, path, tool, given)
         rule = _rule(turn, path, plan, call, call_to_node.as_read(tool, given, config))
         if rule is not None and not asked_here(turn.state, call):
-            _ask(turn, path, tool, rule, call, config)
-            return None
-        if rule is not None or asked_here(turn.state, call):
+            if not _granted(turn, path, plan, rule, given, config):
+                _ask(turn, path, tool, rule, call, config)
+                return None
+        elif asked_here(turn.state, call):
             _enforce(turn, path, tool, call, config)
     except SaysoError as error:
         _refuse(turn, path, call, str(error))
@@ -127,11 +128,39 @@ def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
         return True
 
 
+def _granted(
+    turn: Turn, path: str, plan: AgentPlan, rule: Rule, given: Json, config: dict[str, Json]
+) -> bool:
+    """Whether people allow calls like this one always."""
+    if plan.grants == "off":
+        return False
+    tool = plan.tool(rule.tool)
+    assert tool is not None
+    read = call_to_node.as_read(tool, given, config)
+    bound_to = grants.definition(turn, path, tool, rule)
+    return grants.use(turn, path, tool, read, bound_to, question.digest(tool.node.type, config))
+
+
+def grant_checked(turn: Turn, prompt: Asked, asked: Json) -> dict[str, Json]:
+    """The grant that goes with the approval of this call. Raises `InvalidAnswer`."""
+    call, tool = _called(turn, prompt.path)
+    return grants.checked(tool, _read(turn, prompt.path, tool, call), asked)
+
+
+def _read(turn: Turn, path: str, tool: ToolPlan, call: Call) -> dict[str, Json]:
+    """The input of a call as a rule sees it, with what people changed."""
+    given = _given(turn, tool, call)
+    read = call_to_node.as_read(tool, given, configured(turn, path, tool, given))
+    return dict(read) if isinstance(read, dict) else {}
+
+
 def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: dict[str, Json]) -> None:
     agent = turn.node(agent_of(turn.state, path) or "")
     name = agent.name or agent.id
     editable = "edit" in rule.verdicts
     fields = edit_fields(tool, call.input) if editable else []
+    may = plan_of(agent).grants != "off"
+    always = {"always": call_to_node.as_read(tool, _given(turn, tool, call), config)} if may else {}
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
     asked = Question(
         kind="approval",
@@ -151,7 +180,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
         values={field["name"]: field.get("default") for field in fields},
         timeout_seconds=rule.timeout,
         on_timeout="reject",
-        tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input},
+        tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input, **always},
         covers=_covered(turn, path, tool, config),
     )
     turn.ask(path, asked)
@@ -196,9 +225,13 @@ def _approved(state: State, call: Call) -> bool:
 def decided(turn: Turn, prompt: Asked) -> None:
     """People decided a call. Approved ones begin by themselves; an answer in the tool's place is its result."""
     value = (prompt.answer or {}).get("value")
-    if value == "approve":
-        return
     call, tool = _called(turn, prompt.path)
+    if value == "approve":
+        plan = plan_of(turn.node(agent_of(turn.state, prompt.path) or ""))
+        rule = _rule(turn, prompt.path, plan, call, _read(turn, prompt.path, tool, call))
+        if rule is not None:
+            grants.give(turn, prompt, grants.definition(turn, prompt.path, tool, rule))
+        return
     reason = (prompt.answer or {}).get("reason")
     by, late = question.deciders(prompt), prompt.status == "expired"
     if value == question.ANSWER:

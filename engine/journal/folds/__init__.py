@@ -13,6 +13,7 @@ Files:
 
 * `agents`: conversations with models: what is said, what tools were asked for and gave, what it used
 * `containers`: graphs, jumps and containers
+* `grants`: calls of a tool that people allow always
 * `nodes`: nodes: starts, outcomes, interruptions, tries
 * `prompts`: questions for people, and timers
 * `session`: the session as a whole: its start, pauses, lock, messages and end

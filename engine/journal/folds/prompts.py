@@ -145,6 +145,7 @@ def prompt_voted(state: State, event: ev.PromptVoted) -> State:
     if prompt.kind != "approval":
         raise MalformedJournal(f"prompt {event.prompt_id} is no approval, so nobody votes on it")
     vote = {"actor": event.actor, "vote": event.vote, "reason": event.reason, "at": event.timestamp}
+    vote |= {"always": event.always} if event.always is not None else {}
     votes = (*votes_without(prompt, event.actor), vote)
     return change_prompt(state, replace(prompt, votes=votes), event.key)
 

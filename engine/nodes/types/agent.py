@@ -166,6 +166,12 @@ class AgentConfig(Config):
         "[Approvals of tool calls](#approvals-of-tool-calls).",
     )
 
+    grants: Literal["off", "run"] = Field(
+        "off",
+        exclude=True,
+        description="`run`: whoever approves a call can allow calls like it for the rest of this run. `off`: each is decided.",
+    )
+
 
 def _output(known: Known) -> Type:
     """The answer of an agent; of its data what `output` says."""
@@ -190,7 +196,7 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
         )
 
 
-_STATIC = frozenset({"tools", "approvals", "output", "context"})
+_STATIC = frozenset({"tools", "approvals", "output", "context", "grants"})
 """What a flow says once and for all of an agent. It stands in its plan, and is not recorded."""
 
 SPEC = NodeSpec(

@@ -1,0 +1,74 @@
+"""Calls of a tool that people allow always, for a time."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.journal import events as ev
+from engine.journal.grammar import path_of, same
+from engine.journal.queries import agent_at, agent_of
+from engine.journal.state import Grant, State
+from engine.language.errors import MalformedJournal
+
+_KEPT = 100
+"""The latest calls of a grant that are remembered by their paths."""
+
+
+def grant_given(state: State, event: ev.GrantGiven) -> State:
+    """What the approval says that was just given."""
+    prompt = state.prompts.get(event.prompt_id)
+    answer = (prompt.answer if prompt is not None else None) or {}
+    if prompt is None or answer.get("value") != "approve" or event.prompt_id in state.grants:
+        raise MalformedJournal(f"{event.prompt_id} is no approval with which calls are allowed now")
+    same((event.path, event.fields), (prompt.path, (answer.get("always") or {}).get("fields")), "fields")
+    same(event.tool, (prompt.tool or {}).get("name"), "tool")
+    votes = answer.get("votes") or []
+    by = [vote["actor"] for vote in votes if vote.get("always") == answer["always"]] or [prompt.actor or {}]
+    made = Grant(
+        prompt_id=event.prompt_id,
+        node_id=event.node_id,
+        tool=event.tool,
+        fields=event.fields,
+        definition=event.definition,
+        until=event.until,
+        by=tuple(by),
+    )
+    return _with(state, made)
+
+
+def _standing(state: State, prompt_id: str) -> Grant:
+    grant = state.grants.get(prompt_id)
+    if grant is None or grant.over is not None:
+        raise MalformedJournal(f"nothing is allowed by {prompt_id} now")
+    return grant
+
+
+def _with(state: State, grant: Grant) -> State:
+    return replace(state, grants=state.grants.set(grant.prompt_id, grant))
+
+
+def grant_used(state: State, event: ev.GrantUsed) -> State:
+    """A call that waits for nobody, before the time is over."""
+    grant, path = _standing(state, event.prompt_id), path_of(event)
+    if event.timestamp >= grant.until:
+        raise MalformedJournal(f"what {event.prompt_id} allowed is over since {grant.until}")
+    call = agent_at(state, agent_of(state, path) or "").calls.get(path)
+    if call is None or call.name != grant.tool or path in state.nodes or call.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"{path} is no call of {grant.tool} that begins now")
+    return _with(state, replace(grant, used=grant.used + 1, uses=(*grant.uses, path)[-_KEPT:]))
+
+
+def grant_revoked(state: State, event: ev.GrantRevoked) -> State:
+    """From now on people are asked again."""
+    if event.key in state.seen:
+        raise MalformedJournal(f"{event.key} was taken before")
+    over = replace(_standing(state, event.prompt_id), over="revoked")
+    return replace(_with(state, over), seen=state.seen.set(event.key, None))
+
+
+def grant_expired(state: State, event: ev.GrantExpired) -> State:
+    """Its time is over."""
+    grant = _standing(state, event.prompt_id)
+    if event.timestamp < grant.until:
+        raise MalformedJournal(f"what {event.prompt_id} allows is not over")
+    return _with(state, replace(grant, over="expired"))

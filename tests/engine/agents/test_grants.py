@@ -1,0 +1,165 @@
+"""Calls that people allow always: how far, for how long, by whom, and what ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from engine.decide.agents import grants
+from engine.decide.commands import Answer, Edit, Undo
+from engine.journal import events as ev
+from engine.journal.fold import evolve
+from engine.language.errors import InvalidAnswer, MalformedJournal, PromptClosed, Refused
+from tests.engine.agents.talks import Talk, talk
+from tests.support.engine import ANA, BEN
+
+RULES = """
+grants: run
+tools: [{shell: {commands: ["*"]}}, write_file]
+approvals:
+  shell: [approve, edit, reject]
+"""
+DONE = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 0.1}
+RM = ("shell", {"command": "rm a.txt"})
+
+
+def allowed(rules: str = RULES, *, calls: tuple[Any, ...] = (RM,), **asked: Any) -> Talk:
+    """An agent whose first call was approved and allowed always; it has run."""
+    case = talk(rules).model("", *calls).decide("approve", always=asked)
+    return case.tool("tool[0]", DONE)
+
+
+def next_call(case: Talk, command: str) -> bool:
+    """Whether the next call runs unasked; the agent makes it."""
+    case.model("", ("shell", {"command": command}))
+    return not case.state.open_prompts
+
+
+def test_a_call_that_is_allowed_always_runs_unasked_and_each_use_is_an_event() -> None:
+    """The same call again asks nobody; the event has the digest of what runs. Another call is asked about."""
+    case = allowed()
+    (grant,) = case.state.grants.values()
+    assert [person["id"] for person in grant.by] == [ANA.id]
+    case.model("", RM)
+    case.then("agent:message", "agent:toolRequested", "grant:used", "container:childStarted")
+    assert case.event("grant:used").digest == case.state.prompts[grant.prompt_id].covers["digest"]
+    case.tool("tool[0]", DONE)
+    assert not next_call(case, "rm b.txt")
+
+
+def test_nobody_allows_always_where_the_agent_does_not_say_so() -> None:
+    """`grants` is off where nothing is written."""
+    case = talk(RULES.replace("grants: run", "")).model("", RM)
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={}), InvalidAnswer)
+
+
+def test_a_pattern_allows_what_fits_it_word_by_word() -> None:
+    """As in `commands`: one word more, another program, or a way out of a folder is asked about."""
+    case = allowed(patterns={"command": "rm *.txt"})
+    for command, runs in (("rm b.txt", True), ("rm b.txt c.txt", False)):
+        assert next_call(case, command) == runs
+        case.tool("tool[0]", DONE) if runs else None
+    case = allowed(patterns={"command": "rm *.txt"})
+    assert not next_call(case, "rm ../b.txt")
+
+
+@pytest.mark.parametrize("wrong", [{"command": "ls *"}, {"command": "*"}, {"command": 3}, {"other": "a*"}])
+def test_a_pattern_has_to_fit_the_call_that_is_approved(wrong: Any) -> None:
+    """It is tested before anything is decided; one that allows anything is none."""
+    case = talk(RULES).model("", RM)
+    command = Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={"patterns": wrong})
+    case.refused(command, InvalidAnswer)
+    assert case.prompt.open
+
+
+def test_other_texts_are_compared_whole_and_no_field_may_be_added() -> None:
+    """`*` is anything on one line; a field that the call did not have makes it another call."""
+    case = talk("grants: run\ntools: [write_file]\napprovals: {write_file: [approve, reject]}")
+    tool = case.flow.nodes[0].agent.tools[0]  # type: ignore[union-attr]
+    fields = {"path": {"like": "out/*.md"}, "content": {"is": "x"}}
+    assert grants.fits(tool, fields, {"path": "out/a.md", "content": "x"})
+    assert not grants.fits(tool, fields, {"path": "out/a.md\n.md", "content": "x"})
+    assert not grants.fits(tool, fields, {"path": "out/a.md", "content": "y"})
+    assert not grants.fits(tool, fields, {"path": "out/a.md", "content": "x", "mode": "w"})
+    assert not grants.fits(tool, fields, {"path": "out/a.md"})
+
+
+def test_after_its_time_people_are_asked_again() -> None:
+    """Eight hours where nothing else was said; then its end is an event, and the call is asked about."""
+    case = allowed().later(8 * 3600 - 60)
+    assert next_call(case, "rm a.txt")
+    case.tool("tool[0]", DONE).later(120)
+    assert not next_call(case, "rm a.txt")
+    assert case.state.grants[next(iter(case.state.grants))].over == "expired"
+
+
+def test_nothing_is_allowed_for_more_than_thirty_days() -> None:
+    """More is refused, and nothing is decided."""
+    case = talk(RULES).model("", RM)
+    asked = {"seconds": 31 * 86400}
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always=asked), InvalidAnswer)
+
+
+def test_several_who_must_agree_agree_on_what_is_allowed_too() -> None:
+    """Two approvals are a quorum for the call; only two of the same are one for calls like it."""
+    rules = RULES.replace("[approve, edit, reject]", "{required: 2, approvers: [channel]}")
+    for second, given in (({}, 1), ({"seconds": 60}, 0), (None, 0)):
+        case = talk(rules).model("", RM)
+        case.when(Answer(case.prompt.prompt_id, ANA, "k1", value="approve", always={}))
+        assert case.prompt.open
+        case.when(Answer(case.prompt.prompt_id, BEN, "k2", value="approve", always=second))
+        assert case.node("helper/turn[1]/tool[0]").status == "started"
+        assert len(case.state.grants) == given
+
+
+def test_it_is_never_given_by_whoever_may_not_approve() -> None:
+    """Where the requester is excluded, they allow nothing always."""
+    rules = RULES.replace("[approve, edit, reject]", "{exclude_requester: true, approvers: [channel]}")
+    case = talk(rules).model("", RM).allowing(BEN)
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={}), Refused)
+
+
+def test_what_is_taken_back_is_asked_about_again() -> None:
+    """By whoever could give it; once."""
+    case = allowed()
+    (prompt_id,) = case.state.grants
+    case.when(Undo(prompt_id, ANA, "u1"))
+    case.refused(Undo(prompt_id, ANA, "u2"), PromptClosed)
+    assert grants.standing(case.state, case.now) == []
+    assert not next_call(case, "rm a.txt")
+
+
+def test_another_definition_of_the_tool_makes_it_void() -> None:
+    """The digest of the tool and of its rule is another: people are asked."""
+    case = allowed()
+    (prompt_id,) = case.state.grants
+    other = replace(case.state.grants[prompt_id], definition="0" * 64)
+    case.state = replace(case.state, grants=case.state.grants.set(prompt_id, other))
+    assert not next_call(case, "rm a.txt")
+
+
+def test_what_people_changed_before_they_allowed_it_is_what_is_allowed() -> None:
+    """An edit comes first: the call as it ran counts."""
+    case = talk(RULES).model("", RM)
+    (name,) = case.prompt.editable
+    case.when(Edit(case.prompt.prompt_id, ANA, "e", {name: "rm -i a.txt"}, case.prompt.nonce))
+    case.decide("approve", actor=BEN, always={}).tool("tool[0]", DONE)
+    assert next_call(case, "rm -i a.txt")
+
+
+def test_the_fold_refuses_a_use_behind_its_time() -> None:
+    """A journal that says so was not written by this program."""
+    case = allowed()
+    before = case.state
+    next_call(case, "rm a.txt")
+    used: ev.GrantUsed = case.event("grant:used")
+    grant = next(iter(before.grants.values()))
+    late = replace(used, timestamp=grant.until)
+    history = [event for event in case.events if event.seq < used.seq and event.seq > before.seq]
+    state = before
+    for event in history:
+        state = evolve(state, event)
+    with pytest.raises(MalformedJournal):
+        evolve(state, late)
