@@ -19,6 +19,7 @@ Files:
 * `flow_names`: the names that flow files give themselves, without reading them as flows
 * `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
 * `fork`: `sessions fork` and `sessions migrate`
+* `grants`: which calls of agents people allow always, and taking that back
 * `identities`: whether somebody whom a command names is there, as far as that can be found out from here
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
 * `parser`: from the words of a command line to a command and the values of its options

@@ -281,7 +281,9 @@ PROMPTS = (
         argument("[ANSWER]", "A choice as people read it, or text.", "answer", str, None),
         option("--value V", "A choice by its value."),
         option("--text T", "The answer as text."),
-        option("--reason TEXT", "Why, for a decision; kept with it."),
+        option("--reason TEXT", "Why, for a decision; or the result in place of a tool's."),
+        option("--always TIME", "Approve a tool call, and allow it for so long: 8h."),
+        option("--match FIELD=PATTERN", "With --always, what a field may be; repeatable.", list[str]),
         option(
             "--edit FIELD=VALUE",
             "Change what an approval proposes, in place of an answer; repeatable.",
@@ -355,9 +357,25 @@ STORE = (
     ),
 )
 
+GRANTS = (
+    command(
+        "list = grants:list_grants",
+        "List the calls of agents that people allow always, in runs under way.",
+        JSON,
+    ),
+    command(
+        "revoke = grants:revoke_grant",
+        "Take that back: such calls are asked about again.",
+        argument("ID", "The grant, by the approval with which it was given.", "grant_id"),
+        AS,
+        JSON,
+    ),
+)
+
 GROUPS = (
     group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
     group("prompts", "What people are asked, and answers to it.", PROMPTS),
+    group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
     group(
         "inbox", "What arrived and could not be handled: it failed several times, and was set aside.", INBOX
     ),

@@ -68,6 +68,21 @@ class Given:
     fields: Sequence[str] = ()
     values: Path | None = None
     files: Sequence[Path] = ()
+    always: str | None = None
+    match: Sequence[str] = ()
+
+    @property
+    def allowed(self) -> dict[str, Json] | None:
+        """What is to be allowed always, from `--always` and `--match`. Raises `UsageError`."""
+        if self.always is None:
+            if self.match:
+                raise UsageError("--match says what --always allows; say --always too.")
+            return None
+        try:
+            seconds = timestamps.parse_duration(self.always)
+        except ValueError as error:
+            raise UsageError(f"--always takes a duration such as 8h, not {self.always!r}.") from error
+        return {"seconds": seconds, "patterns": _pairs("--match", self.match)}
 
     def check(self) -> None:
         """Raise `UsageError` unless it was given in one way; words may go with files."""
@@ -272,6 +287,7 @@ def answer_prompt(
             "value": value,
             "text": text,
             "reason": given.reason,
+            "always": given.allowed,
         }
         if given.files:
             files = SessionFiles(settings.home)
@@ -286,13 +302,19 @@ def answer_prompt(
 
 def edit_of(changes: Sequence[str]) -> Change:
     """The edit of `--edit field=value` options. Raises `UsageError`."""
+    return Change(
+        "edit", {"values": _pairs("--edit", changes)}, "Changed. Whoever decides it decides about this now."
+    )
+
+
+def _pairs(option: str, given: Sequence[str]) -> dict[str, Json]:
     values: dict[str, Json] = {}
-    for change in changes:
+    for change in given:
         name, sign, value = change.partition("=")
         if not sign or not name or name in values:
-            raise UsageError(f"--edit takes field=value, each field once, not {change!r}.")
+            raise UsageError(f"{option} takes field=value, each field once, not {change!r}.")
         values[name] = value
-    return Change("edit", {"values": values}, "Changed. Whoever decides it decides about this now.")
+    return values
 
 
 def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None, *, as_json: bool) -> int:

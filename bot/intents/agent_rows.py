@@ -13,6 +13,7 @@ from msgspec import Struct, convert, to_builtins
 
 from bot.rendering.agents import ASK, brief_input, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
+from engine.decide.agents.grants import used_by
 from engine.decide.question import in_place
 from engine.journal.events import (
     AgentCompacted,
@@ -245,6 +246,11 @@ def result_row(
     }
     if in_place(state, path):
         payload["inPlace"] = True
+    grant = used_by(state, path)
+    if grant is not None:
+        payload["allowedBy"] = " and ".join(
+            str(person.get("name") or person.get("id")) for person in grant.by
+        )
     payload |= {"ran": ran, "over": over, "channel": thread["channel"], "threadTs": thread["threadTs"]}
     key = result_key(state.session_id, path)
     return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)

@@ -19,6 +19,8 @@ from bot.rendering.text import asked, weight
 from engine.journal.events import (
     ContainerStarted,
     Event,
+    GrantExpired,
+    GrantRevoked,
     PromptAnswered,
     PromptCancelled,
     PromptEdited,
@@ -129,6 +131,8 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptAnswered() | PromptUndone():
             counted = f"taken:{state.session_id}:{event.actor.get('id')}"
             return [_again(state, event.prompt_id, **_pressed(event.key)), *_mark(event.key, counted, TAKEN)]
+        case GrantRevoked() | GrantExpired():
+            return [_again(state, event.prompt_id)]
         case PromptExpired():
             return [_again(state, event.prompt_id, outcome=event.outcome)]
         case PromptCancelled():

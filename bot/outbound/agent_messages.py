@@ -453,6 +453,7 @@ def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLi
         over=bool(result.get("over")),
         edited=bool(ran),
         in_place=bool(result.get("inPlace")),
+        allowed_by=str(result.get("allowedBy") or ""),
     )
 
 

@@ -21,6 +21,7 @@ Files:
 * `card`: the card of a session, and what it says of its lock
 * `flow`: what rendering reads of a flow, and what people call a place in a session
 * `forms`: a form: its control in a message, its modal page by page, its raw values
+* `grants`: calls of tools that are always allowed for a time
 * `home`: the app's Home
 * `nested`: the lines of a node on a card, what is inside a container, and the lines as a plan
 * `notes`: plain messages, menus, ends of sessions, and what `message` nodes post

@@ -142,6 +142,8 @@ class ToolLine(Struct, frozen=True):
     over: bool = False
     edited: bool = False
     in_place: bool = False
+    allowed_by: str = ""
+    """Who always allows calls like it, where it ran by that."""
 
 
 def brief_input(name: str, values: Json) -> str:
@@ -173,7 +175,8 @@ def tool_line(tool: ToolLine) -> str:
     said = f": `{brief}`" if brief else ""
     changed = " ✏️" if tool.edited else ""
     mark = "🚫" if tool.over else "✍️ not run" if tool.in_place else _MARKS[tool.went_well]
-    return f"⚙️ {name}{said}{changed} {mark}"
+    allowed = f" · ♾️ always allowed by {safe(one_line(tool.allowed_by, 80))}" if tool.allowed_by else ""
+    return f"⚙️ {name}{said}{changed} {mark}{allowed}"
 
 
 # --- messages ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
+from bot.rendering.grants import grant_blocks
 from bot.rendering.prompts import buttons_of, more_menu, outcome_text, place_line, prompt_key, rule_lines
 from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
 from engine.flow import Flow
@@ -55,7 +56,7 @@ def calls_message(
         head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
     said = list(dict.fromkeys(line for one in waiting for line in rule_lines(state, one, flow, now)))
     tail = [*([context(*said)] if said else []), context(place_line(state, calls[0], flow))]
-    parts = [_parts(one, flow) for one in calls]
+    parts = [_parts(state, one, flow) for one in calls]
     fixed = size([*head, *tail, *(block for part in parts for block in part)])
     room = (kit.MOST_UNITS - fixed) // len(calls)
     blocks = [*head]
@@ -78,11 +79,11 @@ def _lead(
     return f"🔐 *{count} need approval* from {whom(list(people), state.actor, names)}"
 
 
-def _parts(one: Asked, flow: Flow) -> list[Block]:
+def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
     """What stands around what a call would run: which it is, and behind it its buttons or who decided."""
     title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
-        return [title, section(outcome_text(one, flow, None), most=_OUTCOME)]
+        return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *grant_blocks(state, one)]
     editors = ", ".join(person({"id": editor}) for editor in one.editors[:5])
     lines = [
         approvals.handed_line(one),

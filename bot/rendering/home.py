@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.rendering.blocks import Block, actions, button, context, header, option, section, select
+from bot.rendering.grants import home_grants
 from bot.rendering.nested import REJECTED
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
@@ -77,7 +78,10 @@ def home_view(page: HomePage) -> dict[str, Any]:
         *_others(page.others),
         header("Running"),
         *_listed(
-            [_run(entry) for entry in page.running[:MOST_RUNNING]],
+            [
+                *(_run(entry) for entry in page.running[:MOST_RUNNING]),
+                *home_grants([entry.state for entry in page.running], page.now)[:MOST_RUNNING],
+            ],
             len(page.running) - MOST_RUNNING,
             "Nothing of yours or of your channels is running.",
         ),

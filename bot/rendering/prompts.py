@@ -13,6 +13,7 @@ from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
+from bot.rendering.grants import grant_blocks
 from bot.rendering.nested import REJECTED, asks_for
 from bot.rendering.text import asked, clip, date, elapsed, one_line, person, safe, shown, weight, whom
 from engine.decide.prompt_timers import goto_of
@@ -159,6 +160,7 @@ def closed_prompt(
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
+    undo += grant_blocks(state, prompt)
     tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)
@@ -222,6 +224,8 @@ def more_menu(prompt: Asked) -> Block:
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.kind == "approval" and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
+    if prompt.tool and "always" in prompt.tool:
+        entries.insert(0, ("Always allow…", "always"))
     options = [kit.option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in entries]
     return {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": options}
 

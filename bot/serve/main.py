@@ -42,7 +42,16 @@ from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
 from bot.views.home import HomeKind, Together
-from bot.views.kinds import FullText, HandOverForm, InPlace, PromptLookup, Reject, Told, Words
+from bot.views.kinds import (
+    Always,
+    FullText,
+    HandOverForm,
+    InPlace,
+    PromptLookup,
+    Reject,
+    Told,
+    Words,
+)
 from bot.views.me import Me
 from bot.views.service import Kind, Views
 from bot.wire.budget import FULL, Budget, limits_of
@@ -211,7 +220,8 @@ class Bot:
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
-            *(kind(lookup, replies) for kind in (Fill, Change, Reject, InPlace, Told, Words, HandOverForm)),
+            *(kind(lookup, replies) for kind in (Fill, Change, Reject, InPlace, Always, Told, Words)),
+            HandOverForm(lookup, replies),
             FullText(lookup),
             form,
             FlowChoice(self.library, form),

@@ -21,7 +21,9 @@ from bot.outbound.progress import behind
 from bot.rendering import phrases
 from bot.rendering.blocks import rendered
 from bot.rendering.flow import around
+from bot.rendering.grants import line
 from bot.rendering.notes import note, start_blocks
+from bot.rendering.text import safe
 from bot.start.form import shortcut_of
 from bot.start.starter import (
     Refusal,
@@ -35,6 +37,7 @@ from bot.start.starter import (
 )
 from bot.wire.budget import Full
 from bot.wire.users import Channels, Links, LookupFailed, People
+from engine.decide.agents.grants import standing
 from engine.flow.model import Trigger
 from engine.journal.records import Head, InboxRow, PutOutbox
 from engine.journal.state import State
@@ -88,6 +91,18 @@ class SessionStatus:
         reading = self._catching_up()
         return "\n".join([text, *limits, *([reading] if reading else [])])
 
+    async def allowed(self, channel: str) -> str:
+        """Which calls of agents are always allowed in a channel, and where that is taken back."""
+        now, states = self._engine.now(), await self._states(await self._living_in(channel))
+        lines = [
+            f"{line(grant)} · {safe(state.flow_name)}" for state in states for grant in standing(state, now)
+        ]
+        if not lines:
+            return "No call is always allowed here."
+        return "\n".join(
+            [*lines[:_MOST_SHOWN], "_Revoke takes it back: on the message of its approval, and on my Home._"]
+        )
+
     async def _states(self, heads: Sequence[Head]) -> list[State]:
         """How these sessions stand, but for those that are left to a newer release."""
         found = []
@@ -106,7 +121,7 @@ class SessionStatus:
 
 def asks_about_flows(said: Message) -> bool:
     """Whether a message asks which flows there are, how they go, or how all this works."""
-    return control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows")
+    return control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows", "grants")
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +140,8 @@ class MessageStarts:
 
     def concerned(self, said: Message, data: dict[str, Json], heads: Sequence[Head]) -> bool:
         """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
-        return self._calls_us(said, data) and not said.edited and (not heads or self.names_flow(said))
+        about = said.text.lower() == "grants" or self.names_flow(said)
+        return self._calls_us(said, data) and not said.edited and (not heads or about)
 
     def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
         """Whether a message may start something: in the thread of a direct message only with a mention, for there an
@@ -160,6 +176,8 @@ class MessageStarts:
         word = control_word(said.text)
         if word == "status":
             return await self.status.running(channel)
+        if said.text.lower() == "grants":
+            return await self.status.allowed(channel)
         flows = self.library.refresh()
         return phrases.help_text(flows) if not said.text or word == "help" else phrases.flows_text(flows)
 
@@ -178,6 +196,8 @@ class MessageStarts:
         flows = self.library.refresh()
         if decision.word == "status":
             return {"text": note(await self.status.running(decision.data["channel"])).text}
+        if decision.word == "grants":
+            return {"text": note(await self.status.allowed(decision.data["channel"])).text}
         listed = decision.word in ("list", "flows")
         text = phrases.flows_text(flows) if listed else phrases.slash_help(flows, decision.word)
         blocks = start_blocks(text, flows)

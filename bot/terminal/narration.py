@@ -105,6 +105,12 @@ def _said(state: State, event: Event, paint: Paint) -> str | None:
             return _answered(state, event, paint)
         case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():
             return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
+        case ev.GrantGiven():
+            return f"  {paint('green', '∞')} {clean(event.tool)}: calls like this are allowed until {moment(event.until)}"
+        case ev.GrantUsed():
+            return f"  {paint('green', '∞')} {clean(event.path or '')}  runs unasked: {clean(event.prompt_id)} allows it"
+        case ev.GrantRevoked():
+            return f"  {paint('yellow', '∞')} {clean(event.prompt_id)}  revoked: calls like that are asked about again"
         case ev.PromptExpired():
             return f"  {paint('yellow', '⌛')} nobody answered in time ({event.outcome})"
         case ev.SessionMessage():

@@ -21,10 +21,13 @@ from bot.inbound.decisions import (
 )
 from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole, whole_blocks
 from bot.rendering.blocks import about, field_block, modal, words
+from bot.rendering.grants import ALWAYS, FOR, PATTERN, always_view, patterned
 from bot.rendering.phrases import closed_text
 from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view, told_view
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
+from engine.decide.agents.grants import USUAL_SECONDS
+from engine.decide.approvals import grant_problem
 from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import ACTION_OF, Gate, authorize
 from engine.decide.question import ANSWER as ANSWERED
@@ -275,6 +278,37 @@ class InPlace(Reject):
         if not given:
             return Errors({REASON: "Please write what the agent is to be told."})
         return taken(asked, reason=given, decision=ANSWERED)
+
+
+class Always(PromptKind):
+    """`sayso:open:always`: a call is approved, and calls like it are allowed for a time."""
+
+    name = ALWAYS
+
+    def view(self, asked: OpenPrompt, user: str) -> View:
+        """The call's texts, to be made patterns, and for how long."""
+        voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
+        return always_view(asked.run, prompt_meta(asked, user), voted[-1] if voted else None)
+
+    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
+        """What would be allowed has to fit the call that is approved."""
+        given = (asked.run.tool or {}).get("always") or {}
+        chosen = submission.given(FOR).get("selected_option") or {}
+        always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
+        for name in patterned(given):
+            text = str(submission.given(f"{PATTERN}{name}").get("value") or "").strip()
+            if text != given[name]:
+                always["patterns"][name] = text
+        problem = grant_problem(asked.flow, asked.state, asked.run, always)
+        if problem is not None:
+            return Errors({f"{PATTERN}{next(iter(always['patterns']), '')}": problem})
+        return taken(asked, always=always)
+
+    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
+        """The approval, with what is allowed."""
+        return Answer(
+            data["promptId"], actor, key, value="approve", always=data["always"], nonce=data["nonce"]
+        )
 
 
 class Words(PromptKind):

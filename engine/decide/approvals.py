@@ -178,6 +178,17 @@ def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, J
     return None
 
 
+def grant_problem(flow: Flow, state: State, prompt: Asked, always: dict[str, Json]) -> str | None:
+    """Why calls cannot be allowed like this, whoever does it; None where they can."""
+    try:
+        conversations().grant_checked(
+            Turn(flow, state, Facts("", 0, "", lambda *asked: None)), prompt, always
+        )
+    except InvalidAnswer as error:
+        return str(error)
+    return None
+
+
 def _covered(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
         if prompt.tool:

@@ -228,6 +228,31 @@ def test_what_would_run_is_in_the_answer_of_run_and_a_result_is_given_in_its_pla
     assert "complete after" in done.out
 
 
+def test_calls_are_allowed_always_listed_and_asked_about_again(cli: Cli) -> None:
+    """`--always` with a pattern runs the next call unasked; `grants revoke` ends that."""
+    calls = [f"  - tools: [{{name: logs, input: {{lines: {n}}}}}]" for n in (7, 7, 8, 7)]
+    cli.env["SAYSO_SCRIPT"] = str(
+        cli.write("looking.script.yml", "\n".join(["turns:", *calls, "  - text: Thanks."]))
+    )
+    cli.write("looking.yml", LOOKING.replace("      approvals", "      grants: run\n      approvals"))
+    first = str(cli.run("run", "looking.yml").json["prompts"][0]["promptId"])
+    assert (
+        "takes field=value"
+        in cli.run("prompts", "answer", first, "approve", "--always", "8h", "--match", "x").err
+    )
+    cli.run("prompts", "answer", first, "approve", "--always", "8h", "--no-wait")
+    (second,) = cli.run("prompts", "list", "--json").json["prompts"]
+    assert second["covers"]["text"].startswith("echo 8")
+    (grant,) = cli.run("grants", "list", "--json").json["grants"]
+    assert (grant["used"], grant["fields"]) == (1, {"lines": {"is": 7}})
+    assert "lines: 7" in cli.run("grants", "list").out
+    assert "asked about again" in cli.run("grants", "revoke", first).out
+    assert cli.run("grants", "list", "--json").json["grants"] == []
+    cli.run("prompts", "answer", second["promptId"], "approve", "--no-wait")
+    (third,) = cli.run("prompts", "list", "--json").json["prompts"]
+    assert third["covers"]["text"].startswith("echo 7")
+
+
 def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
     """The fields that may be changed are asked for with their values, and the votes before count no more."""
     cli.write("flow.yml", FLOW)

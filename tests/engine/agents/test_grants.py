@@ -11,7 +11,7 @@ from engine.decide.agents import grants
 from engine.decide.commands import Answer, Edit, Undo
 from engine.journal import events as ev
 from engine.journal.fold import evolve
-from engine.language.errors import InvalidAnswer, MalformedJournal, PromptClosed, Refused
+from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed, PromptClosed
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import ANA, BEN
 
@@ -118,7 +118,7 @@ def test_it_is_never_given_by_whoever_may_not_approve() -> None:
     """Where the requester is excluded, they allow nothing always."""
     rules = RULES.replace("[approve, edit, reject]", "{exclude_requester: true, approvers: [channel]}")
     case = talk(rules).model("", RM).allowing(BEN)
-    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={}), Refused)
+    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={}), NotAllowed)
 
 
 def test_what_is_taken_back_is_asked_about_again() -> None:

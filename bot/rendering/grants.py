@@ -1,0 +1,103 @@
+"""Calls of tools that are always allowed for a time: what a grant says, and where it can be taken back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.rendering.approvals import UNDO, handle
+from bot.rendering.blocks import Block, actions, button, context, field_block, modal, option, section, with_id
+from bot.rendering.text import date, one_line, person, safe, shown
+from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
+from engine.journal.state import Asked, Grant, State
+from engine.language.codec import Json, encode
+
+ALWAYS = "always"
+"""The kind of the view in which calls are allowed always."""
+PATTERN, FOR = "pattern:", "for"
+_TIMES = {
+    3600.0: "1 hour",
+    USUAL_SECONDS: "8 hours",
+    86400.0: "1 day",
+    7 * 86400.0: "7 days",
+    30 * 86400.0: "30 days",
+}
+_MOST_TEXT = 300
+
+
+def patterned(given: Mapping[str, Json]) -> list[str]:
+    """The fields of a call for which a pattern can be written."""
+    texts = [name for name, value in given.items() if isinstance(value, str) and 0 < len(value) <= _MOST_TEXT]
+    return texts[:MOST_FIELDS]
+
+
+def always_view(prompt: Asked, meta: dict[str, Json], voted: Mapping[str, Json] | None) -> dict[str, object]:
+    """What is allowed: this call, or what its texts are changed to, for how long; as the one before who voted so."""
+    tool = prompt.tool or {}
+    given: Mapping[str, Json] = tool["always"]
+    fields = (voted or {}).get("fields") or {}
+    blocks: list[Block] = [
+        section(
+            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it for the rest of this run. What is "
+            "not changed here has to be exactly as it is; `*` stands for anything."
+        )
+    ]
+    for name in patterned(given):
+        element: Block = {"type": "plain_text_input", "action_id": f"{PATTERN}{name}"}
+        element["initial_value"] = str((fields.get(name) or {}).get("like") or given[name])
+        blocks.append(field_block(f"{PATTERN}{name}", name, element))
+    times = [option(label, str(seconds)) for seconds, label in _TIMES.items()]
+    usual = (
+        list(_TIMES).index((voted or {}).get("seconds", USUAL_SECONDS))
+        if voted is None or voted["seconds"] in _TIMES
+        else 1
+    )
+    menu: Block = {
+        "type": "static_select",
+        "action_id": FOR,
+        "options": times,
+        "initial_option": times[usual],
+    }
+    blocks.append(field_block(FOR, "For", menu))
+    return modal("Always allow", blocks, kind=ALWAYS, meta=meta, submit="Approve and allow")
+
+
+def what(grant: Grant) -> str:
+    """The calls that a grant allows, in a few words."""
+    told = (_field(name, wanted) for name, wanted in grant.fields.items())
+    return one_line(f"{grant.tool} {', '.join(part for part in told if part)}", 200)
+
+
+def _field(name: str, wanted: Mapping[str, Json]) -> str:
+    value = wanted.get("like", wanted.get("is"))
+    text = value if isinstance(value, str) else encode(value).decode()
+    return f"{name}: {one_line(shown(text), 120)}"
+
+
+def line(grant: Grant) -> str:
+    """A grant as mrkdwn: what, by whom, until when, how often it was used."""
+    people = ", ".join(person(actor) for actor in grant.by)
+    text = safe(what(grant)).replace("`", "'")
+    return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)} · used {grant.used} times"
+
+
+def grant_blocks(state: State, prompt: Asked) -> list[Block]:
+    """What was allowed with an approval, with the button that takes it back."""
+    grant = state.grants.get(prompt.prompt_id)
+    if grant is None:
+        return []
+    if grant.over is not None or state.ended:
+        return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
+    return [context(line(grant)), actions([button("Revoke", UNDO, handle(prompt))])]
+
+
+def home_grants(states: Sequence[State], now: str) -> list[Block]:
+    """The grants of some runs, each with its button."""
+    made = []
+    for state in states:
+        thread = state.thread or {}
+        for grant in standing(state, now):
+            value = f"{grant.prompt_id}|||{thread.get('channel')}|{thread.get('threadTs')}"
+            text = f"{line(grant)} · *{safe(state.flow_name)}*"
+            block = with_id(section(text, most=900), f"grant:{grant.prompt_id}")
+            made.append({**block, "accessory": button("Revoke", UNDO, value)})
+    return made

@@ -1,0 +1,102 @@
+"""Calls that people allow always, from the menu of an approval to the button that takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.cli.grants import _as_json
+from bot.config.settings import AgentSettings
+from bot.rendering.approvals import OPEN, UNDO
+from engine.decide.agents.grants import standing
+from engine.journal.state import State
+from tests.e2e.test_calls_card import ASKED, state_of
+from tests.support.inprocess import Town
+from tests.support.simulated import inhabited_town, simulated
+
+ALLOWS = ASKED.replace("tools: [mark]", "tools: [mark, ask_human]\n      grants: run")
+SCRIPT = """
+turns:
+  - tools: [{name: mark, input: {host: web-1}}]
+  - tools: [{name: mark, input: {host: web-2}}]
+  - tools: [{name: ask_human, input: {question: "More?"}}]
+  - tools: [{name: mark, input: {host: web-3}}]
+  - text: Marked.
+"""
+
+
+@asynccontextmanager
+async def allowed(folder: Path, pattern: str = "web-*") -> AsyncIterator[tuple[Town, str]]:
+    """A bot whose agent has made a call that ana approved and allowed always; and the thread. It has asked for more."""
+    script = folder / "asked.yml"
+    script.write_text(SCRIPT)
+    async with inhabited_town(folder, {"asked": ALLOWS}, agents=AgentSettings(script=script)) as (_, bot):
+        root = await bot.start("ana", "asked")
+        await bot.until(lambda: "wants to use" in str(bot.thread(root)))
+        message, where = bot.find(root, f"{OPEN}more")
+        (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
+        await bot.press("ana", message, where, entry)
+        await bot.until(lambda: bot.view_of("ana"))
+        view = bot.view_of("ana")
+        assert view is not None
+        answer = await bot.submit("ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}})
+        if answer is None or answer.get("response_action") is None:
+            await bot.until(lambda: "More?" in str(bot.thread(root)))
+        await bot.settle()
+        yield bot, root
+
+
+def grants_of(bot: Town, state: State) -> list[dict[str, Any]]:
+    """What is always allowed now, as the CLI lists it."""
+    return [_as_json(state, grant) for grant in standing(state, bot.engine.now())]
+
+
+@simulated
+async def test_a_call_that_fits_what_is_allowed_runs_unasked_and_the_thread_says_by_whom(
+    tmp_path: Path,
+) -> None:
+    """The second call asks nobody; its line names who allows it, and the approval says until when."""
+    async with allowed(tmp_path) as (bot, root):
+        state = await state_of(bot)
+        (grant,) = grants_of(bot, state)
+        assert (grant["used"], grant["fields"]) == (1, {"host": {"like": "web-*"}})
+        said = str(bot.thread(root))
+        assert "always allowed by Ana" in said
+        assert said.count("wants to use") <= 2  # one message, with its text for notifications
+
+
+@simulated
+async def test_what_is_taken_back_in_the_thread_is_asked_about_again(tmp_path: Path) -> None:
+    """A press of `Revoke` on the approval; the next call waits for people. It works behind a restart too."""
+    async with allowed(tmp_path) as (bot, root):
+        await bot.close()
+        await bot.open()
+        message, where = bot.find(root, UNDO)
+        await bot.press("ana", message, where, where[1]["value"])
+        await bot.settle()
+        assert grants_of(bot, await state_of(bot)) == []
+        bot.say("ana", "yes", root)
+        await bot.settle()
+        assert len((await state_of(bot)).open_prompts) == 1
+        assert "that is revoked" in str(bot.thread(root))
+
+
+@simulated
+async def test_a_pattern_that_the_call_does_not_fit_is_refused_in_the_form(tmp_path: Path) -> None:
+    """Nothing is decided: the field says why."""
+    async with allowed(tmp_path, "db-*") as (bot, _):
+        state = await state_of(bot)
+        assert len(state.open_prompts) == 1
+        assert not state.grants
+
+
+@simulated
+async def test_home_and_the_word_grants_list_what_is_allowed(tmp_path: Path) -> None:
+    """Each with who said so and until when; on the Home with the button that takes it back."""
+    async with allowed(tmp_path) as (bot, _):
+        since = len(bot.calls)
+        root = bot.say("ana", f"<@{bot.core.state.bot_user_id}> grants")
+        await bot.settle()
+        assert "always allowed by" in str([call.args for call in bot.calls[since:]]), root
