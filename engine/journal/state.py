@@ -290,6 +290,11 @@ class Grant(_Record):
     over: str | None = None
     """`revoked` or `expired`."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether it has no pattern: it is for the very call that was approved."""
+        return all("is" in wanted for wanted in self.fields.values())
+
 
 class LockRun(_Record):
     """The lock that the session holds until it ends, or waits for while `acquired_at` is None."""

@@ -136,12 +136,18 @@ def use(turn: Turn, path: str, tool: ToolPlan, given: Json, bound_to: str, diges
             turn.emit(
                 ev.GrantExpired, path=turn.state.prompts[grant.prompt_id].path, prompt_id=grant.prompt_id
             )
-        elif (
-            given_here(turn.state, grant) and grant.definition == bound_to and fits(tool, grant.fields, given)
-        ):
+        elif _allows(turn.state, grant, bound_to, digest) and fits(tool, grant.fields, given):
             turn.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest)
             return True
     return False
+
+
+def _allows(state: State, grant: Grant, bound_to: str, digest: str) -> bool:
+    """Whether a grant of this session is about this tool as it is; without a pattern about exactly this call."""
+    if not given_here(state, grant) or grant.definition != bound_to:
+        return False
+    covers = state.prompts[grant.prompt_id].covers or {}
+    return not grant.exact or covers.get("digest") == digest
 
 
 def given_here(state: State, grant: Grant) -> bool:

@@ -55,6 +55,8 @@ def grant_used(state: State, event: ev.GrantUsed) -> State:
     call = agent_at(state, agent_of(state, path) or "").calls.get(path)
     if call is None or call.name != grant.tool or path in state.nodes or call.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} is no call of {grant.tool} that begins now")
+    if grant.exact:
+        same(event.digest, (state.prompts[event.prompt_id].covers or {}).get("digest"), "digest")
     return _with(state, replace(grant, used=grant.used + 1, uses=(*grant.uses, path)[-_KEPT:]))
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from engine.decide.agents import grants
 from engine.decide.commands import Answer, Edit, Undo
 from engine.journal import events as ev
-from engine.journal.fold import evolve
 from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed, PromptClosed
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import ANA, BEN
@@ -149,17 +148,29 @@ def test_what_people_changed_before_they_allowed_it_is_what_is_allowed() -> None
     assert next_call(case, "rm -i a.txt")
 
 
-def test_the_fold_refuses_a_use_behind_its_time() -> None:
-    """A journal that says so was not written by this program."""
-    case = allowed()
-    before = case.state
-    next_call(case, "rm a.txt")
-    used: ev.GrantUsed = case.event("grant:used")
-    grant = next(iter(before.grants.values()))
-    late = replace(used, timestamp=grant.until)
-    history = [event for event in case.events if event.seq < used.seq and event.seq > before.seq]
-    state = before
-    for event in history:
-        state = evolve(state, event)
-    with pytest.raises(MalformedJournal):
-        evolve(state, late)
+def after_its_time(patch: pytest.MonkeyPatch) -> Talk:
+    """Seeded fault: a grant that is over is used."""
+
+    def ever(turn: Any, path: str, *given: Any) -> bool:
+        for prompt_id in turn.state.grants:
+            turn.emit(ev.GrantUsed, path=path, prompt_id=prompt_id, digest=given[-1])
+        return bool(turn.state.grants)
+
+    patch.setattr(grants, "use", ever)
+    return allowed().later(9 * 3600)
+
+
+def for_another_call(patch: pytest.MonkeyPatch) -> Talk:
+    """Seeded fault: a grant is used for whatever the tool is asked."""
+    patch.setattr(grants, "fits", lambda *given: True)
+    patch.setattr(grants, "_allows", lambda *given: True)
+    return allowed(calls=(("shell", {"command": "rm b.txt"}),))
+
+
+@pytest.mark.parametrize("fault", [after_its_time, for_another_call])
+def test_a_grant_that_is_used_wrongly_is_refused_by_whoever_reads_the_journal(fault: Any) -> None:
+    """A use behind its time, or of another digest, is no journal."""
+    with pytest.MonkeyPatch.context() as patch:
+        case = fault(patch)
+        with pytest.raises(MalformedJournal):
+            next_call(case, "rm a.txt")
