@@ -284,8 +284,33 @@ def entry_weight(entry: Entry) -> int:
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:
     """All that an assistant's message says to people: its text, and its notes on how it gets on, which come as thinking."""
-    told = (str(block.get(_SAYS.get(str(block.get("type")), "")) or "") for block in content)
-    return "\n\n".join(text for text in told if text.strip())
+    told, cited, before = "", False, ""
+    for block in content:
+        text = str(block.get(_SAYS.get(str(block.get("type")), "")) or "")
+        if not text.strip():
+            continue
+        sources = _sources(block)
+        # Text with sources comes in pieces, one for each source.
+        pieces = before == block["type"] == "text" and (cited or sources)
+        told += text if not told or pieces else f"\n\n{text}"
+        told += sources
+        cited, before = bool(sources), str(block["type"])
+    return told
 
 
 _SAYS = {"text": "text", "thinking": "thinking"}
+
+
+def _sources(block: Mapping[str, Json]) -> str:
+    """Where a text is from, as links behind it."""
+    found = {
+        str(each["url"]): str(each.get("title") or each["url"])
+        for each in block.get("citations") or ()
+        if isinstance(each, dict) and each.get("url")
+    }
+    links = ", ".join(f"[{_title(title)}]({url})" for url, title in found.items())
+    return f" ({links})" if links else ""
+
+
+def _title(text: str) -> str:
+    return one_line(re.sub(r"[\[\]()]", " ", text), 60)

@@ -414,7 +414,8 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it; `overheard` where
     those words are data and no instruction), what is wrong with an answer (`engine`). `weighed` are marks of the files
     and tools outside of the journal that its tokens include. `price` says by which rates the cost was reckoned, `context`
-    how many tokens the conversation has with its answer where that is not the sum of `usage`.
+    how many tokens the conversation has with its answer where that is not the sum of `usage`,
+    `container` where code of the model ran at the provider.
     """
 
     role: Literal["user", "assistant"]
@@ -433,6 +434,7 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     price: dict[str, Json] | None = None
     context: int | None = None
     overheard: bool | None = None
+    container: dict[str, Json] | None = None
 
 
 class AgentToolRequested(NodeEvent, tag="agent:toolRequested", kw_only=True):

@@ -154,6 +154,18 @@ def rest_id(state: State, path: str) -> str:
     return f"{state.session_id}:{path}:followUp"
 
 
+def holds(agent: AgentRun) -> bool:
+    """Whether a tool of the provider's is open in the last answer: the next message has the results of tools and nothing else,
+    and what people say stands in the one after it."""
+    if not agent.messages or not agent.order:
+        return False
+    last = agent.messages[len(agent.messages) - 1]
+    if last["role"] != "assistant":
+        return False
+    ended = {block.get("tool_use_id") for block in last["content"]}
+    return any(block["type"] == "server_tool_use" and block["id"] not in ended for block in last["content"])
+
+
 def unmade(run: NodeRun, event: Event) -> bool:
     """Whether a model call left before anything was sent: more has to be set aside for it."""
     left = isinstance(event, NodeInterrupted) and event.reason == LEFT and event.saved is not None

@@ -233,6 +233,8 @@ class AgentRun(_Record):
     """The last answer was the final one, and nobody said anything since."""
     corrections: int = 0
     """How often it was told that its answer has the wrong form."""
+    container: dict[str, Json] | None = None
+    """Where its code runs at the provider: `{id, expires_at}`."""
     unsigned: bool = False
     """The API has not made a summary of it that was asked for: the model is asked in words."""
     body: dict[str, Json] | None = None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from engine.language.codec import Json
 from engine.messages.answer_form import form_of
 from engine.messages.models import ModelFacts
+from engine.messages.turns import Tool
 
 
 class Feature(NamedTuple):
@@ -131,6 +132,28 @@ def settings_for(asked: Mapping[str, Json], model: ModelFacts) -> dict[str, Json
     if asked.get("fallbacks"):
         found["fallbacks"] = [{"model": name} for name in asked["fallbacks"]]
     return found
+
+
+_WEB = {"web_search": "web_search_20260318", "web_fetch": "web_fetch_20260318"}
+FETCHED = 25_000
+"""Tokens of a page that is read at most."""
+
+
+def server_tools(asked: Mapping[str, Json], model: ModelFacts) -> list[Tool]:
+    """The tools that run at the provider, of those that an agent names, as far as its model can use them."""
+    made = []
+    for name, kind in _WEB.items():
+        if asked.get(name) and model.web_search:
+            web = asked[name]
+            more: dict[str, Json] = {"type": kind, "max_uses": web["max_uses"]}
+            if "*" not in web["domains"]:
+                more["allowed_domains"] = web["domains"]
+            if name == "web_fetch":
+                more |= {"max_content_tokens": FETCHED, "citations": {"enabled": True}}
+            made.append(Tool(name, "", None, more))
+    if asked.get("code_execution") is not None and model.code_execution:
+        made.append(Tool("code_execution", "", None, {"type": "code_execution_20260521"}))
+    return made
 
 
 def _thinking(wanted: str, model: ModelFacts) -> Json:

@@ -50,6 +50,8 @@ class TurnRequest:
     user: str = ""
     body: Mapping[str, Json] | None = None
     drop: bool = False
+    container: str | None = None
+    """Where code of earlier calls ran at the provider: this call's may go on there."""
     summing: Mapping[str, Json] | None = None
     """The conversation is summed up, in place of an answer: the API's `compaction`; empty where the last message asks for it."""
 
@@ -74,6 +76,8 @@ class TurnRequest:
     def to_json(self) -> Json:
         """The request as the Messages API has it, without what is only about sending (streaming, caching, whom for)."""
         body: dict[str, Json] = self.frame()
+        if self.container is not None:
+            body["container"] = self.container
         if self.summing is not None:
             # A summary has no form, and stops nowhere.
             kept = {name: value for name, value in body.get("output_config", {}).items() if name != "format"}

@@ -48,7 +48,7 @@ from engine.messages.messages import (
     text_document_block,
 )
 from engine.messages.models import ModelFacts, shipped
-from engine.messages.request import settings_for
+from engine.messages.request import server_tools, settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.provider import Abortable, Aborted, Provider
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
@@ -118,7 +118,8 @@ def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
             tools=tuple(
                 Tool(tool["name"], tool.get("description") or "", tool["input_schema"])
                 for tool in config.get("tools") or ()
-            ),
+            )
+            + tuple(server_tools(config.get("serverTools") or {}, facts)),
             settings=settings_for(config.get("asks") or {}, facts),
         )
     return replace(
@@ -126,6 +127,7 @@ def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
         cache=config.get("cache") or "5m",
         user=config.get("user") or "",
         drop=bool(config.get("drop")),
+        container=config.get("container"),
     )
 
 

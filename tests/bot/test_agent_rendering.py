@@ -22,6 +22,7 @@ from bot.rendering.agents import (
     is_allowed,
     model_markdown,
     split_text,
+    text_of,
     tool_line,
 )
 from bot.rendering.card import card
@@ -310,3 +311,17 @@ def test_a_time_limit_hides_nothing_of_how_far_an_agent_is() -> None:
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks))
     assert "▶️ helper · turn 1" in lines
     assert "until <!date^" in lines
+
+
+def test_sources_stand_behind_what_they_are_for() -> None:
+    """Text of a search comes in pieces with sources: it is one text with links; notes stand apart."""
+    source = {"type": "web_search_result_location", "url": "https://a.example/x", "title": "A [page]"}
+    content = [
+        {"type": "thinking", "thinking": "I search.", "signature": "s"},
+        {"type": "text", "text": "It is known that "},
+        {"type": "text", "text": "disks fill", "citations": [source, source]},
+        {"type": "text", "text": ", so clean up."},
+        {"type": "text", "text": "Next."},
+    ]
+    told = "It is known that disks fill ([A page](https://a.example/x)), so clean up.\n\nNext."
+    assert text_of(content) == f"I search.\n\n{told}"

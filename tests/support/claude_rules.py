@@ -231,6 +231,16 @@ def _check_thinking(thinking: Any, model: str, betas: Collection[str]) -> None:
         raise Refusal("thinking.block_binding: Extra inputs are not permitted")
 
 
+SERVER_TOOLS: dict[str, set[str]] = {
+    "web_search_20260318": {"max_uses", "allowed_domains", "blocked_domains", "cache_control"},
+    "web_fetch_20260318": {
+        *("max_uses", "allowed_domains", "blocked_domains", "cache_control"),
+        *("max_content_tokens", "citations"),
+    },
+    "code_execution_20260521": {"cache_control"},
+}
+
+
 def _check_frame(body: dict[str, Any]) -> None:
     """System, tools, stop sequences."""
     system = body.get("system", [])
@@ -240,6 +250,10 @@ def _check_frame(body: dict[str, Any]) -> None:
             raise Refusal("system: text content blocks must be non-empty")
     names = []
     for index, tool in enumerate(body.get("tools", [])):
+        if tool.get("type") in SERVER_TOOLS:
+            _fields(tool, {"name", "type"}, SERVER_TOOLS[tool["type"]], f"tools.{index}")
+            names.append(tool["name"])
+            continue
         _fields(
             tool,
             {"name", "input_schema"},
@@ -347,6 +361,8 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
             raise Refusal(
                 f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks: {missing}"
             )
+        if index and results and len(blocks) > len(results) and _open(turns[index - 1][1]):
+            raise Refusal(f"messages.{index}: a server tool is open: only `tool_result` blocks may follow")
         if "tool_result" in kinds[len(results) :]:
             raise Refusal(f"messages.{index}: `tool_result` blocks must come first")
         made = [block["id"] for block in blocks if block["type"] == "tool_use"]
@@ -355,6 +371,12 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
         seen |= set(made)
     if turns[-1][0] != "user":
         raise Refusal("This model does not support assistant message prefill.")
+
+
+def _open(blocks: list[Block]) -> bool:
+    """Whether a tool of the server's has no result yet."""
+    ended = {block.get("tool_use_id") for block in blocks}
+    return any(block["type"] == "server_tool_use" and block["id"] not in ended for block in blocks)
 
 
 def _check_marks(body: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ class Reply:
     blocks: list[dict[str, Any]]
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
+    container: dict[str, Any] | None = None
     usage: dict[str, Any] = field(default_factory=lambda: {"input_tokens": 100, "output_tokens": 20})
     cut_after: str | None = None
     abrupt: bool = False
@@ -254,6 +255,8 @@ def events(reply: Reply, model: str, dropped: Sequence[Any] = ()) -> Iterator[tu
     reason = reply.stop_reason or ("tool_use" if calls else "end_turn")
     usage = {"output_tokens": reply.usage["output_tokens"]}
     delta = {"stop_reason": reason, "stop_sequence": None, "stop_details": reply.stop_details}
+    if reply.container is not None:
+        delta["container"] = reply.container
     yield "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}
     yield "message_stop", {"type": "message_stop"}
 

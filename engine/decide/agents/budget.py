@@ -38,6 +38,7 @@ from engine.messages.prices import (
     prompt_bound,
     worst_case,
 )
+from engine.messages.request import FETCHED
 from engine.messages.turns import Tool, TurnRequest, Usage
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ if TYPE_CHECKING:
 
 COMPACT_AT = 150_000
 """Tokens of a conversation from which on it is summed up, where its flow does not say."""
+
+SEARCHED = 25_000
+"""Tokens that are set aside for what a search in the web gives. The API sets no bound."""
+
+_RUNS = 10
+"""How often tools of the provider run in one call; then it pauses."""
 
 UNKNOWN_SCHEMA = 4_000
 """Tokens that are set aside at first for a tool of which only its server, or its function, knows what it takes."""
@@ -95,8 +102,20 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     full = full or (bool(agent.context) and (agent.context > at or prompt + answer > price.context * _FULL))
     # Where another model goes on, what the first one took is paid as well.
     chain = [price, *(price_for(turn, agent, model) or price for model in fallbacks(turn, path))]
-    most = sum((worst_case(asked, each, prompt_tokens=prompt) for each in chain), Decimal(0))
+    searches, rounds, prompt = _served(turn.state.nodes[path].input.get("server_tools") or {}, prompt, price)
+    most = sum((worst_case(asked, each, prompt_tokens=prompt) * rounds for each in chain), Decimal(0))
+    most += searches * SEARCH
     return Estimate(prompt, (prompt + answer) * len(chain), most, full, room)
+
+
+def _served(asked: Mapping[str, Json], prompt: int, price: Price) -> tuple[int, int, int]:
+    """Of tools that run at the provider: the most searches, how often the conversation is read, and how long it then is."""
+    if not asked:
+        return 0, 1, prompt
+    uses = {name: (asked.get(name) or {}).get("max_uses", 0) for name in ("web_search", "web_fetch")}
+    given = uses["web_search"] * SEARCHED + uses["web_fetch"] * FETCHED
+    runs = sum(uses.values()) + (_RUNS if asked.get("code_execution") is not None else 0)
+    return uses["web_search"], min(runs, _RUNS) + 1, min(prompt + given, price.context)
 
 
 def fallbacks(turn: Turn, path: str) -> list[str]:

@@ -274,6 +274,7 @@ def _record(
         stop_reason=output.get("stopReason"),
         interrupted=True if output.get("interrupted") else None,
         context=output.get("context"),
+        container=output.get("container"),
         final=True if final else None,
         weighed=output.get("weighed") or None,
     )

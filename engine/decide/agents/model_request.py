@@ -11,7 +11,7 @@ from engine.decide.agents.tool_results import person, unposed, wrapped
 from engine.decide.step import node_at
 from engine.flow import Flow
 from engine.flow.node import AgentPlan, ToolPlan, plan_of
-from engine.journal.queries import agent_at, agent_of
+from engine.journal.queries import agent_at, agent_of, holds
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json, encode
 from engine.nodes.types.agent import PLACE
@@ -53,6 +53,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "messages": messages,
         "mcp": _servers(plan),
         "room": called.get("room"),
+        **_container(agent, state.nodes[path].started_at or ""),
         "weighed": called.get("weighed") or (list(agent.weighed) if agent.context else []),
         **({"count": True} if called.get("count") else {}),
         **(
@@ -71,8 +72,15 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
         "asks": {name: config.get(name) for name in ("thinking", "effort", "fallbacks")}
         | {"format": plan.output},
         "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
+        "serverTools": config.get("server_tools") or {},
         "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
     }
+
+
+def _container(agent: AgentRun, now: str) -> dict[str, Json]:
+    """Where its code ran, while that is there."""
+    box = agent.container or {}
+    return {"container": box["id"]} if str(box.get("expires_at") or "") > now else {}
 
 
 def _summary(agent: AgentRun, config: Mapping[str, Json]) -> dict[str, Json]:
@@ -127,7 +135,8 @@ def spoken(agent: AgentRun) -> list[Json]:
 
 def unsent(agent: AgentRun) -> list[Json]:
     """The blocks that the next call adds."""
-    return [*(agent.results[tool] for tool in agent.order if tool in agent.results), *agent.pending]
+    pending = () if holds(agent) else agent.pending
+    return [*(agent.results[tool] for tool in agent.order if tool in agent.results), *pending]
 
 
 def stays(content: Sequence[Json]) -> list[Json]:

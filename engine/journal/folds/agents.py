@@ -11,7 +11,7 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, rest_id, unmade
+from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, holds, rest_id, unmade
 from engine.journal.state import RETRY, AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -97,11 +97,14 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     missing = [tool for tool in agent.order if tool not in agent.results]
     if missing:
         raise MalformedJournal(f"{path} began, and the tool calls {', '.join(missing)} have no result")
-    said = [*(agent.results[tool] for tool in agent.order), *agent.pending]
+    held = holds(agent)
+    said = [*(agent.results[tool] for tool in agent.order), *(() if held else agent.pending)]
     if said:
         agent = replace(agent, messages=_said(agent.messages, "user", said))
-    state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
-    agent = replace(agent, pending=(), heard=(), order=(), results=Map(), final=False, resends=False)
+    if not held:
+        state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
+        agent = replace(agent, pending=(), heard=())
+    agent = replace(agent, order=(), results=Map(), final=False, resends=False)
     amount, tokens = _set_aside(run)
     return _spend(with_agent(state, owner, agent), path, reserved=amount, reserved_tokens=tokens)
 
@@ -203,6 +206,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         weighed=counted[2],
         text="".join([agent.cut, *said]),
         cut="",
+        container=event.container or agent.container,
         final=bool(event.final),
         alone={} if calls else agent.alone,
         unsigned=agent.unsigned or _no_summary(run, event),

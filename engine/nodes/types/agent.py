@@ -76,6 +76,41 @@ AgentContextEntry: TypeAlias = Annotated[
 ]
 
 
+def _domain(value: Any) -> str:
+    if not isinstance(value, str) or not _DOMAIN.fullmatch(value):
+        raise ValueError(
+            f"{kind_of(value)} names no host: write example.com, example.com/docs, or `*` for any"
+        )
+    return value
+
+
+_DOMAIN = re.compile(r"\*|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/\S*)?", re.ASCII)
+Domain: TypeAlias = Annotated[
+    str, BeforeValidator(_domain), WithJsonSchema({"type": "string", "pattern": _DOMAIN.pattern})
+]
+
+
+class WebConfig(Config):
+    """What Claude may look at in the web."""
+
+    domains: Annotated[list[Domain], Field(min_length=1)] = Field(
+        description="The hosts, with those below them, or `*` for any."
+    )
+    max_uses: Annotated[int, Field(ge=1, le=20)] = Field(5, description="How often, in one model call.")
+
+
+class CodeConfig(Config):
+    """Code that Claude writes and runs in a container of Anthropic's, without a network."""
+
+
+class ServerToolsConfig(Config):
+    """Tools that run at Anthropic: nobody approves their calls, and what they give is in the answer."""
+
+    web_search: WebConfig | None = Field(None, description="Search the web.")
+    web_fetch: WebConfig | None = Field(None, description="Read pages whose addresses were mentioned.")
+    code_execution: CodeConfig | None = Field(None, description="Run code.")
+
+
 class AgentConfig(Config):
     """Lets Claude work on a task, with tools, until it is done.
 
@@ -104,6 +139,9 @@ class AgentConfig(Config):
         None,
         description="For how long Claude keeps what is sent again. Left out: `auto`, an hour where people are asked, else "
         "five minutes.",
+    )
+    server_tools: ServerToolsConfig | None = Field(
+        None, description="Tools that run at Anthropic, each only where it stands here."
     )
     compact: CompactConfig | None = Field(
         None,
@@ -213,9 +251,24 @@ SPEC = NodeSpec(
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
     sparse_fields=frozenset(
-        ("thinking", "effort", "fallbacks", "cache", "compact", "name", "listen", "guests", "follow_up")
+        (
+            "thinking",
+            "effort",
+            "fallbacks",
+            "cache",
+            "compact",
+            "server_tools",
+            "name",
+            "listen",
+            "guests",
+            "follow_up",
+        )
     ),
     warnings=_warnings,
-    described={"compact": CompactConfig},
+    described={
+        "`compact`": CompactConfig,
+        "`server_tools`": ServerToolsConfig,
+        "`web_search`, `web_fetch`": WebConfig,
+    },
     talks=True,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.decide.agents.spend_projection import SpendRows
-from engine.decide.commands import Due
+from engine.decide.commands import Due, Steer
 from engine.flow.load import load_flow
 from engine.journal.events import ChildStarted
 from engine.journal.state import State
@@ -241,6 +241,44 @@ async def test_an_answer_of_the_wrong_form_is_asked_for_once_more(stage: Stage) 
     state = await stage.run(text("It was the disk."), text('{"cause": "disk"}'), flow=flow)
     assert state.nodes["diagnose"].output["data"] == {"cause": "disk"}
     assert "cannot be used" in str(stage.sent()[-1])
+
+
+SERVED = "server_tools: {web_search: {domains: [example.com], max_uses: 2}, code_execution: {}}"
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "disk"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+
+
+async def test_tools_of_the_provider_are_offered_and_paid_for(stage: Stage) -> None:
+    """Those that the agent names, with its allow-list; searches cost, and code goes on in its container."""
+    usage = {"input_tokens": 1_000, "output_tokens": 100, "server_tool_use": {"web_search_requests": 2}}
+    box = {"id": "box_1", "expires_at": "2999-01-01T00:00:00Z"}
+    both = Reply([SEARCH, FOUND, DB], usage=usage, container=box)
+    state = await stage.run(both, text("The disk is full.", usage=usage), more=SERVED)
+    assert said(state) == "The disk is full."
+    first, second = (request.body for request in stage.server.requests)
+    assert [tool for tool in first["tools"] if "type" in tool] == [
+        {
+            "name": "web_search",
+            "type": "web_search_20260318",
+            "max_uses": 2,
+            "allowed_domains": ["example.com"],
+        },
+        {"name": "code_execution", "type": "code_execution_20260521", **first["tools"][-1]},
+    ]
+    assert ("container" in first, second["container"]) == (False, "box_1")
+    # Twice 1,000 at $2, 100 at $10, and two searches at a cent.
+    assert state.nodes["diagnose"].output["cost"] == 0.046
+
+
+async def test_words_wait_while_a_tool_of_the_provider_is_open(stage: Stage) -> None:
+    """The next message has the results of tools alone; what was said meanwhile stands in the one after it."""
+    ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
+    state = await stage.run(Reply([SEARCH, ask]), Reply([FOUND, WEB]), text("Done."), more=SERVED)
+    assert state.phase == "waiting"
+    await stage.rig.engine.apply(SESSION, Steer("hurry up", ANA, "key-1"))
+    assert said(await stage.rig.reply(SESSION, "the second one")) == "Done."
+    assert "hurry up" not in str(stage.sent(1)[-1])
+    assert "hurry up" in str(stage.sent(2)[-1])
 
 
 LONG = Reply([DB], usage={"input_tokens": 160_000, "output_tokens": 20})
