@@ -88,7 +88,7 @@ def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[st
     kept: dict[str, list[str]] = {}
     read: list[str] = []
     for event in events:
-        if isinstance(event, AgentMessage) and event.source == "person" and event.key:
+        if isinstance(event, AgentMessage) and event.source == "person" and event.key and not event.overheard:
             kept.setdefault(event.path or "", []).append(event.key)
         elif isinstance(event, ChildStarted) and event.node_type == TURN:
             frame = after.frames.get(scope_of(event.path or "")) or before.frames.get(

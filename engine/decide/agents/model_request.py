@@ -48,7 +48,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         **({"summary": _summary(agent, config)} if called["purpose"] == "compact" else {}),
         "model": agent.model,
         "maxTokens": called.get("maxTokens") or config["max_tokens"],
-        "cache": _cache(config.get("cache"), plan),
+        "cache": _cache(config, plan),
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
         "mcp": _servers(plan),
@@ -95,11 +95,13 @@ def _summary(agent: AgentRun, config: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def _cache(wanted: Json, plan: AgentPlan) -> str:
+def _cache(config: Mapping[str, Json], plan: AgentPlan) -> str:
     """For how long what is sent again is kept: an hour where people may take their time."""
+    wanted = config.get("cache")
     if wanted not in (None, "auto"):
         return str(wanted)
-    return "1h" if plan.rules or any(tool.kind == "ask_human" for tool in plan.tools) else "5m"
+    asks = plan.rules or any(tool.kind == "ask_human" for tool in plan.tools)
+    return "1h" if asks or config.get("follow_up") else "5m"
 
 
 def says_itself(tool: ToolPlan) -> bool:

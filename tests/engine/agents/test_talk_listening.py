@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from engine.decide.agents import people
 from engine.decide.agents.people import MOST_OVERHEARD
 from engine.decide.commands import Answer, EndRest, Hold, Resume, Steer
 from engine.language.errors import MalformedJournal, NotAllowed
@@ -266,3 +267,12 @@ def test_a_journal_without_the_last_answer_has_no_rest() -> None:
     )
     with pytest.raises(MalformedJournal):
         evolve(case.state, event)
+
+
+def test_a_colleague_who_instructs_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: were words of colleagues taken as instructions, the tests above would fail."""
+    plain = people._say
+    monkeypatch.setattr(people, "_say", lambda turn, path, said, mark: plain(turn, path, said, "message"))
+    for proof in (test_words_of_colleagues_are_data, test_colleagues_wake_nobody):
+        with pytest.raises(AssertionError):
+            proof()
