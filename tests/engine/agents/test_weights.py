@@ -323,3 +323,14 @@ def test_people_are_asked_where_the_count_passes_the_cap_too() -> None:
     """And by bytes where nobody has counted."""
     assert counting(60_000).prompt.kind == "budget"
     assert counting(None).prompt.kind == "budget"
+
+
+def test_tools_and_models_of_the_provider_are_reserved_for() -> None:
+    """The conversation is read once more for each run of a tool, each search costs, and every model in line is paid."""
+    plain = reserved(talk("max_tokens: 1000"))
+    chain = talk("max_tokens: 1000\nfallbacks: [claude-opus-5-5]")
+    # Sonnet: $4 a million in at most, $10 out; Opus: $8 and $20.
+    assert reserved(chain) == plain * 3
+    served = talk("max_tokens: 1000\nserver_tools: {web_search: {domains: ['*'], max_uses: 2}}")
+    least = 3 * (2 * 25_000 * Decimal(4) / 1_000_000) + 2 * Decimal("0.01")
+    assert reserved(served) == least + 3 * plain
