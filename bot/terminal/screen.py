@@ -273,7 +273,7 @@ def option_lines(prompt: Asked) -> list[str]:
     options = prompt.options
     with_numbers = is_numbered(options)
     lines = [
-        f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}"
+        f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}{': …' if option.get('asks') else ''}"
         for number, option in enumerate(options, 1)
     ]
     if options and prompt.accepts_text:

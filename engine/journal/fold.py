@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.journal.events import EVENTS, Event
-from engine.journal.folds import agents, containers, grants, nodes, prompts, session
+from engine.journal.folds import agents, containers, grants, nodes, outcomes, prompts, session
 from engine.journal.grammar import OWES, still_owed
 from engine.journal.state import State
 from engine.journal.transitions import step
@@ -31,7 +31,7 @@ def _of_events(*modules: ModuleType) -> dict[str, Callable[[State, Any], Any]]:
     return found
 
 
-_FOLDS = _of_events(agents, containers, grants, nodes, prompts, session)
+_FOLDS = _of_events(agents, outcomes, containers, grants, nodes, prompts, session)
 """Each gives the state after its event, or raises `MalformedJournal` with the reason why the event cannot follow. What an
 event means for an agent comes before what it means for any node."""
 

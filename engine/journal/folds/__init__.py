@@ -15,6 +15,7 @@ Files:
 * `containers`: graphs, jumps and containers
 * `grants`: calls of a tool that people allow always
 * `nodes`: nodes: starts, outcomes, interruptions, tries
+* `outcomes`: what follows a model call that has no answer to go on with
 * `prompts`: questions for people, and timers
 * `session`: the session as a whole: its start, pauses, lock, messages and end
 """

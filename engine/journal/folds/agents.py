@@ -11,8 +11,8 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of, holds, rest_id, unmade
-from engine.journal.state import RETRY, AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
+from engine.journal.queries import TURN, agent_at, agent_of, holds, rest_id, unmade
+from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.messages.files import files_in, kept, with_files
@@ -100,7 +100,7 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     held = holds(agent)
     said = [*(agent.results[tool] for tool in agent.order), *(() if held else agent.pending)]
     if said:
-        agent = replace(agent, messages=_said(agent.messages, "user", said))
+        agent = replace(agent, messages=said_in(agent.messages, "user", said))
     if not held:
         state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
         agent = replace(agent, pending=(), heard=())
@@ -109,7 +109,7 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     return _spend(with_agent(state, owner, agent), path, reserved=amount, reserved_tokens=tokens)
 
 
-def _said(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) -> Map[int, dict[str, Json]]:
+def said_in(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) -> Map[int, dict[str, Json]]:
     """The conversation with more said in it: by the one who spoke last, in the same message."""
     last = len(messages) - 1
     if last >= 0 and messages[last]["role"] == role:
@@ -191,7 +191,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
     usage = event.usage or {}
     messages = agent.messages
     if event.content:
-        messages = _said(messages, "assistant", list(event.content))
+        messages = said_in(messages, "assistant", list(event.content))
     counted = (agent.context, agent.counted, agent.weighed)
     if not event.interrupted and (run.input or {}).get("purpose") != "compact":
         counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
@@ -285,107 +285,6 @@ def _summed(event: ev.AgentCompacted) -> Map[int, dict[str, Json]]:
 
 _OF_OUTCOMES = ("stuck", "alone", "compacts", "resends", "cut")
 """What holds of a conversation until its model calls have an answer to go on with."""
-
-
-def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
-    path = path_of(event)
-    run = run_at(state, path, "started")
-    same(event.node_id, run.node_id, "agent")
-    agent = agent_at(state, path)
-    if agent.calls or agent.final:
-        raise MalformedJournal(f"{path} has tool calls without a result, or its last answer")
-    _says_what_it_does(event)
-    if agent.stuck is not None and not state.owed:
-        raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
-    if event.how != "ask" and not (state.owed or _failing_turns(state, path)):
-        raise MalformedJournal(f"nothing has to be put right in {path}")
-    if event.how == "ask":
-        return with_agent(state, path, replace(agent, stuck=event.error))
-    if event.actor is None:
-        alone = {**agent.alone, event.how: agent.alone.get(event.how, 0) + 1}
-        agent = replace(agent, alone=alone)
-    else:
-        _was_asked(state, run)
-        agent = replace(agent, alone={}, corrections=0)
-    state = with_agent(state, path, _gone_on(agent, event))
-    if event.how == "stop":
-        container = state.containers[path]
-        container = replace(container, error=container.error or event.error)
-        return replace(state, containers=state.containers.set(path, container))
-    return _made_again(state, path)
-
-
-_NEEDS = {
-    "ask": ("error",),
-    "stop": ("error",),
-    "room": ("max_tokens",),
-    "model": ("model",),
-    "go_on": ("content", "text"),
-    "said": ("content",),
-    "answer": ("text",),
-}
-_MAY = {
-    "again": ("text",),
-    "room": ("content", "text"),
-    "model": ("error", "text"),
-    "compact": ("brief", "max_tokens"),
-    "resend": ("text",),
-    "said": ("key",),
-    "answer": ("content",),
-}
-"""What an outcome says beside who said so, by `how`."""
-
-
-def _says_what_it_does(event: ev.AgentOutcome) -> None:
-    needs, may = _NEEDS.get(event.how, ()), _MAY.get(event.how, ())
-    for name in ("error", "model", "max_tokens", "brief", "content", "text", "key"):
-        told = getattr(event, name) is not None
-        if (told and name not in (*needs, *may)) or (not told and name in needs):
-            raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
-
-
-def _was_asked(state: State, run: NodeRun) -> None:
-    prompt = state.prompts.get(run.prompt_id or "")
-    if prompt is None or prompt.kind != OUTCOME or prompt.open:
-        raise MalformedJournal("nobody said how it goes on")
-
-
-def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
-    """The conversation as it goes on: what is said to the model stands in its next call."""
-    said, messages = event.content or [], agent.messages
-    if event.how == "answer":
-        messages = _said(messages, "assistant", said) if said else messages
-        said = []
-    compacts = ("brief" if event.brief else "all") if event.how == "compact" else agent.compacts
-    return replace(
-        agent,
-        stuck=None,
-        messages=messages,
-        model=event.model or agent.model,
-        max_tokens=event.max_tokens or agent.max_tokens,
-        compacts=compacts,
-        resends=event.how == "resend",
-        cut="" if event.how == "answer" else event.text or "",
-        text=event.text or "" if event.how == "answer" else agent.text,
-        final=event.how == "answer",
-        pending=(*agent.pending, *said),
-        heard=(*agent.heard, event.key) if event.key else agent.heard,
-    )
-
-
-def _made_again(state: State, owner: str) -> State:
-    """The state in which the model call that failed begins again, where one did."""
-    for path in _failing_turns(state, owner):
-        run = replace(state.nodes[path], status="interrupted", reason=RETRY)
-        state = replace(state, nodes=state.nodes.set(path, run))
-    return state
-
-
-def _failing_turns(state: State, owner: str) -> list[str]:
-    found = [path for path in state.active if state.nodes[path].type == TURN]
-    return [
-        path for path in found if state.nodes[path].status == "failing" and agent_of(state, path) == owner
-    ]
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:

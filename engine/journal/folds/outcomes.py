@@ -1,0 +1,113 @@
+"""What follows a model call that has no answer to go on with."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.journal import events as ev
+from engine.journal.folds.agents import said_in, with_agent
+from engine.journal.grammar import path_of, run_at, same
+from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of
+from engine.journal.state import RETRY, AgentRun, NodeRun, State
+from engine.language.errors import MalformedJournal
+
+
+def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
+    path = path_of(event)
+    run = run_at(state, path, "started")
+    same(event.node_id, run.node_id, "agent")
+    agent = agent_at(state, path)
+    if agent.calls or agent.final:
+        raise MalformedJournal(f"{path} has tool calls without a result, or its last answer")
+    _says_what_it_does(event)
+    if agent.stuck is not None and not state.owed:
+        raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
+    if event.how != "ask" and not (state.owed or _failing_turns(state, path)):
+        raise MalformedJournal(f"nothing has to be put right in {path}")
+    if event.how == "ask":
+        return with_agent(state, path, replace(agent, stuck=event.error))
+    if event.actor is None:
+        alone = {**agent.alone, event.how: agent.alone.get(event.how, 0) + 1}
+        agent = replace(agent, alone=alone)
+    else:
+        _was_asked(state, run)
+        agent = replace(agent, alone={}, corrections=0)
+    state = with_agent(state, path, _gone_on(agent, event))
+    if event.how == "stop":
+        container = state.containers[path]
+        container = replace(container, error=container.error or event.error)
+        return replace(state, containers=state.containers.set(path, container))
+    return _made_again(state, path)
+
+
+_NEEDS = {
+    "ask": ("error",),
+    "stop": ("error",),
+    "room": ("max_tokens",),
+    "model": ("model",),
+    "go_on": ("content", "text"),
+    "said": ("content",),
+    "answer": ("text",),
+}
+_MAY = {
+    "again": ("text",),
+    "room": ("content", "text"),
+    "model": ("error", "text"),
+    "compact": ("brief", "max_tokens"),
+    "resend": ("text",),
+    "said": ("key",),
+    "answer": ("content",),
+}
+"""What an outcome says beside who said so, by `how`."""
+
+
+def _says_what_it_does(event: ev.AgentOutcome) -> None:
+    needs, may = _NEEDS.get(event.how, ()), _MAY.get(event.how, ())
+    for name in ("error", "model", "max_tokens", "brief", "content", "text", "key"):
+        told = getattr(event, name) is not None
+        if (told and name not in (*needs, *may)) or (not told and name in needs):
+            raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
+
+
+def _was_asked(state: State, run: NodeRun) -> None:
+    prompt = state.prompts.get(run.prompt_id or "")
+    if prompt is None or prompt.kind != OUTCOME or prompt.open:
+        raise MalformedJournal("nobody said how it goes on")
+
+
+def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
+    """The conversation as it goes on: what is said to the model stands in its next call."""
+    said, messages = event.content or [], agent.messages
+    if event.how == "answer":
+        messages = said_in(messages, "assistant", said) if said else messages
+        said = []
+    compacts = ("brief" if event.brief else "all") if event.how == "compact" else agent.compacts
+    return replace(
+        agent,
+        stuck=None,
+        messages=messages,
+        model=event.model or agent.model,
+        max_tokens=event.max_tokens or agent.max_tokens,
+        compacts=compacts,
+        resends=event.how == "resend",
+        cut="" if event.how == "answer" else event.text or "",
+        text=event.text or "" if event.how == "answer" else agent.text,
+        final=event.how == "answer",
+        pending=(*agent.pending, *said),
+        heard=(*agent.heard, event.key) if event.key else agent.heard,
+    )
+
+
+def _made_again(state: State, owner: str) -> State:
+    """The state in which the model call that failed begins again, where one did."""
+    for path in _failing_turns(state, owner):
+        run = replace(state.nodes[path], status="interrupted", reason=RETRY)
+        state = replace(state, nodes=state.nodes.set(path, run))
+    return state
+
+
+def _failing_turns(state: State, owner: str) -> list[str]:
+    found = [path for path in state.active if state.nodes[path].type == TURN]
+    return [
+        path for path in found if state.nodes[path].status == "failing" and agent_of(state, path) == owner
+    ]
