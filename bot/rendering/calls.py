@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
+from bot.rendering.flow import around
 from bot.rendering.grants import grant_blocks
-from bot.rendering.prompts import buttons_of, more_menu, outcome_text, place_line, prompt_key, rule_lines
+from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
 from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
 from engine.flow import Flow
 from engine.journal.state import Asked, State
@@ -55,7 +56,11 @@ def calls_message(
         value = ",".join(f"{one.prompt_id} {one.nonce}" for one in waiting)
         head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
     said = list(dict.fromkeys(line for one in waiting for line in rule_lines(state, one, flow, now)))
-    tail = [*([context(*said)] if said else []), context(place_line(state, calls[0], flow))]
+    where = " › ".join([safe(one_line(flow.name, 80)), *around(state, flow, calls[0].path)])
+    tail = [
+        *([context(*said)] if said else []),
+        context(f"#{calls[0].number} to #{calls[-1].number} · {where}"),
+    ]
     parts = [_parts(state, one, flow) for one in calls]
     fixed = size([*head, *tail, *(block for part in parts for block in part)])
     room = (kit.MOST_UNITS - fixed) // len(calls)

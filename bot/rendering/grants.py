@@ -74,10 +74,10 @@ def _field(name: str, wanted: Mapping[str, Json]) -> str:
 
 
 def line(grant: Grant) -> str:
-    """A grant as mrkdwn: what, by whom, until when, how often it was used."""
+    """A grant as mrkdwn: what, by whom, until when."""
     people = ", ".join(person(actor) for actor in grant.by)
     text = safe(what(grant)).replace("`", "'")
-    return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)} · used {grant.used} times"
+    return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)}"
 
 
 def grant_blocks(state: State, prompt: Asked) -> list[Block]:
@@ -97,7 +97,7 @@ def home_grants(states: Sequence[State], now: str) -> list[Block]:
         thread = state.thread or {}
         for grant in standing(state, now):
             value = f"{grant.prompt_id}|||{thread.get('channel')}|{thread.get('threadTs')}"
-            text = f"{line(grant)} · *{safe(state.flow_name)}*"
+            text = f"{line(grant)} · used {grant.used} times · *{safe(state.flow_name)}*"
             block = with_id(section(text, most=900), f"grant:{grant.prompt_id}")
             made.append({**block, "accessory": button("Revoke", UNDO, value)})
     return made

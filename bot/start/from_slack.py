@@ -95,7 +95,9 @@ class SessionStatus:
         """Which calls of agents are always allowed in a channel, and where that is taken back."""
         now, states = self._engine.now(), await self._states(await self._living_in(channel))
         lines = [
-            f"{line(grant)} · {safe(state.flow_name)}" for state in states for grant in standing(state, now)
+            f"{line(grant)} · used {grant.used} times · {safe(state.flow_name)}"
+            for state in states
+            for grant in standing(state, now)
         ]
         if not lines:
             return "No call is always allowed here."
