@@ -27,7 +27,7 @@ KINDS = {
     "all": ("Everything", None),
     "approval": ("Approvals", ("approval",)),
     "question": ("Questions", ("ask", "input")),
-    "problem": ("Problems", ("interrupted", "failed", "budget", "limit", "outcome")),
+    "problem": ("Problems", ("interrupted", "failed", "budget", "limit", "outcome", "listing")),
 }
 """What can be shown of what waits: the label, and the kinds of questions."""
 

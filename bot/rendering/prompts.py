@@ -43,6 +43,7 @@ _ASKS = {
     "failed": "❌ *A step failed:* {whom}",
     "budget": "💰 *At a cap:* {whom}",
     "limit": "🔁 *At a limit:* {whom}",
+    "listing": "🔧 *A tool was changed:* {whom}",
     "outcome": "🤖 *An agent cannot go on:* {whom}",
     "outage": "⏳ *The model is away:* {whom}",
     "admins": "🔐 *For the admins of sayso* · a run of {whom}",

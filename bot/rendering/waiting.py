@@ -47,6 +47,7 @@ _KINDS = {
     "failed": "❌ A step failed",
     "budget": "💰 At a cap",
     "limit": "🔁 At a limit",
+    "listing": "🔧 A tool was changed",
     "outcome": "🤖 An agent cannot go on",
 }
 

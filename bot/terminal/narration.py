@@ -214,7 +214,7 @@ _HELPED = {
 }
 """What an agent does by itself after a model call without an answer to go on with."""
 
-_RESOLVED = ("interrupted", "failed", "budget", "limit", "outcome")
+_RESOLVED = ("interrupted", "failed", "budget", "limit", "outcome", "listing")
 """Kinds of prompts that ask how a node goes on, and are not its own question."""
 
 

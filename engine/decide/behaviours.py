@@ -89,6 +89,12 @@ class Conversations(Protocol[Turn_contra]):
     def turn_failed(self, turn: Turn_contra, path: str) -> None:
         """A model call failed, and no try is left."""
 
+    def listing_decided(self, turn: Turn_contra, prompt: Asked) -> None:
+        """People decided whether tools are offered in the words of now."""
+
+    def listings_idle(self, turn: Turn_contra) -> None:
+        """Ask no more about the tools of agents that have ended."""
+
     def outcome_decided(self, turn: Turn_contra, prompt: Asked, key: str | None) -> None:
         """People said, or nobody did in time, how an agent goes on without an answer of the model."""
 

@@ -15,6 +15,7 @@ from engine.flow import Node, coerce_inputs
 from engine.journal import events as ev
 from engine.journal.grammar import pass_scope, timeout_id
 from engine.journal.queries import (
+    LISTING,
     OUTCOME,
     TURN,
     alive,
@@ -280,7 +281,7 @@ def _give_up(turn: Turn, path: str, container: ContainerRun) -> None:
     for prompt_id in asked_in_order(turn.state):
         prompt = turn.state.prompts[prompt_id]
         inside = prompt.path != path and below(path, prompt.path)
-        if inside or (prompt.path == path and prompt.kind in ("budget", OUTCOME, limits.KIND)):
+        if inside or (prompt.path == path and prompt.kind in ("budget", OUTCOME, LISTING, limits.KIND)):
             reason = f"{container.node_id} failed"
             turn.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
     if container.kind == ON_FAILURE:

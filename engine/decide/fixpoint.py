@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.decide import containers, limits, prompt_timers, question, replies
+from engine.decide.behaviours import conversations
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
@@ -26,6 +27,8 @@ def run_to_fixpoint(turn: Turn) -> None:
         containers.progress(turn)
         for path in interrupted(turn.state):
             _ask_if_interrupted(turn, path)
+        if turn.state.open_prompts:
+            conversations().listings_idle(turn)
         _finish_or_pause(turn)
     if turn.state.phase == "unreachable":
         _give_up_unreached(turn)

@@ -38,6 +38,7 @@ ACTION_OF: Mapping[str, Action] = {
     "failed": "resolve",
     "budget": "resolve",
     "outcome": "resolve",
+    "listing": "resolve",
     "limit": "resolve",
 }
 """What it is called to answer a prompt of this kind."""

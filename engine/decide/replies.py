@@ -15,7 +15,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.queries import OUTCOME, TURN, agent_of, agents_under_way, resting
+from engine.journal.queries import LISTING, OUTCOME, TURN, agent_of, agents_under_way, resting
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -74,6 +74,8 @@ def _take_answer(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, J
         _failure_resolved(turn, prompt, answer["value"], command)
     elif prompt.kind == "budget":
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], answer["value"])
+    elif prompt.kind == LISTING:
+        conversations().listing_decided(turn, turn.state.prompts[prompt.prompt_id])
     elif prompt.kind == OUTCOME:
         conversations().outcome_decided(turn, turn.state.prompts[prompt.prompt_id], command.key)
     elif prompt.kind == limits.KIND:
@@ -263,7 +265,7 @@ def _expire(turn: Turn, prompt: Asked) -> None:
     outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
-    if prompt.kind == "input":
+    if prompt.kind in ("input", LISTING):
         return
     if prompt.kind == "budget":
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")

@@ -33,7 +33,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     """A question, as it was asked and as people changed it since."""
 
     kind: str
-    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget`, `limit` or `outcome`."""
+    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget`, `limit`, `outcome` or `listing`."""
     message: str = ""
     node_id: str = ""
     node_name: str | None = None
@@ -105,6 +105,9 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     attempt: int | None = None
     """The attempt of the loop."""
 
+    listing: dict[str, Json] | None = None
+    """The tools that a server describes in other words than a conversation was opened with, `{"tools": [...]}`."""
+
     @property
     def fields(self) -> list[Field]:
         """The fields of its form; none where it has no form."""
@@ -166,6 +169,7 @@ _WIRE = {
     "input": (*_HEAD, "form?", "options", "acceptsText", "who", *_TIME, "input"),
     "budget": (*_STEP, "scope", "excludeRequester", "caps"),
     "outcome": (*_STEP, "scope", "excludeRequester"),
+    "listing": (*_STEP, "listing"),
 }
 """What each kind of question says on the wire, in this order, null too; with `?` only where there is any."""
 

@@ -241,7 +241,7 @@ def _container_started(state: State, event: ev.ContainerStarted) -> tuple[Owed, 
 
 def _agent_opened(state: State, event: ev.AgentOpened) -> tuple[Owed, ...]:
     """The outcome of the call that it tells of."""
-    return (Owed(("agent:message", "agent:compacted"), event.path),)
+    return () if event.turn is None else (Owed(("agent:message", "agent:compacted"), event.path),)
 
 
 def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
@@ -270,6 +270,8 @@ def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]
         return _resolved(prompt, value)
     if prompt.kind == "budget":
         return _at_cap(state, prompt, value)
+    if prompt.kind == "listing":
+        return (Owed(("agent:opened",), prompt.path),) if value == "offer" else ()
     if prompt.kind == "outcome":
         return (Owed(("agent:outcome",), prompt.path),)
     if prompt.kind == "limit":

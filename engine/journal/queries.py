@@ -25,6 +25,10 @@ TURN = "turn"
 """The type of the nodes that are model calls."""
 
 
+LISTING = "listing"
+"""The kind of a question about tools that their server describes in other words now. Nothing waits for it."""
+
+
 OUTCOME = "outcome"
 """The kind of a question about a model call without an answer to go on with."""
 
@@ -94,9 +98,9 @@ def asked_in_order(state: State) -> list[str]:
 
 
 def open_prompt_at(state: State, path: str) -> Asked | None:
-    """The open prompt of the node at this path."""
+    """The open prompt that the node at this path waits for."""
     for prompt_id in state.open_prompts:
-        if state.prompts[prompt_id].path == path:
+        if state.prompts[prompt_id].path == path and state.prompts[prompt_id].kind != LISTING:
             return state.prompts[prompt_id]
     return None
 

@@ -90,6 +90,11 @@ async def nothing_said(place: Mapping[str, Json]) -> Sequence[str]:
     return ()
 
 
+_LISTED_WITHIN = 1.0
+"""Seconds for which an answer waits for what servers list."""
+_DESCRIBED = ("description", "input_schema")
+
+
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
     """Where no servers of tools are configured."""
     text = f"no MCP server is configured here, so {server} cannot be asked for its tools"
@@ -193,6 +198,19 @@ class TurnRunner:
         missing = too_little(made.parts, config, ctx.saved)
         if missing is not None:
             raise _TooLittle(missing)
+        looking = asyncio.ensure_future(self._changed(config))
+        try:
+            outcome = await self._answered(made, config, ctx)
+            # It was asked for as long as the model thought; nobody waits for a server that says nothing.
+            await asyncio.wait({looking}, timeout=_LISTED_WITHIN)
+            changed = looking.result() if looking.done() else []
+        finally:
+            looking.cancel()
+        if changed and isinstance(outcome, Completed):
+            return Completed({**outcome.output, "changed": changed})
+        return outcome
+
+    async def _answered(self, made: _Made, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         try:
             return await self._asked(made, config, ctx)
         except PrefixMismatch:
@@ -205,6 +223,30 @@ class TurnRunner:
                 request=replace(made.request, drop=True), opened={**made.opened, "drop": True}
             )
             return await self._asked(made, config, ctx)
+
+    async def _changed(self, config: Mapping[str, Json]) -> list[Json]:
+        """Tools that their servers describe in other words than the conversation has. One that is gone, or whose server is
+        away, is told of by its next call."""
+        if config.get("body") is None:
+            return []
+        told = {tool["name"]: tool for tool in config["body"].get("tools") or ()}
+        found: list[Json] = []
+        for server in config.get("mcp") or ():
+            for tool in await self._listed(server["server"], server["tools"]):
+                now, before = copy(tool.to_json()), told.get(tool.name)
+                if before is not None and any(before.get(part) != now.get(part) for part in _DESCRIBED):
+                    found.append(now)
+        return found
+
+    async def _listed(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
+        """Those of the tools that the server lists now."""
+        try:
+            return await self.mcp_tools(server, names)
+        except Exception as error:
+            if len(names) > 1:
+                return [tool for name in names for tool in await self._listed(server, [name])]
+            log.info("%s of the MCP server %s is not listed: %s", names[0], server, error)
+            return []
 
     async def _asked(self, made: _Made, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """The answer; a summary that the API will not make is asked for in words."""

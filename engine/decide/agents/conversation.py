@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from engine.decide.agents import budget, outcomes, tool_calls
+from engine.decide.agents import budget, listings, outcomes, tool_calls
 from engine.decide.agents.grants import revoke as grant_revoked
+from engine.decide.agents.listings import decided as listing_decided
+from engine.decide.agents.listings import withdraw_idle as listings_idle
 from engine.decide.agents.model_request import (
     SUMMED,
     compacted,
@@ -227,6 +229,12 @@ def answered(turn: Turn, path: str, output: Json) -> None:
     """A model call has ended with an answer, or was stopped in the middle of one."""
     owner = agent_of(turn.state, path)
     assert owner is not None
+    _answered(turn, owner, path, output)
+    if owner in turn.state.containers:
+        listings.noticed(turn, owner, output.get("changed") or ())
+
+
+def _answered(turn: Turn, owner: str, path: str, output: Json) -> None:
     run, content = turn.state.nodes[path], list(output["content"])
     outcomes.withdraw_outage(turn, owner)
     if output.get("interrupted"):
@@ -450,6 +458,8 @@ __all__ = [
     "grant_checked",
     "grant_revoked",
     "hear",
+    "listing_decided",
+    "listings_idle",
     "may_go_on",
     "open_conversation",
     "outcome_decided",

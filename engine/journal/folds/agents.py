@@ -11,9 +11,9 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import TURN, agent_at, agent_of, holds, rest_id, unmade
+from engine.journal.queries import LISTING, TURN, agent_at, agent_of, holds, rest_id, unmade
 from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
-from engine.language.codec import Json
+from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
 from engine.messages.files import files_in, kept, with_files
 
@@ -122,6 +122,8 @@ def agent_opened(state: State, event: ev.AgentOpened) -> State:
     path = path_of(event)
     agent = agent_at(state, path)
     same(event.node_id, state.nodes[path].node_id, "agent")
+    if event.turn is None:
+        return with_agent(state, path, _opened_anew(state, path, agent, event))
     _answers(state, path, event.turn)
     if event.body is not None and agent.body is not None:
         raise MalformedJournal(f"the conversation of {path} was opened before")
@@ -131,6 +133,20 @@ def agent_opened(state: State, event: ev.AgentOpened) -> State:
     body = agent.body if event.body is None else event.body
     drop = agent.drop or bool(event.drop)
     return with_agent(state, path, replace(agent, body=body, drop=drop, messages=messages))
+
+
+def _opened_anew(state: State, path: str, agent: AgentRun, event: ev.AgentOpened) -> AgentRun:
+    """People let a server's tools be offered as they are now."""
+    offered = (
+        prompt.listing
+        for prompt in state.prompts.values()
+        if (prompt.kind, prompt.path) == (LISTING, path) and (prompt.answer or {}).get("value") == "offer"
+    )
+    tools = (event.body or {}).get("tools") or []
+    if not any(all(tool in tools for tool in listing["tools"]) for listing in offered if listing):
+        raise MalformedJournal(f"nobody let the tools of {path} be offered as they are now")
+    more = len(encode(event.body)) if agent.context else 0
+    return replace(agent, body=event.body, drop=True, context=agent.context + more)
 
 
 def _kept(messages: Map[int, dict[str, Json]], read: list[dict[str, Json]]) -> Map[int, dict[str, Json]]:

@@ -23,7 +23,7 @@ from engine.journal.grammar import (
     undo_id,
     wait_id,
 )
-from engine.journal.queries import OUTAGE, OUTCOME, TURN, doomed, is_outage, rest_id
+from engine.journal.queries import LISTING, OUTAGE, OUTCOME, TURN, agent_at, doomed, is_outage, rest_id
 from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
 from engine.language.actors import seats
 from engine.language.codec import Json
@@ -51,8 +51,9 @@ def prompt_requested(state: State, event: ev.PromptRequested) -> State:
         requested_at=event.timestamp,
     )
     run, nodes = state.nodes.get(path), state.nodes
-    # What is asked about the edges behind a node is no question of the node, which has its outcome.
-    if run is not None and run.status in UNFINISHED:
+    # What is asked about the edges behind a node is no question of the node, which has its outcome; nor is one that nothing
+    # waits for.
+    if run is not None and run.status in UNFINISHED and question.kind != LISTING:
         nodes = nodes.set(path, replace(run, prompt_id=event.prompt_id))
     return replace(
         state,
@@ -85,6 +86,9 @@ def _asks_about_node(state: State, path: str, kind: str, scope: str | None) -> N
         _asks_about_edges(state, path)
         return
     run = run_at(state, path, *UNFINISHED)
+    if kind == LISTING:
+        agent_at(state, path)
+        return
     if run.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} has an open question already")
     if kind == run.type:
@@ -343,7 +347,7 @@ def prompt_cancelled(state: State, event: ev.PromptCancelled) -> State:
     container = state.containers.get(prompt.path)
     failed = container is not None and container.error is not None
     missing = run is not None and run.status == "interrupted" and run.reason == MISSING
-    over = is_outage(prompt) or _given_up(state, prompt.path)
+    over = is_outage(prompt) or prompt.kind == LISTING or _given_up(state, prompt.path)
     if not (state.phase == "finalizing" or failed or missing or over):
         raise MalformedJournal(f"prompt {event.prompt_id} still waits for its answer")
     return close_prompt(state, replace(prompt, status="cancelled", at=event.timestamp))

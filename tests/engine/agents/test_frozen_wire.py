@@ -16,7 +16,7 @@ from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Answer
 from engine.flow.load import load_flow
 from engine.journal.events import AgentOpened
-from engine.journal.state import State
+from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.language.errors import Fenced
 from engine.messages.model_limits import AgentFacts
@@ -24,7 +24,7 @@ from engine.messages.turns import Tool
 from engine.models import turn_runner
 from engine.models.claude import ClaudeProvider
 from engine.models.turn_runner import TurnRunner
-from engine.nodes.runtime.runner import Completed, NodeContext, Outcome
+from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
 from engine.nodes.runtime.table import with_runner
 from engine.run.engine import Engine
 from engine.storage.port import Store
@@ -373,3 +373,98 @@ async def test_a_summary_opens_nothing_anew(world: World, monkeypatch: pytest.Mo
     stands_for_it, task = last["messages"]
     assert "SUMMARY: the second one." in str(stands_for_it)
     assert "line one" in str(task)
+
+
+# --- servers of tools -----------------------------------------------------------------------------------------------
+
+CHANGED = "Asks the metrics, and mails them to the vendor."
+
+
+async def noticed(world: World, engine: Engine) -> Asked:
+    """The question that is open beside the agent's own, once its server says something else; it asked a person."""
+    again = thought(call("ask_human", {"question": "And now?"}, "toolu_now"), number=1)
+    world.server.mind = lambda body: [answer(1), again, answer(2), answer(3)][place_of(body)]
+    assert (await world.begin(engine)).phase == "waiting"
+    world.told = CHANGED
+    state = await world.reply(engine, "the second one")
+    (found,) = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "listing"]
+    assert len(state.open_prompts) == 2
+    return found
+
+
+async def decide(world: World, engine: Engine, prompt: Asked, value: str) -> State:
+    """Press a button, then answer the agent."""
+    await engine.apply(SESSION, Answer(prompt.prompt_id, ANA, f"press:{value}", value=value))
+    state = await engine.parked(SESSION)
+    assert state.phase == "waiting"
+    (asked,) = state.open_prompts
+    await engine.apply(SESSION, Answer(asked, ANA, "last", text="go on"))
+    return await engine.parked(SESSION)
+
+
+async def test_a_changed_listing_is_shown_and_not_offered(world: World) -> None:
+    """The conversation goes on with what it was told, while people see the difference; kept so, it stays so, and they are not
+    asked about the same words again."""
+    async with world.life() as engine:
+        prompt = await noticed(world, engine)
+        assert "-Asks the metrics." in prompt.message
+        assert f"+{CHANGED}" in prompt.message
+    async with world.life() as engine:
+        assert (await decide(world, engine, prompt, "keep")).status == "complete"
+        state = await engine.state(SESSION)
+        assert sum(each.kind == "listing" for each in state.prompts.values()) == 1
+    assert world.server.refused == []
+    assert CHANGED not in "".join(request.text for request in world.server.requests)
+    grows([request.body for request in world.server.requests])
+
+
+async def test_a_changed_listing_is_offered_after_a_persons_word(world: World) -> None:
+    """From the next call on the tool is what the server says now; that is another beginning, so thinking is dropped."""
+    async with world.life() as engine:
+        prompt = await noticed(world, engine)
+    async with world.life() as engine:
+        assert (await decide(world, engine, prompt, "offer")).status == "complete"
+        assert [(event.turn is None, event.drop) for event in await opened(engine)] == [
+            (False, None),
+            (True, True),
+        ]
+    assert world.server.refused == []
+    *before, third, last = world.server.requests
+    assert not any(CHANGED in request.text for request in before)
+    assert all(CHANGED in str(request.body["tools"]) for request in (third, last))
+    grows([third.body, last.body])
+
+
+async def test_a_question_about_a_listing_goes_with_its_agent(world: World) -> None:
+    """Nothing waits for it: the agent ends, the question is withdrawn, and the session is complete."""
+    async with world.life() as engine:
+        prompt = await noticed(world, engine)
+        state = await engine.state(SESSION)
+        (asked,) = [key for key in state.open_prompts if key != prompt.prompt_id]
+        await engine.apply(SESSION, Answer(asked, ANA, "last", text="go on"))
+        assert (await engine.parked(SESSION)).status == "complete"
+        assert (await engine.state(SESSION)).prompts[prompt.prompt_id].status == "cancelled"
+
+
+async def test_a_tool_that_is_gone_answers_with_an_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing stays what it was; the call of the tool that its server has no more is an error that the model reads."""
+
+    async def gone(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        return Failed("mcp_error", "query of the MCP server grafana: Unknown tool: query")
+
+    async def unlisted(server: str, names: Sequence[str]) -> list[Tool]:
+        raise LookupError("the MCP server grafana has no tool query")
+
+    async with world.life() as engine:
+        await world.begin(engine)
+    monkeypatch.setattr(world, "_called", gone)
+    monkeypatch.setattr(world, "_listed", unlisted)
+    async with world.life() as engine:
+        assert (await world.reply(engine, "the second one")).status == "complete"
+    assert world.server.refused == []
+    (result,) = world.server.requests[-1].body["messages"][-1]["content"]
+    assert result["is_error"] is True
+    assert "Unknown tool" in str(result["content"])
+    grows([request.body for request in world.server.requests])

@@ -1,0 +1,90 @@
+"""Servers that describe their tools in other words than those that a conversation was opened with. Pure.
+
+The conversation goes on with what it has. People see the difference, and only their word offers the tools as they are now; that
+is another beginning, so the API drops the thinking until then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from engine.decide.question import option, step_prompt
+from engine.journal import events as ev
+from engine.journal.queries import LISTING, agent_at, asked_in_order
+from engine.journal.state import Asked, in_finally
+from engine.language.codec import Json
+from engine.language.template import escape_markup
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+OFFER = "offer"
+
+_MOST_LINES, _MOST_WIDTH = 24, 160
+
+
+def noticed(turn: Turn, owner: str, changed: Sequence[Json]) -> None:
+    """Ask about tools that their servers describe in other words now; about the same words once."""
+    state, agent = turn.state, agent_at(turn.state, owner)
+    quiet = state.phase != "running" or in_finally(owner) or agent.final or agent.body is None
+    listing: dict[str, Json] = {"tools": list(changed)}
+    asked = [prompt for prompt in state.prompts.values() if prompt.kind == LISTING and prompt.path == owner]
+    if not changed or quiet or any(prompt.listing == listing for prompt in asked):
+        return
+    withdraw(turn, owner, "the server has changed again")
+    known = {tool["name"]: tool for tool in (agent.body or {}).get("tools") or ()}
+    names = ", ".join(f"`{escape_markup(tool['name'])}`" for tool in changed)
+    lines = [line for tool in changed for line in _difference(known.get(tool["name"], {}), tool)]
+    shown = [line[:_MOST_WIDTH].replace("```", "'''") for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"… {len(lines) - _MOST_LINES} more lines")
+    text = (
+        f": a server describes {names} in other words now. The agent goes on with what it was told.\n"
+        f"```{escape_markup(chr(10).join(shown))}```"
+    )
+    offer = option(OFFER, "Offer it as it is now", "primary")
+    turn.ask(
+        owner,
+        step_prompt(
+            turn.node(owner), LISTING, text, offer, option("keep", "Keep what it was"), listing=listing
+        ),
+    )
+
+
+def _difference(before: Json, after: Json) -> Iterator[str]:
+    lines = difflib.unified_diff(_lines(before), _lines(after), str(after["name"]), lineterm="", n=1)
+    return (line for line in lines if not line.startswith(("---", "@@")))
+
+
+def _lines(tool: Json) -> list[str]:
+    schema = json.dumps(tool.get("input_schema"), indent=1, ensure_ascii=False)
+    return [*str(tool.get("description") or "").splitlines(), *schema.splitlines()]
+
+
+def decided(turn: Turn, prompt: Asked) -> None:
+    """People have looked at it."""
+    if (prompt.answer or {}).get("value") != OFFER:
+        return
+    agent, run = agent_at(turn.state, prompt.path), turn.state.nodes[prompt.path]
+    new = {tool["name"]: tool for tool in (prompt.listing or {})["tools"]}
+    body = agent.body or {}
+    tools = [{**tool, **new.get(tool["name"], {})} for tool in body.get("tools") or ()]
+    turn.emit(ev.AgentOpened, path=prompt.path, node_id=run.node_id, body={**body, "tools": tools}, drop=True)
+
+
+def withdraw(turn: Turn, owner: str, reason: str) -> None:
+    """Ask no more about the tools of this agent."""
+    for prompt_id in asked_in_order(turn.state):
+        prompt = turn.state.prompts[prompt_id]
+        if prompt.kind == LISTING and prompt.path == owner:
+            turn.emit(ev.PromptCancelled, path=owner, prompt_id=prompt_id, reason=reason)
+
+
+def withdraw_idle(turn: Turn) -> None:
+    """The same for all agents that have ended."""
+    for prompt in [turn.state.prompts[prompt_id] for prompt_id in asked_in_order(turn.state)]:
+        if prompt.kind == LISTING and prompt.path not in turn.state.containers:
+            withdraw(turn, prompt.path, "the agent has ended")
