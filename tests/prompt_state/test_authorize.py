@@ -612,6 +612,7 @@ def test_every_kind_of_prompt_has_its_action() -> None:
         "budget",
         "limit",
         "outcome",
+        "listing",
     }
 
 

@@ -143,7 +143,8 @@ class World:
         state = await self.begin(engine)
         while state.open_prompts:
             prompt = state.prompts[next(iter(state.open_prompts))]
-            said = {"value": "again"} if prompt.kind == "interrupted" else {"text": "the second one"}
+            pressed = {"interrupted": "again", "listing": "keep"}.get(prompt.kind)
+            said = {"text": "the second one"} if pressed is None else {"value": pressed}
             await engine.apply(SESSION, Answer(prompt.prompt_id, ANA, f"answer:{prompt.prompt_id}", **said))
             state = await engine.parked(SESSION)
         return state
