@@ -7,7 +7,6 @@ file. Each content is there once. A crash leaves a whole file, or a temporary on
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from engine.nodes.runtime.folder import NO_LINK, FileRefused, content, fingerprint, private_folder
@@ -27,7 +26,7 @@ def keep(workdir: Path, data: bytes) -> str:
     target = folder / digest
     if target.exists():
         return digest
-    temporary = folder / f"{digest}.{secrets.token_hex(6)}.tmp"
+    temporary = folder / f"{digest}.{os.urandom(6).hex()}.tmp"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
