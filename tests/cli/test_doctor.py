@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot.config import settings
+from bot.doctor.agents import check_models
 from bot.doctor.checks import check_database, load_manifest, manifest_problems
 from bot.outbound.calls import UNTAKEN
 from bot.wire.manifest import NEEDED, manifest_text
@@ -19,6 +20,7 @@ from engine.run.flow_files import load_flows
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
 from tests.support.acting import Workspace
+from tests.support.claude_server import claude_server
 from tests.support.workspace import running_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -397,3 +399,25 @@ def test_the_example_works_as_it_is(cli: Cli) -> None:
     cli.write(".env", (ROOT / ".env.example").read_text())
     done = cli.run("sessions", "list")
     assert (done.code, done.err) == (0, "")
+
+
+async def test_it_says_what_a_model_can_do_and_when_it_retires(tmp_path: Path) -> None:
+    """As the models endpoint says it, else as this release knows it."""
+    flow = "flow: f\nnodes:\n  - {id: a, type: agent, with: {prompt: x, model: claude-next}}\n"
+    (tmp_path / "f.yml").write_text(flow)
+    async with claude_server() as server:
+        server.models["claude-next"] = {
+            "display_name": "Next",
+            "created_at": "2026-11-01T00:00:00Z",
+            "lifecycle": "deprecated",
+            "retires_at": "2027-03-01T00:00:00Z",
+            "max_input_tokens": 400_000,
+            "max_tokens": 64_000,
+        }
+        here = settings.load_settings(server.environ(), cwd=tmp_path)
+        found = [check async for check in check_models(here, list(load_flows(tmp_path)[0].values()))]
+    named, default = found
+    assert (named.level, default.level) == ("warn", "ok")
+    assert "claude-next: 400,000 tokens, answers up to 64,000" in named.text
+    assert "deprecated and retires on 2027-03-01" in named.text
+    assert "as this release knows it" in default.text
