@@ -18,5 +18,6 @@ Files:
 * `model_turns`: the runner of model calls; nothing of a vendor is loaded before the first one
 * `provider`: what every provider is, looks at before a turn, and does when one is aborted
 * `scripted`: a provider that says what a script says
+* `turn_outcome`: how a model call ended, as the outcome that the core gets
 * `turn_runner`: one call of a model, as the runner of the node type `turn`; its Python tools and files
 """

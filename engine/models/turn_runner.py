@@ -33,11 +33,11 @@ from msgspec import structs
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from engine.decide.agents.budget import Part, file_part, marks, too_little, tool_part, weighed
+from engine.decide.agents.budget import Part, file_part, too_little, tool_part, weighed
 from engine.decide.agents.tool_results import attribute, wrapped
 from engine.language.codec import Json, copy, encode
 from engine.language.errors import NotJson, SaysoError
-from engine.messages.errors import BadResponse, InvalidRequest, PrefixMismatch, ProviderError
+from engine.messages.errors import InvalidRequest, PrefixMismatch, ProviderError
 from engine.messages.files import files_in, filled, hollow, kept, with_files
 from engine.messages.messages import (
     IMAGE_TYPES,
@@ -51,10 +51,11 @@ from engine.messages.models import ModelFacts, shipped
 from engine.messages.request import server_tools, settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.provider import Abortable, Aborted, Provider
+from engine.models.turn_outcome import completed, failed, no_details
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
 from engine.nodes.runtime.kept_files import keep, kept_bytes
 from engine.nodes.runtime.python import CTX, GATHERING, load, signature_of
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.runtime.runner import Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.runtime.user_code import NodeError
 
 log = logging.getLogger("sayso.agent")
@@ -173,16 +174,16 @@ class TurnRunner:
         except ProviderError as error:
             return failed(error)
         except NodeError as error:
-            return Failed(error.type, str(error), _details())
+            return Failed(error.type, str(error), no_details())
         except McpUnavailable as error:
-            return Failed(error.code, str(error), _details(retryable=not error.lasting))
+            return Failed(error.code, str(error), no_details(retryable=not error.lasting))
         except FileRefused as error:
-            return Failed(error.code, str(error), _details())
+            return Failed(error.code, str(error), no_details())
         except Exception as error:
             if limit.expired():
                 return Interrupted("timeout", f"the model had not answered after {ctx.timeout:g} s")
             log.exception("%s %s: a turn raised", ctx.session_id, ctx.path)
-            return Failed("internal", f"{type(error).__name__}: {error}", _details())
+            return Failed("internal", f"{type(error).__name__}: {error}", no_details())
 
     async def _result(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         abortable = Abortable(ctx.aborted)
@@ -330,59 +331,6 @@ def _summing(request: TurnRequest, asked: Mapping[str, Json], *, signed: bool) -
     last = request.messages[-1]
     last = structs.replace(last, content=(*last.content, text_block(asked["words"])))
     return replace(request, messages=(*request.messages[:-1], last), summing={})
-
-
-def completed(
-    result: TurnResult,
-    parts: Sequence[Part] = (),
-    opened: Mapping[str, Json] | None = None,
-    *,
-    signed: bool = False,
-) -> Outcome:
-    """An answer as an outcome; see `TurnRunner.__call__`."""
-    output = {
-        "content": list(result.content),
-        "stopReason": result.stop_reason,
-        "usage": result.usage.to_json(),
-        "model": result.model,
-        "interrupted": result.interrupted,
-        "requestId": result.request_id,
-        "weighed": marks(parts),
-        **({"cutCall": True} if result.cut_call else {}),
-        **({"signed": True} if signed else {}),
-        **({"stopDetails": result.stop_details} if result.stop_details else {}),
-        **({"transformations": list(result.transformations)} if result.transformations else {}),
-        **({"container": result.container} if result.container else {}),
-        **({"parts": list(result.parts)} if result.parts else {}),
-        **({"context": result.context} if result.context is not None else {}),
-        **({"searches": result.searches} if result.searches else {}),
-        **({"opened": opened} if opened else {}),
-    }
-    try:
-        return Completed(copy(output))
-    except NotJson as error:
-        return failed(BadResponse(f"the answer cannot be stored ({error})", usage=result.usage))
-
-
-def failed(error: ProviderError) -> Failed:
-    """An error as an outcome; its details are `{retryable, retryAfter, usage, requestId}`, `retryAfter` in seconds, and
-    `status`, `errorCode` and `told` where the provider said them (see `ProviderError`)."""
-    said = {"status": error.status, "errorCode": error.error_code, "told": error.told}
-    return Failed(
-        error.code,
-        str(error),
-        {
-            "retryable": error.retryable,
-            "retryAfter": error.retry_after,
-            "usage": error.usage.to_json(),
-            "requestId": error.request_id,
-            **{name: value for name, value in said.items() if value},
-        },
-    )
-
-
-def _details(*, retryable: bool = False) -> Json:
-    return {"retryable": retryable, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}
 
 
 # --- Python tools ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from engine.language.codec import Json
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS, Price, Rates
 from engine.messages.stream import Assembly
-from engine.models.turn_runner import completed
+from engine.models.turn_outcome import completed
 
 SONNET, OPUS = "claude-sonnet-5-5", "claude-opus-5-5"
 

@@ -1,0 +1,66 @@
+"""How a model call ended, as the outcome that the core gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.decide.agents.budget import Part, marks
+from engine.language.codec import Json, copy
+from engine.language.errors import NotJson
+from engine.messages.errors import BadResponse, ProviderError
+from engine.messages.turns import TurnResult, Usage
+from engine.nodes.runtime.runner import Completed, Failed, Outcome
+
+
+def completed(
+    result: TurnResult,
+    parts: Sequence[Part] = (),
+    opened: Mapping[str, Json] | None = None,
+    *,
+    signed: bool = False,
+) -> Outcome:
+    """An answer as an outcome; see `TurnRunner.__call__`."""
+    output = {
+        "content": list(result.content),
+        "stopReason": result.stop_reason,
+        "usage": result.usage.to_json(),
+        "model": result.model,
+        "interrupted": result.interrupted,
+        "requestId": result.request_id,
+        "weighed": marks(parts),
+        **({"cutCall": True} if result.cut_call else {}),
+        **({"signed": True} if signed else {}),
+        **({"stopDetails": result.stop_details} if result.stop_details else {}),
+        **({"transformations": list(result.transformations)} if result.transformations else {}),
+        **({"container": result.container} if result.container else {}),
+        **({"parts": list(result.parts)} if result.parts else {}),
+        **({"context": result.context} if result.context is not None else {}),
+        **({"searches": result.searches} if result.searches else {}),
+        **({"opened": opened} if opened else {}),
+    }
+    try:
+        return Completed(copy(output))
+    except NotJson as error:
+        return failed(BadResponse(f"the answer cannot be stored ({error})", usage=result.usage))
+
+
+def failed(error: ProviderError) -> Failed:
+    """An error as an outcome; its details are `{retryable, retryAfter, usage, requestId}`, `retryAfter` in seconds, and
+    `status`, `errorCode` and `told` where the provider said them (see `ProviderError`)."""
+    said = {"status": error.status, "errorCode": error.error_code, "told": error.told}
+    return Failed(
+        error.code,
+        str(error),
+        {
+            "retryable": error.retryable,
+            "retryAfter": error.retry_after,
+            "usage": error.usage.to_json(),
+            "requestId": error.request_id,
+            **{name: value for name, value in said.items() if value},
+        },
+    )
+
+
+def no_details(*, retryable: bool = False) -> Json:
+    """The details of a failure before anything was sent."""
+    return {"retryable": retryable, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}
