@@ -55,7 +55,7 @@ from engine.models.turn_outcome import completed, failed, no_details
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
 from engine.nodes.runtime.kept_files import keep, kept_bytes
 from engine.nodes.runtime.python import CTX, GATHERING, load, signature_of
-from engine.nodes.runtime.runner import Failed, Interrupted, NodeContext, Outcome
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.runtime.user_code import NodeError
 
 log = logging.getLogger("sayso.agent")
