@@ -105,6 +105,7 @@ def thread_help() -> str:
         "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
         "• `resume`, or `resume` and a message for it: go on after a pause\n"
         "• `cancel`: end it (asks before it does)\n"
+        "• `done`: an agent that listens after its answer stops listening; `alpha: WORDS` are for the agent alpha\n"
         "• `help`: this\n"
         "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; "
         "⋯ on a question hands it over to somebody else.\n"
@@ -212,7 +213,7 @@ def which_agent_text(agents: Sequence[Listener]) -> str:
 def chosen_text(text: str, path: str) -> str:
     """What stands in place of that menu once an agent was chosen."""
     said = f"“{escape(one_line(text, 120))}”" if text else "What you sent"
-    return f"☑️ {said} goes to *{escape(one_line(path, 80))}*."
+    return f"☑️ {said} goes to *{escape(one_line(path.rpartition('/')[2], 80))}*."
 
 
 def unread_text(file: Mapping[str, Json]) -> str:
