@@ -142,6 +142,7 @@ VERBS = (
         "approve",
         "reject",
         "answer",
+        "always",
         "form",
         "files",
         "edit",

@@ -17,6 +17,7 @@ from engine.forms.question import split_words
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
+from engine.language.codec import Json
 
 Fits: TypeAlias = Callable[[Asked], bool]
 
@@ -54,6 +55,10 @@ class Hand:
             case "edit":
                 prompt = self._open(state, lambda prompt: bool(prompt.editable))
                 return Edit(prompt.prompt_id, actor, key, dict(value))
+            case "always":
+                prompt = self._open(state, lambda prompt: "always" in (prompt.tool or {}))
+                allowed: dict[str, Json] = {"patterns": dict(value)}
+                return Answer(prompt.prompt_id, actor, key, value="approve", always=allowed)
             case "form":
                 prompt = self._open(state, lambda prompt: bool(prompt.fields))
                 return Answer(prompt.prompt_id, actor, key, values=dict(value))
@@ -113,7 +118,8 @@ class Hand:
         found = [
             prompt
             for prompt in state.prompts.values()
-            if prompt.undo_until is not None and (self._act.on is None or is_asked(prompt, self._act.on))
+            if (prompt.undo_until is not None or _stands(state, prompt))
+            and (self._act.on is None or is_asked(prompt, self._act.on))
         ]
         if len(found) != 1:
             raise GaveUp(["There is no answer that could be taken back now.", *open_lines(state)])
@@ -122,6 +128,12 @@ class Hand:
     def _may(self, state: State, prompt: Asked) -> bool:
         action = ACTION_OF.get(prompt.kind)
         return action is not None and self._gate(self._actor, action, state, prompt) is None
+
+
+def _stands(state: State, prompt: Asked) -> bool:
+    """Whether calls are always allowed with this approval."""
+    grant = state.grants.get(prompt.prompt_id)
+    return grant is not None and grant.over is None
 
 
 def _takes(prompt: Asked, said: str, verb: str) -> bool:

@@ -303,3 +303,30 @@ async def test_it_goes_on_at_the_turn_where_the_model_did_not_answer(tmp_path: P
     flow, step = FLOW.replace("max_turns: 4", "max_turns: 20"), 1 if PROVE else 9
     result = await played(tmp_path, written, flow=flow, head=_PEOPLE, kills=True, step=step)
     assert result.passed, report(result)
+
+
+ALWAYS = """
+claude:
+  - tools: [{name: shell, input: {command: systemctl restart checkout}}]
+  - tools: [{name: shell, input: {command: systemctl restart api}}]
+  - tools: [{name: ask_human, input: {question: "Well?"}}]
+  - tools: [{name: shell, input: {command: systemctl restart web}}]
+  - text: All three run.
+nodes:
+  diagnose.shell: done
+steps:
+  - ana: {always: {command: "systemctl restart *"}}
+  - expect: {prompt: diagnose.ask_human}
+  - ana: {undo: true}
+  - ana: {reply: "yes"}
+  - expect: {prompt: diagnose, kind: approval}
+  - ana: approve
+  - expect: {status: complete, said: {diagnose: All three run}}
+"""
+
+
+async def test_what_is_allowed_always_runs_once_each_until_it_is_taken_back(tmp_path: Path) -> None:
+    """Killed at every event: each call ran once, and after `undo` people are asked again."""
+    flow = FLOW.replace("max_turns: 4", "max_turns: 6\n      grants: run")
+    result = await played(tmp_path, ALWAYS, flow=flow, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)
