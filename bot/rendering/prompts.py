@@ -161,7 +161,8 @@ def closed_prompt(
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
-    undo += grant_blocks(state, prompt)
+    if prompt.prompt_id in state.grants:
+        undo += grant_blocks(state, prompt)
     tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)

@@ -142,8 +142,9 @@ class MessageStarts:
 
     def concerned(self, said: Message, data: dict[str, Json], heads: Sequence[Head]) -> bool:
         """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
-        about = said.text.lower() == "grants" or self.names_flow(said)
-        return self._calls_us(said, data) and not said.edited and (not heads or about)
+        if not self._calls_us(said, data) or said.edited:
+            return False
+        return not heads or said.text.lower() == "grants" or self.names_flow(said)
 
     def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
         """Whether a message may start something: in the thread of a direct message only with a mention, for there an

@@ -9,7 +9,7 @@ from engine.decide.behaviours import conversations
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
-from engine.journal.queries import CHANGED, asked_in_order, doomed, interrupted, open_prompt_at
+from engine.journal.queries import CHANGED, LISTING, asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.journal.transitions import Status
@@ -27,7 +27,7 @@ def run_to_fixpoint(turn: Turn) -> None:
         containers.progress(turn)
         for path in interrupted(turn.state):
             _ask_if_interrupted(turn, path)
-        if turn.state.open_prompts:
+        if any(turn.state.prompts[each].kind == LISTING for each in turn.state.open_prompts):
             conversations().listings_idle(turn)
         _finish_or_pause(turn)
     if turn.state.phase == "unreachable":
