@@ -103,9 +103,12 @@ def _call_started(flow: Flow, state: State, path: str, kind: str) -> None:
     if call is None:
         _has_its_time_limit(flow, state, owner)
         return
-    tools = plan_of(node_at(flow, state, owner)).tools
-    if call.tool is not None and call.tool < len(tools):
-        same(kind, tools[call.tool].node.type, "type")
+    plan = plan_of(node_at(flow, state, owner))
+    if call.tool is not None and call.tool < len(plan.tools):
+        same(kind, plan.tools[call.tool].node.type, "type")
+    asks = any(rule.tool == call.name and rule.when is None for rule in plan.rules)
+    if asks and call.prompt_id is None and not any(path in grant.uses for grant in state.grants.values()):
+        raise MalformedJournal(f"nobody was asked about {path}, a call of {call.name}, and no grant was used")
 
 
 def _skipped(flow: Flow, state: State, event: ev.NodeSkipped) -> None:

@@ -481,6 +481,18 @@ def stuck() -> Talk:
     return case.decide("take")
 
 
+def granted() -> Talk:
+    """Calls that are allowed always: one such is used, and its time passes; another is taken back."""
+    case = talk('grants: run\ntools: [shell: {commands: ["*"]}]\napprovals: {shell: [approve, reject]}')
+    for command in ("rm a.txt", "rm b.txt"):
+        call = ("shell", {"command": command})
+        case.model("", call).decide("approve", always={}).tool("tool[0]", OUTPUT)
+    case.model("", ("shell", {"command": "rm a.txt"})).tool("tool[0]", OUTPUT)
+    case.when(Undo(list(case.state.grants)[-1], ANA, "u")).later(9 * 3600)
+    case.model("", ("shell", {"command": "rm a.txt"})).decide("reject")
+    return case.model("Done.")
+
+
 RUNS: tuple[Callable[[], Scenario], ...] = (
     every_leaf,
     containers,
@@ -507,6 +519,7 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
     talked,
     compacted,
     stuck,
+    granted,
 )
 
 

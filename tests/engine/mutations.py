@@ -15,6 +15,7 @@ from engine.language.errors import MalformedJournal
 
 SAID = {
     "timestamp": "the clock is only in events: no other fact says what time it was",
+    "definition": "a digest of a tool as its server or file says it, with which later calls are compared",
     "due_at": "a time that followed from that clock and the flow's text",
     **dict.fromkeys(
         ("actor", "thread", "shown", "to", "code", "code_digest", "packages"),

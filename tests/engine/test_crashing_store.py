@@ -31,6 +31,7 @@ READS = {
     "note_trouble",
     "orphans",
     "outbox",
+    "outbox_of",
     "outbox_row",
     "prompt",
     "prompts",

@@ -30,6 +30,8 @@ INFORMATION: dict[str, str] = {
     "prompt:handed": "a question that was not handed over",
     "prompt:reposted": "a message that nobody deleted",
     "prompt:shown": "a question that was shown elsewhere, or shown again",
+    "grant:revoked": "a grant that was taken back, and not used again",
+    "grant:expired": "a grant whose time is over, as each use would say",
     "flow:pausing": "a pause for which nothing had to be waited for",
 }
 """Without one of these the rest is another possible history: nothing that follows speaks of it."""
@@ -37,6 +39,7 @@ INFORMATION: dict[str, str] = {
 NEEDS_TEXT: dict[str, str] = {
     "delete timer:set": "whether a container has a `timeout`",
     "delete prompt:requested": "whether an agent is at its cap, as the last event of a journal that waits",
+    "delete grant:used": "whether people decide calls of this tool first",
     "delete node:skipped": "that the list had one more node",
     "delete flow:migrated": "that what follows is another text",
     "double session:abort": "whether the flow has `finally`, of which a second one skips the rest",

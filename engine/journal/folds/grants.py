@@ -9,6 +9,7 @@ from engine.journal.grammar import path_of, same
 from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import Grant, State
 from engine.language.errors import MalformedJournal
+from engine.language.timestamps import after
 
 _KEPT = 100
 """The latest calls of a grant that are remembered by their paths."""
@@ -22,6 +23,8 @@ def grant_given(state: State, event: ev.GrantGiven) -> State:
         raise MalformedJournal(f"{event.prompt_id} is no approval with which calls are allowed now")
     same((event.path, event.fields), (prompt.path, (answer.get("always") or {}).get("fields")), "fields")
     same(event.tool, (prompt.tool or {}).get("name"), "tool")
+    same(event.node_id, state.nodes[agent_of(state, prompt.path) or ""].node_id, "agent")
+    same(event.until, after(event.timestamp, float(answer["always"]["seconds"])), "end")
     votes = answer.get("votes") or []
     by = [vote["actor"] for vote in votes if vote.get("always") == answer["always"]] or [prompt.actor or {}]
     made = Grant(
@@ -43,6 +46,12 @@ def _standing(state: State, prompt_id: str) -> Grant:
     return grant
 
 
+def _ending(state: State, event: ev.GrantRevoked | ev.GrantExpired) -> Grant:
+    grant = _standing(state, event.prompt_id)
+    same(event.path, state.prompts[event.prompt_id].path, "path")
+    return grant
+
+
 def _with(state: State, grant: Grant) -> State:
     return replace(state, grants=state.grants.set(grant.prompt_id, grant))
 
@@ -53,7 +62,8 @@ def grant_used(state: State, event: ev.GrantUsed) -> State:
     if event.timestamp >= grant.until:
         raise MalformedJournal(f"what {event.prompt_id} allowed is over since {grant.until}")
     call = agent_at(state, agent_of(state, path) or "").calls.get(path)
-    if call is None or call.name != grant.tool or path in state.nodes or call.prompt_id in state.open_prompts:
+    begins = call is not None and path not in state.nodes and call.prompt_id not in state.open_prompts
+    if call is None or call.name != grant.tool or not begins or path in grant.uses:
         raise MalformedJournal(f"{path} is no call of {grant.tool} that begins now")
     if grant.exact:
         same(event.digest, (state.prompts[event.prompt_id].covers or {}).get("digest"), "digest")
@@ -64,13 +74,13 @@ def grant_revoked(state: State, event: ev.GrantRevoked) -> State:
     """From now on people are asked again."""
     if event.key in state.seen:
         raise MalformedJournal(f"{event.key} was taken before")
-    over = replace(_standing(state, event.prompt_id), over="revoked")
+    over = replace(_ending(state, event), over="revoked")
     return replace(_with(state, over), seen=state.seen.set(event.key, None))
 
 
 def grant_expired(state: State, event: ev.GrantExpired) -> State:
     """Its time is over."""
-    grant = _standing(state, event.prompt_id)
+    grant = _ending(state, event)
     if event.timestamp < grant.until:
         raise MalformedJournal(f"what {event.prompt_id} allows is not over")
     return _with(state, replace(grant, over="expired"))
