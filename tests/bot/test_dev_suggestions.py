@@ -27,6 +27,7 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
     offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
     assert offered == [
         ("ops", "@sayso access-request"),
+        ("ops", "@sayso advise"),
         ("ops", "@sayso certificate-renewal"),
         ("ops", "@sayso database-failover"),
         ("ops", "@sayso disk-cleanup"),
