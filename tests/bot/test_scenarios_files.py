@@ -120,6 +120,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         ("scenario: x\nflow: rollback\npeople: [ana]\nsteps: []", "a scenario has `steps`"),
         ("scenario: x\nflow: rollback\npeople: {ana: {grups: []}}\n" + STEPS, "unknown field `grups`"),
         ("scenario: [a\nflow: b", "second.yml:"),
+        ("flow: rollback\nnodes:\n  - {id: a, type: noop}", "this is a flow and no scenario"),
     ],
 )
 def test_a_file_that_is_no_scenario_says_so(tmp_path: Path, text: str, said: str) -> None:
