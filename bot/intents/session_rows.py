@@ -223,7 +223,7 @@ def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
     where its buttons must not stay as they are."""
     prompt = state.prompts.get(prompt_id)
     # Calls that share a message share the row that changes it: of several changes the last one is sent.
-    shared = beside(state, prompt) if prompt is not None and prompt.tool else []
+    shared = beside(state, prompt) if prompt is not None else []
     key = close_key(shared[0].prompt_id if shared else prompt_id)
     about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
     return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)

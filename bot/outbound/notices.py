@@ -20,8 +20,7 @@ from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.approvals import handed_text
-from bot.rendering.notes import note
-from bot.rendering.prompts import (
+from bot.rendering.clocks import (
     deleted_too_often,
     escalation,
     out_of_reach,
@@ -29,6 +28,7 @@ from bot.rendering.prompts import (
     reminder,
     told_elsewhere,
 )
+from bot.rendering.notes import note
 from bot.rendering.text import for_reader
 from bot.wire.client import Permanent
 from bot.wire.users import LookupFailed, UnknownPerson

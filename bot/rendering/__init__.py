@@ -19,6 +19,7 @@ Files:
 * `blocks`: Block Kit, built so that Slack takes it
 * `calls`: several calls of an agent that wait for people, as one message
 * `card`: the card of a session, and what it says of its lock
+* `clocks`: what is told beside a question: reminders, escalations, that it cannot be shown
 * `flow`: what rendering reads of a flow, and what people call a place in a session
 * `forms`: a form: its control in a message, its modal page by page, its raw values
 * `grants`: calls of tools that are always allowed for a time
@@ -26,7 +27,7 @@ Files:
 * `nested`: the lines of a node on a card, what is inside a container, and the lines as a plan
 * `notes`: plain messages, menus, ends of sessions, and what `message` nodes post
 * `phrases`: what the bot says, in plain words
-* `prompts`: a prompt, open and closed, and what its clocks say
+* `prompts`: a prompt, open and closed
 * `text`: text escaped, visible, cut where nothing breaks, and sized as Slack sizes it
 * `waiting`: a question outside of its thread: on the Home, in a direct message, in a digest
 """

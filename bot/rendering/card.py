@@ -33,6 +33,7 @@ from bot.rendering.blocks import (
     words,
 )
 from bot.rendering.blocks import sections as lines_as_sections
+from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
 from bot.rendering.nested import (
     ICONS,
@@ -45,7 +46,6 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.prompts import out_of_reach_words
 from bot.rendering.text import cut, date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out

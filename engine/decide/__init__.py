@@ -4,6 +4,7 @@ May import: `journal` and below.
 
 Invariants:
 
+* `covered_nodes`: approvals that cover a node: what was shown is what runs
 * `decide` is a pure function: the time, ids, chance and configuration come in as facts.
 * What is decided passes the grammar and the fold before anybody sees it.
 * An expression is evaluated once; what it gave is journaled.
@@ -29,7 +30,7 @@ Files:
 * `policy`: `authorize(actor, action, target)`: who may do what, and whom `approvers` and `who` mean
 * `projections`: what the engine itself writes beside a step's events: timers and deliveries
 * `prompt_timers`: the clocks of questions, and of a thread out of reach
-* `question`: questions and their answers; ends of approvals; approvals that cover a node
+* `question`: questions and their answers; ends of approvals
 * `reinstalled`: nodes that waited for their type, once it is there again
 * `replies`: what people and time do to a session: answers, messages, presses, deadlines, the end
 * `step`: one call of `decide`: its events and the state after them; what expressions see

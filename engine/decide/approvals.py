@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from engine.decide import prompt_timers, question
+from engine.decide import covered_nodes, prompt_timers, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
 from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
@@ -193,7 +193,7 @@ def _covered(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Js
     try:
         if prompt.tool:
             return conversations().call_covered(turn, prompt, values)
-        return question.foreseen(turn.flow, turn.state, prompt.path, values)
+        return covered_nodes.foreseen(turn.flow, turn.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from engine.decide import containers, question
+from engine.decide import containers, covered_nodes, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import due_in, next_node
@@ -88,7 +88,7 @@ def _start_next(turn: Turn, item: Work) -> None:
         if node.condition is not None and not _if_holds(turn, node, scope):
             _skip(turn, path, node, item, "its `if` is false")
             return
-        declined = question.declined(turn.flow, turn.state, node, path)
+        declined = covered_nodes.declined(turn.flow, turn.state, node, path)
         if declined is not None:
             _skip(turn, path, node, item, declined)
             return
@@ -112,7 +112,7 @@ def _checked_config(turn: Turn, path: str, node: Node, config: Json = None) -> J
         return config
     if config is None:
         config = evaluate_config(turn.flow, node, turn.state, scope_of(path), turn.facts.now)
-    question.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
+    covered_nodes.enforce(turn.flow, turn.state, node, path, config, turn.facts.now)
     return config
 
 
@@ -201,7 +201,7 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
         turn.fail(path, {"type": "config", "message": message})
         return
     try:
-        covers = question.foreseen(turn.flow, turn.state, path, asked.values)
+        covers = covered_nodes.foreseen(turn.flow, turn.state, path, asked.values)
     except SaysoError as error:
         message = f"{error} (while it was put together what would run once this is approved)"
         turn.fail(path, {"type": error.code, "message": message})

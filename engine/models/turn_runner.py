@@ -1,5 +1,4 @@
-"""One call of a model, as the runner of the inner node type `turn`; what the model is told of Python
-functions that are tools, and what it sees of a session's files.
+"""One call of a model, as the runner of the inner node type `turn`; what it sees of a session's files.
 
 It gets the whole turn as JSON (see `request_from`), asks the provider once, and reports how that ended as a value: what
 the model said, or why there is no answer and whether trying again can help. It decides nothing about what follows and
@@ -7,9 +6,6 @@ keeps nothing, so that the next turn may run in another process.
 
 Nothing is redacted here: secrets are references in everything that is journaled, and what tools gave back was freed of
 them before it was journaled, so a conversation that is built from the journal has none.
-
-A flow is loaded without importing anything, so a function is asked when the model is told of it: in the runner of the
-model call. That is also where a function that is not there shows itself.
 
 The first call of a conversation builds its request; its answer carries the request's body back (`opened`), and every later
 call sends that as it is: no word of ours, of a docstring or of a server reaches a conversation that is under way. Pictures,
@@ -21,22 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from msgspec import structs
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
 
 from engine.decide.agents.budget import Part, file_part, too_little, tool_part, weighed
 from engine.decide.agents.tool_results import attribute, wrapped
 from engine.language.codec import Json, copy, encode
-from engine.language.errors import NotJson, SaysoError
+from engine.language.errors import SaysoError
 from engine.messages.errors import InvalidRequest, PrefixMismatch, ProviderError
 from engine.messages.files import files_in, filled, hollow, kept, with_files
 from engine.messages.messages import (
@@ -50,11 +43,11 @@ from engine.messages.messages import (
 from engine.messages.models import ModelFacts, shipped
 from engine.messages.request import server_tools, settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
+from engine.models.function_tools import with_functions
 from engine.models.provider import Abortable, Aborted, Provider
 from engine.models.turn_outcome import completed, failed, no_details
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
 from engine.nodes.runtime.kept_files import keep, kept_bytes
-from engine.nodes.runtime.python import CTX, GATHERING, load, signature_of
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.runtime.user_code import NodeError
 
@@ -331,85 +324,6 @@ def _summing(request: TurnRequest, asked: Mapping[str, Json], *, signed: bool) -
     last = request.messages[-1]
     last = structs.replace(last, content=(*last.content, text_block(asked["words"])))
     return replace(request, messages=(*request.messages[:-1], last), summing={})
-
-
-# --- Python tools ------------------------------------------------------------------------------------------
-
-
-MOST_TOLD = 2_000
-"""Characters of what a function says of itself that the model is told."""
-
-
-def with_functions(tools: list[Json], folder: Path | None) -> list[Json]:
-    """The tools of a model call, those that are functions (`call`) with their descriptions and schemas. Imports their
-    modules; `folder` is that of the flow file. Raises `NodeError`."""
-    return [_described(tool, folder) if tool.get("call") is not None else tool for tool in tools]
-
-
-def _described(tool: Mapping[str, Json], folder: Path | None) -> dict[str, Json]:
-    function = load(tool["call"], folder)
-    described = {
-        "name": tool["name"],
-        "description": tool["description"],
-        "input_schema": tool["input_schema"],
-    }
-    if not described["description"]:
-        described["description"] = described_by(function) or f"Calls {tool['call']}."
-    if described["input_schema"] is None:
-        try:
-            described["input_schema"] = schema_by_hints(function)
-        except NodeError as error:
-            raise NodeError(f"the tool {tool['name']} ({tool['call']}): {error}", error.type) from error
-    return described
-
-
-def described_by(function: Callable[..., Any]) -> str:
-    """The docstring of a function; nothing where it has none of its own."""
-    text = inspect.getdoc(function) if inspect.isroutine(function) or inspect.isclass(function) else None
-    return (text or "").strip()[:MOST_TOLD]
-
-
-def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
-    """The JSON Schema of what a function takes: a parameter without a type hint takes anything, `ctx` is not the model's
-    to give. Raises `NodeError` for a hint that JSON has nothing for."""
-    signature, hints = signature_of(function)
-    properties: dict[str, Json] = {}
-    definitions: dict[str, Json] = {}
-    required: list[str] = []
-    for name, parameter in signature.parameters.items():
-        if name == CTX or parameter.kind in GATHERING:
-            continue
-        schema = _schema(name, hints.get(name, Any))
-        definitions |= schema.pop("$defs", {})
-        if parameter.default is inspect.Parameter.empty:
-            required.append(name)
-        else:
-            schema = _with_default(schema, parameter.default)
-        properties[name] = schema
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
-    whole = {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": takes_any,
-    }
-    return {**whole, "$defs": definitions} if definitions else whole
-
-
-def _schema(name: str, hint: Any) -> dict[str, Json]:
-    try:
-        schema: dict[str, Json] = TypeAdapter(hint).json_schema()
-    except PydanticUserError as error:
-        text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
-        raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
-    return schema
-
-
-def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:
-    try:
-        return {**schema, "default": copy(default)}
-    except NotJson:
-        return schema
 
 
 # --- files -------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from bot.rendering.blocks import MOST_UNITS, block_key, size
+from bot.rendering.clocks import deleted_too_often, reminder
 from bot.rendering.notes import duplicate, message_blocks, note
-from bot.rendering.prompts import closed_prompt, deleted_too_often, prompt_message, reminder
+from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.journal.state import Asked

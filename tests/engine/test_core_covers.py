@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from engine.decide import fork
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
+from engine.decide.covered_nodes import digest
 from engine.decide.decide import decide
 from engine.decide.migration import plan
-from engine.decide.question import digest
 from engine.journal.fold import derive_state
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed

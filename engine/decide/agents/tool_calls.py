@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.decide import question
+from engine.decide import covered_nodes, question
 from engine.decide.agents import call_to_node, grants, tool_results
 from engine.decide.agents.model_request import spoken, unsent
 from engine.decide.step import context, evaluate_config
@@ -138,7 +138,7 @@ def _granted(
     assert tool is not None
     read = call_to_node.as_read(tool, given, config)
     bound_to = grants.definition(turn, path, tool, rule)
-    return grants.use(turn, path, tool, read, bound_to, question.digest(tool.node.type, config))
+    return grants.use(turn, path, tool, read, bound_to, covered_nodes.digest(tool.node.type, config))
 
 
 def grant_checked(turn: Turn, prompt: Asked, asked: Json) -> dict[str, Json]:
@@ -193,7 +193,7 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
         "sessionId": turn.state.session_id,
         "type": tool.node.type,
         "text": call_to_node.call_text(tool, config),
-        "digest": question.digest(tool.node.type, config),
+        "digest": covered_nodes.digest(tool.node.type, config),
         "validSeconds": VALID_SECONDS,
     }
 
@@ -211,8 +211,8 @@ def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str
     shown = {} if prompt is None else prompt.covers or {}
     approved = _approved(turn.state, call)
     same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
-    if not (approved and same and shown.get("digest") == question.digest(tool.node.type, config)):
-        raise question.NotApproved(
+    if not (approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)):
+        raise covered_nodes.NotApproved(
             f"{tool.name} did not run: what it was about to do is not what was approved."
         )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from engine.decide.agents.call_to_node import call_text, prepare
-from engine.decide.question import digest
+from engine.decide.covered_nodes import digest
 from engine.flow.builtin_tools import BUILTIN, allowed, described, pattern_problem, split_command
 from engine.language.codec import problems
 from engine.language.errors import ToolRefused

@@ -21,7 +21,7 @@ from engine.language.codec import Json
 from engine.language.errors import Fenced
 from engine.messages.model_limits import AgentFacts
 from engine.messages.turns import Tool
-from engine.models import turn_runner
+from engine.models import function_tools, turn_runner
 from engine.models.claude import ClaudeProvider
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
@@ -152,7 +152,7 @@ class World:
     def upgrade(self, patch: pytest.MonkeyPatch, words: str = "other") -> None:
         """Everything says something else from now on: this release, a docstring, a server, the default model, files."""
         patch.setattr(model_request, "_PLACE", f"You are in {words} words.")
-        patch.setattr(turn_runner, "described_by", lambda function: f"A docstring in {words} words.")
+        patch.setattr(function_tools, "described_by", lambda function: f"A docstring in {words} words.")
         self.told = f"Asks the metrics, in {words} words."
         self.facts = AgentFacts(default_model="claude-opus-5-5")
         if self.workdir.exists():

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from engine.decide.agents.call_to_node import prepare
 from engine.flow.load import load_flow
 from engine.language.codec import Json
-from engine.models.turn_runner import described_by, schema_by_hints, with_functions
+from engine.models.function_tools import described_by, schema_by_hints, with_functions
 from engine.nodes.runtime.runner import Failed
 from engine.nodes.runtime.user_code import Context, NodeError
 from tests.engine.agents.talks import talk

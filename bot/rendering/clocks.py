@@ -1,0 +1,120 @@
+"""What is told about a question beside it: reminders, escalations, and that it cannot be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bot.rendering.flow import label_of
+from bot.rendering.nested import asks_for
+from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
+from engine.flow import Flow
+from engine.journal.folds.prompts import people_among
+from engine.journal.state import Asked, State
+
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_WHY = {
+    "is_archived": "the channel was archived",
+    "not_in_channel": "I was removed from the channel",
+    "channel_not_found": "I cannot see the channel any more",
+    "is_inactive": "the channel is not in use any more",
+    "restricted_action": "I am not allowed to post there",
+    "restricted_action_read_only_channel": "the channel is read-only",
+    "restricted_action_thread_only_channel": "the channel takes replies only",
+    "restricted_action_non_threadable_channel": "the channel takes no replies",
+    "thread_not_found": "the message that the thread begins with is gone",
+    "missing_scope": "the app lacks a right, which `sayso doctor` names",
+    "msg_too_long": "Slack finds the question too long",
+    "not_shown": "Slack has not let me show the question for a day",
+}
+_REMEDY = {
+    "is_archived": "Unarchive it",
+    "not_in_channel": "Invite me again",
+    "channel_not_found": "Invite me again",
+}
+
+
+def reminder(
+    state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], count: int, link: str | None
+) -> str:
+    """A reminder in the question's own thread, which mentions those who are asked."""
+    who = whom(asked(prompt, state.actor, names), state.actor, names)
+    waits = _linked(asks_for(state, prompt, flow), link)
+    return f"🔔 {who}: still waiting for {waits} · {_ordinal(count)} reminder{_until(prompt)}"
+
+
+def _ordinal(count: int) -> str:
+    """`1st`, `11th`, `21st`."""
+    ending = "th" if count % 100 in (11, 12, 13) else _ENDINGS.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+def _linked(label: str, link: str | None) -> str:
+    return f"<{link}|{label.replace('|', '/')}>" if link else f"*{label}*"
+
+
+def _until(prompt: Asked) -> str:
+    return f", open until {date(prompt.deadline)}" if prompt.deadline else ""
+
+
+def escalation(
+    state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], step: int, link: str | None
+) -> str:
+    """What the question's own thread is told: it mentions the people, and names channels that are told as well."""
+    told = prompt.escalate[step]
+    people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
+    direct = [entry.removeprefix("dm:") for entry in told["to"] if entry.startswith("dm:")]
+    channels = [entry for entry in told["to"] if not people_among([entry])]
+    called = f"{whom(people, state.actor, names)}: " if people else ""
+    waits = _linked(asks_for(state, prompt, flow), link)
+    parts = [
+        f"⏫ {called}nobody has answered {waits} for {safe(elapsed(told['afterSeconds']))}{_until(prompt)}."
+    ]
+    others = [f"<#{channel}>" for channel in channels]
+    others += [f"{whom([entry], state.actor, names, call=False)} (in a direct message)" for entry in direct]
+    if others:
+        parts.append(f"Told as well: {', '.join(others)}.")
+    if told.get("mayAnswer") and people_among(told["to"]):
+        parts.append("They may answer too.")
+    return " ".join(parts)
+
+
+def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) -> str:
+    """The same for another channel, or one person."""
+    place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
+    return (
+        f"⏫ *{safe(one_line(flow.name, 80))}* waits for an answer to *{asks_for(state, prompt, flow)}* in {place}: "
+        f"nobody has given one since {date(prompt.requested_at)}{_until(prompt)}."
+    )
+
+
+def out_of_reach_words(reason: str | None) -> str:
+    """Why a thread cannot be posted in, in words; what Slack said where there are none."""
+    return _WHY.get(reason or "", one_line(reason or "Slack refuses", 80))
+
+
+def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> str:
+    """What the requester is told when the session's thread cannot be posted in."""
+    channel = (state.thread or {}).get("channel")
+    ends = f" If that does not come until {date(until)}, it fails." if until else ""
+    remedy = _REMEDY.get(reason, "Let me post there again")
+    return (
+        f"⚠️ I cannot post in <#{channel}>: {safe(out_of_reach_words(reason))}. "
+        f"*{safe(one_line(flow.name, 80))}* ({safe(state.session_id)}) waits there; nothing of it is lost and nothing runs. "
+        f"{remedy}, and it goes on by itself.{ends}"
+    )
+
+
+def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
+    """What the requester is told when a question was deleted again and again."""
+    channel = (state.thread or {}).get("channel")
+    return (
+        f"⚠️ The question *{label_of(flow, prompt.path)}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
+        f"{prompt.reposts + 1} times and is not shown again. It is still open{_until(prompt)}: "
+        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it, `cancel` in the thread ends the run."
+    )
+
+
+def refused_target(to: str, reason: str) -> str:
+    """What the thread is told when somebody could not be told."""
+    target = f"<#{to}>" if not people_among([to]) else f"`{safe(one_line(to, 80))}`"
+    return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"
