@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.wire.client import classify, described, pages
@@ -16,8 +18,9 @@ from prompt_state.slack_text import text_in
 
 log = logging.getLogger("sayso.agent")
 
-MOST_PAGES = 10
-_PAGE = 200
+MOST_REPLIES = 2_000
+"""The newest of a thread, beside the message that it begins with: Slack gives the oldest first, so all its pages are read."""
+_PAGE = 999
 _LONGEST = 4_000
 
 
@@ -40,7 +43,7 @@ class Said:
             return [f"(It could not be read: {classify(error)})"]
 
     async def _messages(self, place: Mapping[str, Json]) -> list[Mapping[str, Any]]:
-        channel, thread, most = place["channel"], place.get("thread"), int(place.get("most") or 1_000)
+        channel, thread, most = place["channel"], place.get("thread"), int(place.get("most") or _PAGE)
         if thread is None:
             answer = await self._client.conversations_history(channel=channel, limit=most)
             return list(reversed(answer["messages"]))
@@ -48,12 +51,13 @@ class Said:
         def ask(cursor: str) -> Any:
             return self._client.conversations_replies(channel=channel, ts=thread, limit=_PAGE, cursor=cursor)
 
-        found: list[Mapping[str, Any]] = []
+        first: list[Mapping[str, Any]] = []
+        replies: deque[Mapping[str, Any]] = deque(maxlen=MOST_REPLIES)
         async for answer in pages(ask):
-            found += answer["messages"]
-            if len(found) >= MOST_PAGES * _PAGE:
-                break
-        return found
+            # The first message is on every page.
+            first = [message for message in answer["messages"] if message["ts"] == thread]
+            replies += [message for message in answer["messages"] if message["ts"] != thread]
+        return [*first, *replies]
 
     def _counts(self, message: Mapping[str, Any], place: Mapping[str, Json]) -> bool:
         if message.get("subtype") in ("channel_join", "channel_leave", "tombstone"):
@@ -73,6 +77,10 @@ class Said:
         if not user:
             return str(message.get("username") or "an app")
         if user not in self._names:
-            profile = (await self._client.users_info(user=user))["user"].get("profile") or {}
+            try:
+                told = (await self._client.users_info(user=user))["user"]
+            except SlackApiError:
+                return user  # somebody of another organisation, say: what they said counts all the same
+            profile = told.get("profile") or {}
             self._names[user] = str(profile.get("display_name") or profile.get("real_name") or user)
         return f"{self._names[user]} ({user})"

@@ -199,3 +199,23 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
         thread = await start_flow(workspace, "ana", "ops", "look")
         await thread.says("I do not know")
     assert "could not be read" in str(claude.requests[0].body["messages"][0])
+
+
+async def test_of_a_long_thread_the_newest_words_are_read_and_nobody_is_left_out_who_has_no_profile(
+    claude: ClaudeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack gives the oldest first, page by page; whom Slack does not show is named by the id."""
+    monkeypatch.setattr("bot.wire.said._PAGE", 2)
+    monkeypatch.setattr("bot.wire.said.MOST_REPLIES", 3)
+    claude.queue(text("It was the pool."))
+    async with inhabited_town(tmp_path, {"look": CALLED}, env=claude.environ()) as (workspace, _):
+        root = await workspace.post("ben", "ops", "word 1")
+        for number in range(2, 8):
+            await workspace.post("ben", "ops", f"word {number}", thread_ts=root)
+        ben = workspace.user("ben").id
+        del workspace.state.users[ben]
+        await workspace.post("ana", "ops", "@sayso look", thread_ts=root)
+        await ThreadView(workspace, "ops", str(root)).says("It was the pool.")
+    said = claude.requests[0].body["messages"][0]["content"][0]["text"]
+    assert f"] {ben}: word 7" in said
+    assert [said.count(f"word {number}") for number in (1, 4)] == [1, 0]
