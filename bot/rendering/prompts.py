@@ -161,8 +161,7 @@ def closed_prompt(
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
-    if prompt.prompt_id in state.grants:
-        undo += grant_blocks(state, prompt)
+    undo += grant_blocks(state, prompt)
     tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)
