@@ -88,7 +88,9 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
     """What stands around what a call would run: which it is, and behind it its buttons or who decided."""
     title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
-        return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *grant_blocks(state, one)]
+        grant = state.grants.get(one.prompt_id)
+        allowed = grant_blocks(state, one, grant) if grant else []
+        return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *allowed]
     editors = ", ".join(person({"id": editor}) for editor in one.editors[:5])
     lines = [
         approvals.handed_line(one),

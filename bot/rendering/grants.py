@@ -80,11 +80,8 @@ def line(grant: Grant) -> str:
     return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)}"
 
 
-def grant_blocks(state: State, prompt: Asked) -> list[Block]:
+def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
     """What was allowed with an approval, with the button that takes it back."""
-    grant = state.grants.get(prompt.prompt_id)
-    if grant is None:
-        return []
     if grant.over is not None or state.ended:
         return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
     return [context(line(grant)), actions([button("Revoke", UNDO, handle(prompt))])]

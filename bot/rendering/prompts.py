@@ -161,7 +161,8 @@ def closed_prompt(
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
     undo = approvals.undo_blocks(prompt, prompt.undo_until)
-    undo += grant_blocks(state, prompt)
+    if (grant := state.grants.get(prompt.prompt_id)) is not None:
+        undo += grant_blocks(state, prompt, grant)
     tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)

@@ -145,6 +145,7 @@ class PageApi:
             "topic": channel.topic,
             "members": list(channel.members),
             "unread": unread,
+            "latest": next(reversed(self.core.state.messages.get(channel.id, {})), ""),
         }
 
     def _messages(self, user: User, query: Any) -> Json:

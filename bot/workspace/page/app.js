@@ -19,8 +19,6 @@ import { readRoute, writeRoute } from "./router.js";
 import { actAsButton, drawActAs, drawSidebar, drawStatus, openSwitcher, sidebarKeys } from "./sidebar.js";
 import { Starters } from "./starters.js";
 
-const REFRESH_TRIES = 5; // where news never stops, the last answer has to do
-
 const find = (id) => document.getElementById(id);
 
 class App {
@@ -30,8 +28,7 @@ class App {
     this.seen = new Map(); // thread -> its newest reply that this person has had on the screen
     this.wanted = this.route; // where the reader last asked to be; `route` follows once that is known to exist
     this.awaited = null; // `ts` of a suggestion that was posted: the first answer opens its thread
-    this.held = null; // pushes that arrive while a conversation is being read
-    this.pushed = 0; // how many pushes came: an answer that one of them overtook may be older than it
+    this.held = null; // pushes that arrive while something is being read: its answer may be older than they are
     this.reading = 0;
     this.limits = new LimitsPanel(this.people);
     this.drawList = () => drawSidebar(find("sidebar"), this.people, this.route.channel, this.limits.element);
@@ -112,12 +109,12 @@ class App {
       return false;
     }
     this.live?.close();
+    if (this.held) this.held = []; // what was told to the person before
     this.live = new Live({
       as: this.people.me(),
       onOpen: () => this.#opened(),
       onLost: () => this.#lost(true),
       onPush: (push) => {
-        this.pushed += 1;
         if (this.held) this.held.push(push);
         else this.#apply(push);
       },
@@ -135,20 +132,21 @@ class App {
     if (this.route.channel) await this.#read({ fresh: false });
   }
 
-  /** Read what stands around the conversations; again when a push came meanwhile, which the answer may not know. */
-  async #refreshState(tries = REFRESH_TRIES) {
+  /** Read what stands around the conversations. */
+  async #refreshState() {
     const as = this.people.me();
-    const pushed = this.pushed;
+    this.#hold();
     try {
       const [state, { views }, { view }] = await Promise.all([get("state", { as }), get("views", { as }), get("home", { as })]);
       if (as !== this.people.me()) return;
-      if (pushed !== this.pushed && tries > 1) return void (await this.#refreshState(tries - 1));
       this.people.load(state);
       this.modals.reset(views);
       this.home.load(view);
       this.#frame();
     } catch (problem) {
       toast(problem.message);
+    } finally {
+      this.#release();
     }
   }
 
@@ -212,11 +210,10 @@ class App {
     return isNarrow() ? null : (this.people.state.channels[0]?.id ?? null);
   }
 
-  /** Read the open conversation and its open thread. Pushes wait meanwhile, so that none is overtaken. */
+  /** Read the open conversation and its open thread. */
   async #read({ fresh, freshThread = fresh }) {
     const { channel, thread, as } = this.route;
-    this.held ??= [];
-    this.reading += 1;
+    this.#hold();
     const current = () => this.route.channel === channel && this.route.thread === thread && this.route.as === as;
     try {
       const [root, replies] = await Promise.all([
@@ -235,12 +232,19 @@ class App {
       toast(problem.message);
       if (thread) this.go({ thread: null }, { replace: true });
     } finally {
-      this.reading -= 1;
-      if (this.reading === 0) this.#release();
+      this.#release();
     }
   }
 
+  /** From here to `#release` pushes wait, so that none is lost under an older answer. */
+  #hold() {
+    this.held ??= [];
+    this.reading += 1;
+  }
+
   #release() {
+    this.reading -= 1;
+    if (this.reading > 0) return;
     const waiting = this.held ?? [];
     this.held = null;
     waiting.forEach((push) => this.#apply(push));
@@ -280,7 +284,7 @@ class App {
     if (here) this.#place(message, isReply);
     if (here && isReply && message.thread_ts === this.awaited) return this.openThread(this.awaited);
     if (!["message", "ephemeral"].includes(push.type) || message.user === this.people.me()) return;
-    if (!here) return this.#markUnread(channel);
+    if (!here) return this.#markUnread(channel, message.ts);
     if (!isReply) this.send("read", { channel }).catch(() => {}); // only the mark for next time; nothing to tell
     if (!isReply || message.thread_ts === this.route.thread) this.#announce(message);
   }
@@ -308,9 +312,10 @@ class App {
     if (ts === this.route.thread) this.go({ thread: null }, { replace: true });
   }
 
-  #markUnread(id) {
+  #markUnread(id, ts) {
     const channel = this.people.channels.get(id);
     if (!channel) return void this.#refreshState();
+    if (ts <= channel.latest) return; // was counted when the state was read
     channel.unread = (Number(channel.unread) || 0) + 1;
     this.#drawSidebar();
   }
