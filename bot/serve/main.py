@@ -157,7 +157,7 @@ class Bot:
         )
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
         files = SessionFiles(settings.home)
-        said = Said(bot, identity.bot_user_id)
+        said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user))
         self.engine = make_engine(
             settings, store, gate, label="bot", slack=True, machine=machine, said_in=said
         )
@@ -200,7 +200,7 @@ class Bot:
     ) -> tuple[MessageStarts, dict[str, Handler]]:
         """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
-        people = self._people(bot, home.team_id)
+        people = self.people = self._people(bot, home.team_id)
         channels, links = Channels(bot, steady), Links(bot)
         self.notices = notices = Notices(engine, gate)
         status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.wire.client import classify, described, pages
+from bot.wire.client import classify, described, pages, passing
+from bot.wire.users import LookupFailed
 from engine.language import timestamps
 from engine.language.codec import Json
 from prompt_state.slack_text import text_in
@@ -25,20 +25,26 @@ _LONGEST = 4_000
 
 
 class Said:
-    """Reads with the bot's rights. What cannot be read is said in words; nothing is raised."""
+    """Reads with the bot's rights. What Slack refuses is said in words; where it does not answer now, that is raised."""
 
-    def __init__(self, client: AsyncWebClient, bot_user_id: str) -> None:
+    def __init__(
+        self, client: AsyncWebClient, bot_user_id: str, name_of: Callable[[str], Awaitable[str]]
+    ) -> None:
         self._client = client
         self._bot = bot_user_id
-        self._names: dict[str, str] = {}
+        self._name_of = name_of
 
     async def __call__(self, place: Mapping[str, Json]) -> list[str]:
         """The messages of a place `{channel, thread, most, since}`, a line each, the newest last. Of the bot's own only those
-        from before `since`: what it said there before it was called."""
+        from before `since`: what it said there before it was called. Raises `SlackFault`, `LookupFailed`."""
         try:
             found = await self._messages(place)
             return [await self._line(message) for message in found if self._counts(message, place)]
+        except LookupFailed:
+            raise
         except Exception as error:
+            if passing(error):
+                raise classify(error) from error
             log.warning("what was said in %s cannot be read: %s", place.get("channel"), error)
             return [f"(It could not be read: {classify(error)})"]
 
@@ -76,11 +82,5 @@ class Said:
         user = str(message.get("user") or "")
         if not user:
             return str(message.get("username") or "an app")
-        if user not in self._names:
-            try:
-                told = (await self._client.users_info(user=user))["user"]
-            except SlackApiError:
-                return user  # somebody of another organisation, say: what they said counts all the same
-            profile = told.get("profile") or {}
-            self._names[user] = str(profile.get("display_name") or profile.get("real_name") or user)
-        return f"{self._names[user]} ({user})"
+        name = await self._name_of(user)
+        return user if name == user else f"{name} ({user})"

@@ -100,6 +100,14 @@ class People:
         manager, zone = known.get("manager"), known.get("timezone") or await self.timezone(actor.id)
         return replace(actor, manager=str(manager) if manager else None, timezone=str(zone))
 
+    async def name(self, user: str) -> str:
+        """What somebody is called; the id of whom Slack does not show, somebody of another organisation, say. Raises
+        `LookupFailed`."""
+        try:
+            return _name_of(await self._user(user)) or user
+        except UnknownPerson:
+            return user
+
     async def timezone(self, user: str) -> str:
         """Somebody's timezone, as Slack knows it."""
         try:
@@ -120,7 +128,7 @@ class People:
             in_channel = data["user"] in await self._members(data["channel"])
         return Actor(
             id=data["user"],
-            name=profile.get("display_name") or user.get("real_name") or user.get("name"),
+            name=_name_of(user),
             team_id=user.get("team_id") or data.get("userTeam"),
             email=profile.get("email"),
             is_bot=bool(user.get("is_bot")) or data["user"] == "USLACKBOT",
@@ -231,6 +239,10 @@ class People:
             del self._asked[joint]
             asked.cancel()
         return asked.result()
+
+
+def _name_of(user: dict[str, Any]) -> str | None:
+    return (user.get("profile") or {}).get("display_name") or user.get("real_name") or user.get("name")
 
 
 async def _told(ask: Callable[[str], Any], argument: str) -> Any:

@@ -48,10 +48,12 @@ def tries_again(deadline: float, run: NodeRun, retry: Retry, error: Mapping[str,
 
 
 def unpaid(run: NodeRun, error: Mapping[str, Json]) -> bool:
-    """Whether a model call that failed cost nothing: refused, and nothing was counted."""
-    details = error.get("details")
-    used = details.get("usage") if isinstance(details, dict) else None
-    return run.type == TURN and _remedy(error).unpaid and not (isinstance(used, dict) and any(used.values()))
+    """Whether a model call that failed cost nothing: not sent, or refused and nothing was counted."""
+    given = error.get("details")
+    details: Mapping[str, Json] = given if isinstance(given, dict) else {}
+    used = details.get("usage")
+    refused = _remedy(error).unpaid and not (isinstance(used, dict) and any(used.values()))
+    return run.type == TURN and (refused or details.get("unsent") is True)
 
 
 def waited_out(run: NodeRun | None) -> bool:

@@ -250,7 +250,7 @@ class NodeFailed(NodeEvent, tag="node:error", kw_only=True):
 
 class NodeRetried(NodeEvent, tag="node:retried", kw_only=True):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
-    call that was refused before any answer, so that nothing that was set aside for it is counted."""
+    call that was not sent, or refused before any answer, so that nothing that was set aside for it is counted."""
 
     error: dict[str, Json]
     attempt: int

@@ -61,6 +61,11 @@ def failed(error: ProviderError) -> Failed:
     )
 
 
-def no_details(*, retryable: bool = False) -> Json:
-    """The details of a failure before anything was sent."""
-    return {"retryable": retryable, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}
+def no_details() -> dict[str, Json]:
+    """The details of a failure of which the provider said nothing."""
+    return {"retryable": False, "retryAfter": None, "usage": Usage().to_json(), "requestId": None}
+
+
+def unsent(code: str, message: str, *, retryable: bool = False) -> Failed:
+    """A failure before anything was sent: it costs nothing."""
+    return Failed(code, message, {**no_details(), "retryable": retryable, "unsent": True})

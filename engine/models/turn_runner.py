@@ -45,7 +45,7 @@ from engine.messages.request import server_tools, settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.function_tools import with_functions
 from engine.models.provider import Abortable, Aborted, Provider
-from engine.models.turn_outcome import completed, failed, no_details
+from engine.models.turn_outcome import completed, failed, no_details, unsent
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
 from engine.nodes.runtime.kept_files import keep, kept_bytes
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
@@ -61,14 +61,25 @@ ProviderOf: TypeAlias = Callable[[NodeContext], Provider]
 """Who answers the turn of this context. Raises `ProviderError` where nobody can."""
 
 
-class McpUnavailable(SaysoError):
-    """A server of tools did not say what its tools are. `lasting`: nor will it, before somebody changes its setup."""
-
-    code = "mcp"
+class Unsent(SaysoError):
+    """What belongs to a request cannot be had, so it was not sent. `lasting`: nor will it be, before somebody changes the
+    setup."""
 
     def __init__(self, message: str, *, lasting: bool = False) -> None:
         self.lasting = lasting
         super().__init__(message)
+
+
+class McpUnavailable(Unsent):
+    """A server of tools did not say what its tools are."""
+
+    code = "mcp"
+
+
+class PlaceUnread(Unsent):
+    """What was said in a thread or channel cannot be read now."""
+
+    code = "context"
 
 
 _LASTING = ("mcp_config", "secret")
@@ -76,7 +87,8 @@ _LASTING = ("mcp_config", "secret")
 
 
 SaidIn: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[Sequence[str]]]
-"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last; never raises."""
+"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last. Raises
+`SaysoError` where it may be read at another time."""
 
 
 async def nothing_said(place: Mapping[str, Json]) -> Sequence[str]:
@@ -167,11 +179,11 @@ class TurnRunner:
         except ProviderError as error:
             return failed(error)
         except NodeError as error:
-            return Failed(error.type, str(error), no_details())
-        except McpUnavailable as error:
-            return Failed(error.code, str(error), no_details(retryable=not error.lasting))
+            return unsent(error.type, str(error))
+        except Unsent as error:
+            return unsent(error.code, str(error), retryable=not error.lasting)
         except FileRefused as error:
-            return Failed(error.code, str(error), no_details())
+            return unsent(error.code, str(error))
         except Exception as error:
             if limit.expired():
                 return Interrupted("timeout", f"the model had not answered after {ctx.timeout:g} s")
@@ -286,7 +298,10 @@ class TurnRunner:
         """What was said in the places that these messages name and that were not read yet."""
         named = [block for message in messages for block in files_in(message.content) if not kept(block)]
         places = [block["place"] for block in named if "place" in block]
-        return {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
+        try:
+            return {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
+        except SaysoError as error:
+            raise PlaceUnread(f"what was said before cannot be read now: {error}") from error
 
     async def _first(
         self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts

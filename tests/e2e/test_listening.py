@@ -203,6 +203,21 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
     assert "could not be read" in str(claude.requests[0].body["messages"][0])
 
 
+async def test_a_thread_that_slack_does_not_give_now_is_read_later(
+    claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Nothing is asked of the model until then: what it is told first stays in the conversation for ever."""
+    claude.queue(text("It was the pool."))
+    flow = CALLED + "    retry: {attempts: 4, delay: 0s}\n"
+    async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):
+        root = await workspace.post("ben", "ops", "web is slow")
+        workspace.faults.fail("conversations.replies", 3, 503)
+        await workspace.post("ana", "ops", "@sayso look", thread_ts=root)
+        await ThreadView(workspace, "ops", str(root)).says("It was the pool.")
+    assert len(claude.requests) == 1
+    assert "Ben Okafor (U0LOCALBEN): web is slow" in str(claude.requests[0].body["messages"][0])
+
+
 async def test_of_a_long_thread_the_newest_words_are_read_and_nobody_is_left_out_who_has_no_profile(
     claude: ClaudeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from engine.decide.agents.budget import fallbacks
 from engine.decide.agents.model_request import person_message, stays
 from engine.decide.question import option, step_prompt
 from engine.flow.node import plan_of
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import OUTAGE, OUTCOME, TURN, agent_at, agent_of, is_outage, open_prompt_at
 from engine.journal.state import RETRY, AgentRun, Asked, in_finally
@@ -221,7 +222,7 @@ def _outage(turn: Turn, owner: str) -> dict[str, Json] | None:
 _MOST_TOLD = 600
 
 
-def _prompt(turn: Turn, owner: str, error: Mapping[str, Json], scope: str | None = None):  # type: ignore[no-untyped-def]
+def _prompt(turn: Turn, owner: str, error: Mapping[str, Json], scope: str | None = None) -> Question:
     node, kind = turn.node(owner), str(error.get("type"))
     options = [*_ways(turn, owner, kind, error, scope), option("stop", "Stop", "danger")]
     options[0] = {**options[0], "style": "primary"}

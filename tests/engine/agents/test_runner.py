@@ -190,7 +190,7 @@ async def test_a_server_of_tools_that_is_away_fails_the_turn_for_now(tmp_path: P
     assert isinstance(outcome, Failed)
     assert outcome.type == "mcp"
     assert "grafana" in outcome.message
-    assert details(outcome)["retryable"] is True
+    assert (details(outcome)["retryable"], details(outcome)["unsent"]) == (True, True)
     assert rig.told == []
 
 

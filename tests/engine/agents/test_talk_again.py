@@ -139,6 +139,14 @@ def test_refused_calls_use_up_no_cap() -> None:
     assert case.agent.spent.unsure == "0"
 
 
+def test_a_call_that_was_not_sent_uses_up_no_cap() -> None:
+    """A server of tools that does not answer, say: whatever the reason is, nothing can have been paid."""
+    case = talk("max_cost: 1")
+    for _ in range(4):
+        fails(case, "mcp", unsent=True)
+    assert (case.agent.spent.unsure, case.agent.spent.unsure_tokens) == ("0", 0)
+
+
 def test_a_refused_call_that_fails_the_agent_uses_up_no_cap() -> None:
     """Nor does the last one, with which the agent gives up."""
     case = talk("max_cost: 1", rest="    retry: {attempts: 1}\n    on_error: fail\n")
