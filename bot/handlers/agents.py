@@ -53,8 +53,11 @@ class ToAgents:
         """Words that are data, for all agents that hear them."""
         words = Steer(said.text, actor, row.key, aside=said.aside)
         for session_id in said.sessions[:-1]:
-            with suppress(Refused, SessionError, NotNow):
+            try:
                 files = await self._fetched(session_id, data)
+            except NotNow as error:
+                return held(row, error)  # whoever has heard it by then hears it once, by its key
+            with suppress(Refused, SessionError):
                 await self.notices.engine.apply(session_id, replace(words, files=files))
         told = phrases.OVERHEARD if said.addressed else None
         return await self.say(row, data, said.sessions[-1], words, told)

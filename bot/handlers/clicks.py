@@ -107,7 +107,7 @@ class Presses:
 
     async def _all(self, row: InboxRow, data: dict[str, Json], value: str) -> bool:
         """Approve all calls of a message, as this person may: a press of each one's own button, which is decided, refused
-        and recorded by itself. Their keys are made of this one's, so a crash in between doubles none."""
+        and recorded by itself."""
         items, left = [], 0
         for prompt_id, nonce in pairs(value):
             prompt = await self._prompt(row, prompt_id)
@@ -125,9 +125,8 @@ class Presses:
         if not items:
             said = "None of these calls is yours to approve, or not any more." if left else COPY
             return await self.notices.whisper(row, data, said, "refused")
-        await self.notices.engine.writer.ingest(items, self.notices.engine.now())
         told = [whispered(row, data, f"{left} of them are not yours to approve.")] if left else []
-        done = await self.notices.consume(row, "applied", *told)
+        done = await self.notices.split(row, items, *told)
         self.taken()
         return done
 

@@ -33,7 +33,7 @@ from bot.rendering.text import for_reader
 from bot.wire.client import Permanent
 from bot.wire.users import LookupFailed, UnknownPerson
 from engine.decide.policy import Gate, authorize
-from engine.journal.records import Consumed, Head, InboxRow, OutboxRow, PutOutbox, Row
+from engine.journal.records import Consumed, Head, InboxItem, InboxRow, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -63,6 +63,11 @@ class Notices:
     async def consume(self, row: InboxRow, outcome: str, *rows: Row, result: bytes | None = None) -> bool:
         """The row is done with, and this follows from it."""
         return await self._consume([Consumed(row.id, outcome, result)], rows)
+
+    async def split(self, row: InboxRow, items: Sequence[InboxItem], *rows: Row) -> bool:
+        """These rows stand in place of this one. Their keys are made of its key, so a crash in between doubles none."""
+        await self.engine.writer.ingest(items, self.engine.now())
+        return await self.consume(row, "applied", *rows)
 
     async def put(self, *rows: Row) -> bool:
         """This follows from a row that is done with already."""

@@ -150,13 +150,10 @@ class Rows(Sender):
                 message = await self._question(state, flow, prompt, data.get("reason"))
                 await self._replace(where, message, data.get("press"))
         except Permanent as fault:
-            if fault.reason not in _DELETED or not prompt.open:
+            lost = [one for one in beside(state, prompt) or [prompt] if one.open]
+            if fault.reason not in _DELETED or not lost:
                 raise
-            fields: dict[str, Json] = {"promptId": prompt.prompt_id, "ts": where.ts}
-            return Sent(
-                DROPPED,
-                [remote_commands.item(f"gone:{row.key}:{where.ts}", state.session_id, "gone", **fields)],
-            )
+            return Sent(DROPPED, [_gone(state, one, where.ts) for one in lost])
         return Sent(position(where))
 
     async def _question(self, state: State, flow: Flow, prompt: Asked, reason: str | None = None) -> Rendered:
@@ -401,6 +398,11 @@ def _session_status(state: State) -> str:
     if state.open_prompts or state.phase in ("held", "unreachable"):
         return "suspended"
     return "active" if state.phase == "waiting" else "processing"
+
+
+def _gone(state: State, prompt: Asked, ts: str) -> InboxItem:
+    fields: dict[str, Json] = {"promptId": prompt.prompt_id, "ts": ts}
+    return remote_commands.item(f"gone:{prompt.prompt_id}:{ts}", state.session_id, "gone", **fields)
 
 
 def _root(thread: str | None) -> Posted | None:

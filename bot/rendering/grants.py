@@ -43,7 +43,8 @@ def always_view(prompt: Asked, meta: dict[str, Json], voted: Mapping[str, Json] 
     ]
     for name in patterned(given):
         element: Block = {"type": "plain_text_input", "action_id": f"{PATTERN}{name}"}
-        element["initial_value"] = str((fields.get(name) or {}).get("like") or given[name])
+        element["initial_value"] = text = str((fields.get(name) or {}).get("like") or given[name])
+        element["multiline"] = "\n" in text
         blocks.append(field_block(f"{PATTERN}{name}", name, element))
     times = [option(label, str(seconds)) for seconds, label in _TIMES.items()]
     usual = (

@@ -19,6 +19,8 @@ START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
 MOST_WAITING, MOST_OTHERS, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 22, 8, 8, 5, 14
 """A Home has a hundred blocks; what does not fit is counted, and can be paged to where it waits for this person."""
 _MOST_GROUPS = 4
+_MOST_GRANTS = 4
+"""Blocks of grants where as many runs are shown as there is room for."""
 
 _ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
 _STANDING = {"paused": "waiting"}
@@ -80,8 +82,8 @@ def home_view(page: HomePage) -> dict[str, Any]:
         *_listed(
             [
                 *(_run(entry) for entry in page.running[:MOST_RUNNING]),
-                *home_grants([entry.state for entry in page.running], page.now)[:MOST_RUNNING],
-            ],
+                *home_grants([entry.state for entry in page.running], page.now),
+            ][: MOST_RUNNING + _MOST_GRANTS],
             len(page.running) - MOST_RUNNING,
             "Nothing of yours or of your channels is running.",
         ),

@@ -217,8 +217,8 @@ def chosen_text(text: str, path: str) -> str:
 
 
 def unread_text(file: Mapping[str, Json]) -> str:
-    """Told to whoever dropped a file that an agent cannot be shown."""
-    return f"`{escape(one_line(str(file['name']), 80))}` is not shown to the agent: {escape(str(file['unread']))}."
+    """Told to whoever dropped a file that an agent cannot be shown; no mrkdwn."""
+    return f"`{one_line(str(file['name']), 80)}` is not shown to the agent: {file['unread']}."
 
 
 def closed_text(prompt: PromptState) -> str:

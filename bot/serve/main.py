@@ -227,7 +227,7 @@ class Bot:
             FlowChoice(self.library, form),
             self.homes,
             Me(self.profiles, people, engine.writer, self.machine.now, self.homes.look_again),
-            Together(engine, waiting, lookup, lambda: self.service.notify()),
+            Together(notices, waiting, lookup, lambda: self.service.notify()),
         ]
         self.views = Views(screen, kinds, engine.writer, self.machine.now)
         handled: dict[str, Handler] = {

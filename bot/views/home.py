@@ -21,6 +21,7 @@ from bot.config.profiles import Profiles
 from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
 from bot.outbound.calls import Hold, Modals
 from bot.outbound.direct import WaitingFor
+from bot.outbound.notices import Notices
 from bot.rendering.home import (
     KINDS,
     MOST_OTHERS,
@@ -40,7 +41,7 @@ from bot.views.service import BROKEN, Kind
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
-from engine.journal.records import Consumed, InboxItem, InboxRow
+from engine.journal.records import InboxItem, InboxRow
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
@@ -258,9 +259,9 @@ class Together(Kind):
     name = TOGETHER
 
     def __init__(
-        self, engine: Engine, waiting: WaitingFor, prompts: PromptLookup, taken: Callable[[], None]
+        self, notices: Notices, waiting: WaitingFor, prompts: PromptLookup, taken: Callable[[], None]
     ) -> None:
-        self._engine = engine
+        self._notices = notices
         self._waiting = waiting
         self._prompts = prompts
         self._taken = taken
@@ -308,7 +309,7 @@ class Together(Kind):
         )
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """A row for each. Their keys are made of this one's, so a crash in between doubles none."""
+        """A row for each."""
         told = {name: data[name] for name in ("team", "user", "decision", "reason")}
         items = [
             InboxItem(
@@ -319,8 +320,6 @@ class Together(Kind):
             )
             for one in data["each"]
         ]
-        writer, now = self._engine.writer, self._engine.now()
-        await writer.ingest(items, now)
-        await writer.call(writer.store.consume, [Consumed(row.id, "applied")], now, [])
+        done = await self._notices.split(row, items)
         self._taken()
-        return True
+        return done

@@ -297,7 +297,7 @@ class Always(PromptKind):
         always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
         for name in patterned(given):
             text = str(submission.given(f"{PATTERN}{name}").get("value") or "").strip()
-            if text != given[name]:
+            if text != given[name].strip():  # Slack shows an input without the space around it
                 always["patterns"][name] = text
         problem = grant_problem(asked.flow, asked.state, asked.run, always)
         if problem is not None:

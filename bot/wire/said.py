@@ -74,13 +74,14 @@ class Said:
     async def _line(self, message: Mapping[str, Any]) -> str:
         who = await self._name(message)
         at = timestamps.told(timestamps.to_text(datetime.fromtimestamp(float(message["ts"]), UTC)))
-        text = text_in(str(message.get("text") or ""))[:_LONGEST]
+        # No line of a message can pass for the first line of another one.
+        text = text_in(str(message.get("text") or ""))[:_LONGEST].replace("\n", "\n    ")
         files = ", ".join(str(file["name"]) for file in described(message))
         return f"[{at}] {who}: {text}{f' (files: {files})' if files else ''}"
 
     async def _name(self, message: Mapping[str, Any]) -> str:
         user = str(message.get("user") or "")
         if not user:
-            return str(message.get("username") or "an app")
+            return f"app {message.get('username') or message.get('bot_id') or ''}".rstrip()
         name = await self._name_of(user)
         return user if name == user else f"{name} ({user})"

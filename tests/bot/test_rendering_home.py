@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from immutables import Map
 from msgspec.structs import replace
 
 from bot.rendering.home import HomePage, Look, Run, home_view
@@ -20,9 +21,9 @@ from bot.rendering.waiting import (
     together_view,
 )
 from bot.workspace.blocks import check_message, check_view
-from engine.journal.state import Asked
+from engine.journal.state import Asked, Grant, State
 from prompt_state.question_row import PromptState, prompt_state
-from tests.bot.rendering_cases import T0, T1, prompt, prompts, session, wild
+from tests.bot.rendering_cases import ANA, T0, T1, prompt, prompts, session, wild
 from tests.support.proving import tries
 
 
@@ -51,13 +52,22 @@ def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str
         check_view({**together_view([entry], "U1")})
 
 
+def _allowing(prompt_id: str) -> State:
+    """A run in which calls are always allowed by the answer to this prompt."""
+    until = "2026-11-22T00:00:00.000Z"
+    grant = Grant(prompt_id, "gate", "mark", {"host": {"is": "web-1"}}, "d1", until, (ANA,))
+    asked = prompt(prompt_id=prompt_id, covers={"sessionId": "session-1"})
+    return session(asked, grants=Map({prompt_id: grant}))
+
+
 def test_a_full_home_has_a_hundred_blocks_at_most() -> None:
     """However much waits, runs and can be started; what waits is paged."""
     waiting = [Waiting(row(prompt(node_id=f"n{n % 10}"), n), f"flow{n % 5}") for n in range(1, 200)]
     flows: dict[str, Any] = {f"flow{n}": SimpleNamespace(description="Does it") for n in range(50)}
-    runs = [Run(session(prompt()), None)] * 30
+    runs = [Run(_allowing(f"prompt-{n}"), None) for n in range(30)]
     for start in (0, 22, 198):
         page = HomePage(waiting, runs, runs, flows, T0, waiting, Look(start=start), "At once.")
         view = home_view(page)
         assert len(view["blocks"]) <= 100
+        assert "always allowed" in str(view)
         check_view(view)

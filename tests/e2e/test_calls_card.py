@@ -10,6 +10,7 @@ from typing import Any
 from bot.config.settings import AgentSettings
 from bot.rendering.calls import ALL
 from engine.journal.state import State
+from engine.language.actors import Actor
 from tests.support.inprocess import Town
 from tests.support.simulated import inhabited_town, simulated
 
@@ -140,3 +141,22 @@ async def test_a_message_for_several_calls_that_was_deleted_is_shown_again_for_e
         await bot.settle()
         state = await state_of(bot)
         assert len({str(prompt.shown) for prompt in state.prompts.values()}) == 2
+
+
+@simulated
+async def test_calls_whose_message_is_found_deleted_when_one_is_decided_are_shown_again(
+    tmp_path: Path,
+) -> None:
+    """No event told of it; the next edit does, and what still waits gets a message of its own."""
+    async with asked(tmp_path) as (bot, root):
+        (card,) = cards(bot, root)
+        before = await state_of(bot)
+        first, second = before.open_prompts
+        del bot.core.state.messages[bot.channel().id][card["ts"]]
+        user = bot.user("ana")
+        ana = Actor(user.id, name="Ana", team_id=bot.core.state.team_id, in_channel=True, facts_known=True)
+        await bot.engine.resume(before.session_id, "", actor=ana, prompt_id=first, answer="approve")
+        await bot.settle()
+        state = await state_of(bot)
+        assert [state.prompts[one].open for one in (first, second)] == [False, True]
+        assert (state.prompts[second].shown or {})["ts"] != card["ts"]
