@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine.decide.agents.budget import paid
-from engine.journal.state import AgentRun
 from engine.language.codec import Json
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS, Price, Rates
@@ -140,7 +139,7 @@ HOUR = {
 def test_a_shape_of_usage_costs_what_it_costs_by_hand(start: Json, end: Json, dollars: str) -> None:
     """Nothing that is billed is left out, and each round counts at the price of its model."""
     output = answer(start, end)
-    told = paid(Deciding(), AgentRun(model=SONNET), output)  # type: ignore[arg-type]
+    told = paid(Deciding(), SONNET, output)  # type: ignore[arg-type]
     assert Decimal(told["cost"]) == Decimal(dollars)
     assert told["price"]["of"] == "genai-prices 0.2.3"
     assert told["price"]["rates"] == "2 10 2.5 4 0.1"

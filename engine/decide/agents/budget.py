@@ -79,7 +79,7 @@ class Estimate(NamedTuple):
 def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
     """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
     answer = agent.max_tokens or int(turn.state.nodes[path].input["max_tokens"])
-    price = price_for(turn, agent)
+    price = price_for(turn, agent.model)
     counted = None if before is None else (before.saved or {}).get(COUNTED)
     if counted is not None:
         prompt = counted
@@ -101,7 +101,7 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
     full = full or (bool(agent.context) and (agent.context > at or prompt + answer > price.context * _FULL))
     # Where another model goes on, what the first one took is paid as well.
-    chain = [price, *(price_for(turn, agent, model) or price for model in fallbacks(turn, path))]
+    chain = [price, *(price_for(turn, model) or price for model in fallbacks(turn, path))]
     searches, rounds, prompt = _served(turn.state.nodes[path].input.get("server_tools") or {}, prompt, price)
     most = sum((worst_case(asked, each, prompt_tokens=prompt) * rounds for each in chain), Decimal(0))
     most += searches * SEARCH
@@ -126,7 +126,7 @@ def fallbacks(turn: Turn, path: str) -> list[str]:
 def unpriced(turn: Turn, path: str, agent: AgentRun) -> str | None:
     """A model of the agent at `path` that has no price."""
     models = [agent.model, *fallbacks(turn, path)]
-    return next((model for model in models if price_for(turn, agent, model) is None), None)
+    return next((model for model in models if price_for(turn, model) is None), None)
 
 
 def to_count(turn: Turn, cap: Cap, before: NodeRun | None) -> bool:
@@ -141,11 +141,11 @@ def counted_with(before: NodeRun | None) -> dict[str, Json]:
     return {"weighed": found} if found else {}
 
 
-def price_for(turn: Turn, agent: AgentRun, model: str | None = None) -> Price | None:
-    """The price of the agent's model, or of this one; None where it has none."""
+def price_for(turn: Turn, model: str) -> Price | None:
+    """The price of this model; None where it has none."""
     prices = turn.facts.agents.prices
     try:
-        return price_of(model or agent.model, DEFAULTS if prices is None else prices)
+        return price_of(model, DEFAULTS if prices is None else prices)
     except UnknownPrice:
         return None
 
@@ -294,21 +294,21 @@ def _allowing(cap: Cap) -> str:
     return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
 
 
-def paid(turn: Turn, agent: AgentRun, output: Mapping[str, Json]) -> dict[str, Json]:
-    """What an answer cost in dollars, exactly, and by which price; nothing for a model without a price. Of several rounds each
-    counts at the price of its own model."""
-    price = price_for(turn, agent)
+def paid(turn: Turn, model: str, output: Mapping[str, Json]) -> dict[str, Json]:
+    """What an answer of this model cost in dollars, exactly, and by which price; nothing for a model without a price. Of
+    several rounds each counts at the price of its own model."""
+    price = price_for(turn, model)
     if price is None:
         return {"cost": None}
-    parts = output.get("parts") or [{"model": agent.model, "usage": output.get("usage") or {}}]
+    parts = output.get("parts") or [{"model": model, "usage": output.get("usage") or {}}]
     dollars_ = sum(
-        cost(Usage.from_json(part["usage"]), price_for(turn, agent, part["model"]) or price) for part in parts
+        cost(Usage.from_json(part["usage"]), price_for(turn, part["model"]) or price) for part in parts
     )
     searches = int(output.get("searches") or 0)
     by: dict[str, Json] = price.to_json()
     if searches:
         by["searches"] = searches
-    if len(parts) > 1 or parts[0]["model"] != agent.model:
+    if len(parts) > 1 or parts[0]["model"] != model:
         by["parts"] = parts
     return {"cost": format(dollars_ + searches * SEARCH, "f"), "price": by}
 

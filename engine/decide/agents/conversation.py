@@ -20,6 +20,7 @@ from engine.decide.agents.listings import withdraw_idle as listings_idle
 from engine.decide.agents.model_request import (
     SUMMED,
     compacted,
+    model_of,
     request,
     spoken,
     stays,
@@ -192,6 +193,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         agent = agent_at(turn.state, owner)
     config: dict[str, Json] = {
         "purpose": _purpose(agent, before, least.full),
+        "model": agent.model,
         "reserved": None if least.cost is None else format(Decimal(0) if count else least.cost, "f"),
         "tokens": 0 if count else least.tokens,
         "room": least.room,
@@ -304,7 +306,7 @@ def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]
         "node_id": turn.state.nodes[owner].node_id,
         "turn": path,
         "usage": usage,
-        **budget.paid(turn, agent_at(turn.state, owner), output),
+        **budget.paid(turn, model_of(turn.state, path), output),
         "model": output.get("model"),
     }
 

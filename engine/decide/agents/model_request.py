@@ -46,7 +46,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     return {
         "purpose": called["purpose"],
         **({"summary": _summary(agent, config)} if called["purpose"] == "compact" else {}),
-        "model": agent.model,
+        "model": model_of(state, path),
         "maxTokens": called.get("maxTokens") or config["max_tokens"],
         "cache": _cache(config, plan),
         "user": str(state.actor.get("id") or ""),
@@ -62,6 +62,12 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
             else {"body": agent.body, "drop": agent.drop}
         ),
     }
+
+
+def model_of(state: State, path: str) -> str:
+    """The model that the call at `path` asks: its agent's when the call began, whatever people have chosen since."""
+    told = (state.nodes[path].input or {}).get("model")
+    return str(told or agent_at(state, agent_of(state, path) or "").model)
 
 
 def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> dict[str, Json]:

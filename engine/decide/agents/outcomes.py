@@ -322,11 +322,12 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
     owner, answer = prompt.path, prompt.answer or {}
     agent, value, actor = agent_at(turn.state, owner), answer.get("value"), prompt.actor
     words = str(answer.get("words") or (answer.get("text") if value is None else "") or "").strip()
-    failed = _failed_turn(turn, owner)
     if prompt.status != "answered" or value == "stop":
         _stop(turn, prompt, agent)
         return
-    by: dict[str, Json] = {"actor": actor, "text": agent.text if failed is None else agent.cut}
+    # A call that failed, or is tried again, has said nothing yet: what it goes on with is what was cut before it.
+    silent = is_outage(prompt) or _failed_turn(turn, owner) is not None
+    by: dict[str, Json] = {"actor": actor, "text": agent.cut if silent else agent.text}
     if value is None or value == "otherwise":
         said = _text(person_message(words, actor or {}))
         by |= {"text": None, "content": said, "key": key}

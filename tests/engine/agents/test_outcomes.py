@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -378,6 +379,27 @@ def test_an_outage_need_not_be_waited_out(value: str) -> None:
     assert case.request()["messages"] == before
     assert case.request()["model"] == ("claude-haiku-5-5" if value == "model" else "claude-sonnet-5-5")
     assert case.model("Here.").state.outcome == "complete"
+
+
+@pytest.mark.parametrize("value", ["retry", "model"])
+def test_an_outage_is_decided_while_a_try_runs(value: str) -> None:
+    """That try stays the one of the model that it asked, is paid at its price, and no earlier words are put before its answer."""
+    case = away(after_a_tool(), 11)
+    case.now = next(timer.due_at for timer in case.state.timers.values() if timer.purpose == "retry")
+    case.when(Due(next(t.timer_id for t in case.state.timers.values() if t.purpose == "retry")))
+    answer = case.reply("The end.", usage={"input_tokens": 1_000_000, "output_tokens": 0})
+    case.decide(value, reason="claude-haiku-5-5" if value == "model" else None)
+    assert case.request()["model"] == "claude-sonnet-5-5"
+    case.when(answer)
+    assert case.node("helper").output["text"] == "The end."
+    assert Decimal(case.event("agent:message").cost) == 2
+    assert derive_state(case.events) == case.state
+
+
+def test_what_was_cut_before_an_outage_stays_in_front_of_the_answer() -> None:
+    """It was said, and the model goes on exactly where it ended."""
+    case = away(ends(after_a_tool(), "One, ", stop="max_tokens"), 11)
+    assert case.decide("retry").model("two.").node("helper").output["text"] == "One, two."
 
 
 def test_an_outage_can_be_given_up() -> None:
