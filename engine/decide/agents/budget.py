@@ -67,7 +67,6 @@ _FULL = Decimal("0.8")
 class Estimate(NamedTuple):
     """The most that a model call can use: tokens with its answer, and dollars where the model has a price."""
 
-    prompt: int
     tokens: int
     cost: Decimal | None
     full: bool
@@ -89,33 +88,35 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     else:
         prompt = _since(agent, 0, price) + _around(turn, path)
     room = _room(turn, path, agent, before)
-    if room is None:
-        prompt += UNKNOWN_CONTEXT if price is None else price.context
-    else:
-        prompt += room
+    context = UNKNOWN_CONTEXT if price is None else price.context
+    prompt += context if room is None else room
     full = full_of_pictures([*spoken(agent), {"content": unsent(agent)}])
-    if price is None:
-        return Estimate(prompt, prompt + answer, None, full, room)
-    prompt = min(prompt, price.context)
-    asked = TurnRequest(agent.model, (), answer)
-    at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
-    full = full or (bool(agent.context) and (agent.context > at or prompt + answer > price.context * _FULL))
+    if price is not None:
+        prompt = min(prompt, context)
+        at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
+        full = full or (bool(agent.context) and (agent.context > at or prompt + answer > context * _FULL))
     # Where another model goes on, what the first one took is paid as well.
-    chain = [price, *(price_for(turn, model) or price for model in fallbacks(turn, path))]
-    searches, rounds, prompt = _served(turn.state.nodes[path].input.get("server_tools") or {}, prompt, price)
-    most = sum((worst_case(asked, each, prompt_tokens=prompt) * rounds for each in chain), Decimal(0))
-    most += searches * SEARCH
-    return Estimate(prompt, (prompt + answer) * len(chain), most, full, room)
+    models = [agent.model, *fallbacks(turn, path)]
+    searches, rounds, given = _served(turn.state.nodes[path].input.get("server_tools") or {})
+    prompt = prompt + given if price is None else min(prompt + given, context)
+    tokens = (prompt + answer) * rounds * len(models)
+    if price is None:
+        return Estimate(tokens, None, full, room)
+    asked = TurnRequest(agent.model, (), answer)
+    prices = [price_for(turn, model) or price for model in models]
+    most = sum((worst_case(asked, each, prompt_tokens=prompt) * rounds for each in prices), Decimal(0))
+    return Estimate(tokens, most + searches * SEARCH, full, room)
 
 
-def _served(asked: Mapping[str, Json], prompt: int, price: Price) -> tuple[int, int, int]:
-    """Of tools that run at the provider: the most searches, how often the conversation is read, and how long it then is."""
+def _served(asked: Mapping[str, Json]) -> tuple[int, int, int]:
+    """Of tools that run at the provider: the most searches, how often the conversation is read, and by how many tokens it
+    grows."""
     if not asked:
-        return 0, 1, prompt
+        return 0, 1, 0
     uses = {name: (asked.get(name) or {}).get("max_uses", 0) for name in ("web_search", "web_fetch")}
     given = uses["web_search"] * SEARCHED + uses["web_fetch"] * FETCHED
     runs = sum(uses.values()) + (_RUNS if asked.get("code_execution") is not None else 0)
-    return uses["web_search"], min(runs, _RUNS) + 1, min(prompt + given, price.context)
+    return uses["web_search"], min(runs, _RUNS) + 1, given
 
 
 def fallbacks(turn: Turn, path: str) -> list[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import pytest
+
 from engine.decide.agents.budget import UNKNOWN_SCHEMA, Part, file_part, too_little, tool_part
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import NodeCut
@@ -334,3 +336,19 @@ def test_tools_and_models_of_the_provider_are_reserved_for() -> None:
     served = talk("max_tokens: 1000\nserver_tools: {web_search: {domains: ['*'], max_uses: 2}}")
     least = 3 * (2 * 25_000 * Decimal(4) / 1_000_000) + 2 * Decimal("0.01")
     assert reserved(served) == least + 3 * plain
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_tokens_of_the_provider_s_tools_and_models_are_reserved_for(priced: bool) -> None:
+    """Each run of a tool reads the conversation once more, and each model in line too, whether it has a price or not."""
+
+    def tokens(with_: str) -> int:
+        case = Talk(flow_of(f"nodes:\n  - id: helper\n    type: agent\n    with: {{prompt: x, {with_}}}\n"))
+        case.facts = AgentFacts(prices=None if priced else {})
+        reserved_for: int = case.started().node(case.calling).input["tokens"]
+        return reserved_for
+
+    plain = tokens("max_tokens: 1000")
+    assert tokens("max_tokens: 1000, fallbacks: [claude-opus-5-5]") == 2 * plain
+    served = tokens("max_tokens: 1000, server_tools: {web_search: {domains: ['*'], max_uses: 2}}")
+    assert served == 3 * (plain + 2 * 25_000)
