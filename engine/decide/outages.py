@@ -32,8 +32,16 @@ REMEDIES: Mapping[str, Remedy] = {
     "rate_limited": Remedy(waits=True, unpaid=True),
     "unavailable": Remedy(waits=True),
     "stream_cut": Remedy(waits=True),
+    "request_invalid": Remedy(unpaid=True),
+    "context_too_long": Remedy(unpaid=True),
+    "prefix_mismatch": Remedy(unpaid=True),
+    "access_denied": Remedy(unpaid=True),
+    "spend_limit": Remedy(unpaid=True),
+    "model_not_found": Remedy(unpaid=True),
+    "script": Remedy(unpaid=True),
 }
-"""By the type of the error; any other failure is tried again as `retry` says, where that can help."""
+"""By the type of the error; any other failure is tried again as `retry` says, where that can help, and may have been paid
+for."""
 
 
 def _remedy(error: Mapping[str, Json]) -> Remedy:

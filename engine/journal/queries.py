@@ -15,7 +15,15 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from engine.forms.question import Question
-from engine.journal.events import ChildStarted, Event, FlowStarted, NodeInterrupted, NodeStarted
+from engine.journal.events import (
+    ChildStarted,
+    FlowStarted,
+    NodeFailed,
+    NodeFailing,
+    NodeInterrupted,
+    NodeRetried,
+    NodeStarted,
+)
 from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -170,10 +178,12 @@ def holds(agent: AgentRun) -> bool:
     return any(block["type"] == "server_tool_use" and block["id"] not in ended for block in last["content"])
 
 
-def unmade(run: NodeRun, event: Event) -> bool:
-    """Whether a model call left before anything was sent: more has to be set aside for it."""
-    left = isinstance(event, NodeInterrupted) and event.reason == LEFT and event.saved is not None
-    return left and run.type == TURN
+def cost_nothing(run: NodeRun, event: NodeRetried | NodeFailing | NodeFailed | NodeInterrupted) -> bool:
+    """Whether a model call without an answer cost nothing: its event says so, or it left before anything was sent, since
+    more has to be set aside for it."""
+    if isinstance(event, NodeInterrupted):
+        return run.type == TURN and event.reason == LEFT and event.saved is not None
+    return bool(event.unpaid)
 
 
 # --- rejections ------------------------------------------------------------------------------------------

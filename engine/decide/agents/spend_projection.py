@@ -1,14 +1,16 @@
 """What model calls cost, as rows beside a step's events: set aside when a call begins, settled when it has ended. Pure.
 
 A call that was cut, or lost in a crash, or that failed while it was answered keeps what was set aside for it: it may have
-been paid for, and the day's cap must hold. One that was refused before there was any answer costs nothing, so that an hour in
-which the API refuses everything does not use up the day. What is settled counts on the day on which its call began.
+been paid for, and the day's cap must hold. One that was not sent, or refused before there was any answer, costs nothing, as
+its event says (`engine.decide.outages`), so that an hour in which the API refuses everything does not use up the day. What is
+settled counts on the day on which its call began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -22,26 +24,13 @@ from engine.journal.events import (
     NodeInterrupted,
     NodeRetried,
 )
-from engine.journal.queries import TURN, unmade
+from engine.journal.queries import TURN, cost_nothing
 from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json
 
-_REFUSALS = frozenset(
-    {
-        "rate_limited",
-        "overloaded",
-        "request_invalid",
-        "context_too_long",
-        "access_denied",
-        "spend_limit",
-        "model_not_found",
-        "script",
-        "mcp",
-        "file",
-    }
-)
-"""Failures of a call that was not sent, or that was refused without an answer."""
+_Lost: TypeAlias = NodeRetried | NodeFailing | NodeFailed | NodeInterrupted
+"""What a model call without an answer ends with."""
 
 
 def nanos(dollars: Json) -> int:
@@ -63,10 +52,8 @@ class SpendRows(Struct, frozen=True):
                 rows += self._begun(after, event)
             elif isinstance(event, AgentMessage | AgentCompacted):
                 rows += _ended(before, after, event)
-            elif isinstance(event, NodeRetried | NodeFailing | NodeFailed):
-                rows += _refused(before, after, event)
-            elif isinstance(event, NodeInterrupted):
-                rows += _unmade(before, after, event)
+            elif isinstance(event, _Lost):
+                rows += _unpaid(before, after, event)
         return rows
 
     about = (
@@ -107,20 +94,9 @@ def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) ->
     return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
 
 
-def _unmade(before: State, after: State, event: NodeInterrupted) -> list[Row]:
-    """A call that left before anything was sent costs nothing; what it begins with next is set aside anew."""
+def _unpaid(before: State, after: State, event: _Lost) -> list[Row]:
+    """A call that cost nothing; another one is set aside for anew."""
     run = before.nodes.get(event.path or "")
-    if run is None or run.status != "started" or not unmade(run, event):
+    if run is None or run.status != "started" or not cost_nothing(run, event):
         return []
-    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]
-
-
-def _refused(before: State, after: State, event: NodeRetried | NodeFailing | NodeFailed) -> list[Row]:
-    run = before.nodes.get(event.path or "")
-    if run is None or run.type != TURN or run.status != "started" or event.error.get("type") not in _REFUSALS:
-        return []
-    details = event.error.get("details")
-    used = details.get("usage") if isinstance(details, dict) else None
-    if not isinstance(used, dict) or any(used.values()):
-        return []  # it had begun to answer
     return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

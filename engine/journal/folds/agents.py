@@ -11,7 +11,7 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import LISTING, TURN, agent_at, agent_of, holds, rest_id, unmade
+from engine.journal.queries import LISTING, TURN, agent_at, agent_of, cost_nothing, holds, rest_id
 from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
@@ -477,8 +477,7 @@ def _lost(
         return state
     amount, tokens = _set_aside(run)
     given_back: dict[str, str | int] = {"reserved": f"-{amount}", "reserved_tokens": -tokens}
-    unpaid = not isinstance(event, ev.NodeInterrupted) and event.unpaid
-    if unpaid or unmade(run, event):
+    if cost_nothing(run, event):
         return _spend(state, path, **given_back)
     return _spend(state, path, unsure=amount, unsure_tokens=tokens, **given_back)
 

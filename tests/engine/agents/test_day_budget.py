@@ -13,7 +13,10 @@ from engine.decide.commands import Due
 from engine.journal.records import NANO
 from engine.journal.state import State
 from engine.language.codec import Json
+from engine.messages.errors import ProviderError
+from engine.messages.turns import Usage
 from engine.models.scripted import ScriptedProvider, script_from
+from engine.models.turn_outcome import failed, no_details, unsent
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.run.engine import Engine
@@ -179,6 +182,40 @@ async def test_a_call_that_was_refused_costs_nothing(tmp_path: Path, retryable: 
         await rig.committed.until("node:retried" if retryable else "node:failing")
         assert await spent(rig) == [("helper/turn[1]", True)]
         assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == 0
+
+
+def _kinds(of: type[ProviderError] = ProviderError) -> list[type[ProviderError]]:
+    return [of, *(kind for below in of.__subclasses__() for kind in _kinds(below))]
+
+
+FAILURES = {
+    **{kind.code: failed(kind("It went wrong.")) for kind in _kinds()},
+    **{f"{kind.code}, begun": failed(kind("Midway.", usage=Usage(input_tokens=7))) for kind in _kinds()},
+    **{code: unsent(code, "Not sent.") for code in ("mcp", "context", "file", "NodeError")},
+    "internal": Failed("internal", "KeyError: 'x'", no_details()),
+}
+FREE = {
+    "rate_limited",
+    "overloaded",
+    "request_invalid",
+    "context_too_long",
+    "prefix_mismatch",
+    "access_denied",
+}
+FREE |= {"spend_limit", "model_not_found", "script", "mcp", "context", "file", "NodeError"}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_session_and_day_agree_on_what_a_failed_call_cost(tmp_path: Path, name: str) -> None:
+    """By one rule: nothing where it was not sent or refused before any answer, else all that was set aside."""
+    model = Model()
+    async with engine(tmp_path, MemoryStore(), model, "50") as rig:
+        session_id = await rig.start(FLOW)
+        await model.finish("helper/turn[1]", FAILURES[name])
+        state = await rig.engine.parked(session_id)
+        counted = Decimal(state.spent.cost) + Decimal(state.spent.unsure) + Decimal(state.spent.reserved)
+        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == nanos(counted)
+        assert (counted == 0) == (name in FREE)
 
 
 async def test_a_call_that_was_lost_in_a_crash_counts_beside_the_one_that_follows(tmp_path: Path) -> None:
