@@ -60,7 +60,7 @@ async def _turn(provider: ClaudeProvider, request: TurnRequest) -> float:
     begin = time.perf_counter()
     result = await complete(provider, request, asyncio.Event())
     taken = (time.perf_counter() - begin) * MILLISECONDS
-    if result.text != SAID or len(result.tool_uses) != 2:
+    if result.text != SAID or [block["type"] for block in result.content].count("tool_use") != 2:
         raise RuntimeError("the turn is not what the server sent")
     return taken
 

@@ -54,7 +54,8 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             data = _is_structured(before, event.path) and bool(event.final)
             # What an agent answers that another one has called is not for people.
             final, cut = bool(event.final) and "/tool[" not in turn, bool(event.interrupted)
-            return said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
+            rows = said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
+            return [*rows, dropped_row(before, turn)] if event.dropped else rows
         case AgentToolResult(path=str(path)):
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
@@ -268,3 +269,12 @@ def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
     note = f"🗜️ _The conversation had become long: {what} now kept as a summary._"
     key = f"agent:{state.session_id}:{turn}:compacted"
     return entry_row(state, key, turn, {"note": note})
+
+
+def dropped_row(state: State, turn: str) -> PutOutbox:
+    """Thinking of a conversation was left out of what was sent; the API says so with every answer, and people read it once."""
+    note = (
+        "💭 _Claude no longer has what it thought earlier in this conversation. What was said is all there._"
+    )
+    key = f"agent:{state.session_id}:{agent_of(turn)}:dropped"
+    return entry_row(state, key, turn, {"note": note}, replace=False)

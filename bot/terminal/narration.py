@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from bot.rendering.agents import brief_input
 from bot.rendering.flow import item_label
 from bot.rendering.text import elapsed, plain, waiting_on
-from bot.terminal.console import Paint, clean, moment, one_line
+from bot.terminal.console import Paint, clean, moment, one_line, plural
 from engine.decide import question
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -93,6 +93,11 @@ def _worked(state: State, event: Event, paint: Paint) -> str | None:
             if question.in_place(state, event.path):
                 why = "was answered in its place, and did not run"
             return mark("failed" if event.is_error else "completed", event.path or "", why, paint)
+        case ev.AgentMessage(dropped=dict() as dropped):
+            left_out = plural(sum(dropped.values()), "block")
+            return mark(
+                "interrupted", event.turn or "", f"the API left out {left_out} of earlier thinking", paint
+            )
         case ev.AgentCompacted():
             return mark("completed", event.turn, f"{event.replaced} messages became a summary", paint)
     return None

@@ -415,7 +415,8 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     those words are data and no instruction), what is wrong with an answer (`engine`). `weighed` are marks of the files
     and tools outside of the journal that its tokens include. `price` says by which rates the cost was reckoned, `context`
     how many tokens the conversation has with its answer where that is not the sum of `usage`,
-    `container` where code of the model ran at the provider.
+    `container` where code of the model ran at the provider, `dropped` how much of its earlier thinking the API left out of
+    what was sent: the number of blocks by the reason.
     """
 
     role: Literal["user", "assistant"]
@@ -435,6 +436,7 @@ class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):
     context: int | None = None
     overheard: bool | None = None
     container: dict[str, Json] | None = None
+    dropped: dict[str, int] | None = None
 
 
 class AgentToolRequested(NodeEvent, tag="agent:toolRequested", kw_only=True):

@@ -11,6 +11,7 @@ an input again with each delta, and would bring the SDK, which takes a second to
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -199,7 +200,12 @@ class Assembly:
             if isinstance(told.get(name), dict):
                 self._beside[name] = told[name]
         if isinstance(told.get("input_transformations"), list):
-            self._beside["transformations"] = tuple(told["input_transformations"])
+            self._beside["dropped"] = _dropped(told["input_transformations"])
+
+
+def _dropped(told: list[Json]) -> dict[str, int]:
+    left_out = [each for each in told if isinstance(each, dict) and each.get("type") == "thinking_dropped"]
+    return dict(Counter(str(each.get("reason")) for each in left_out))
 
 
 def _behind_seams(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:

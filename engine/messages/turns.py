@@ -156,8 +156,8 @@ class TurnResult:
     """The answer ends within a tool call, which is left out."""
     stop_details: Json = None
     """Of a refusal `{category, explanation, recommended_model, …}`, each of which may be None."""
-    transformations: tuple[Json, ...] = ()
-    """What the provider left out of the request: `{type: thinking_dropped | …, path, reason}`."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """How many blocks of earlier thinking the provider left out of the request, by the reason."""
     container: Json = None
     """Where the model's code ran: `{id, expires_at}`."""
     parts: tuple[Json, ...] = ()
@@ -171,15 +171,6 @@ class TurnResult:
     def text(self) -> str:
         """All text of the answer."""
         return "".join(block["text"] for block in self.content if block["type"] == "text")
-
-    @property
-    def tool_uses(self) -> tuple[Json, ...]:
-        """The tool calls that the model asks for, in its order."""
-        return tuple(block for block in self.content if block["type"] == "tool_use")
-
-    def message(self) -> Message | None:
-        """The answer as the next message of the conversation; None where nothing of it can be one."""
-        return Message("assistant", self.content) if self.content else None
 
 
 # --- what a stream says --------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def completed(
         **({"cutCall": True} if result.cut_call else {}),
         **({"signed": True} if signed else {}),
         **({"stopDetails": result.stop_details} if result.stop_details else {}),
-        **({"transformations": list(result.transformations)} if result.transformations else {}),
+        **({"dropped": result.dropped} if result.dropped else {}),
         **({"container": result.container} if result.container else {}),
         **({"parts": list(result.parts)} if result.parts else {}),
         **({"context": result.context} if result.context is not None else {}),

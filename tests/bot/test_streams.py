@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from bot.intents.agent_rows import (
+    agent_rows,
     compacted_row,
     cut_row,
     result_key,
@@ -25,7 +26,7 @@ from bot.intents.agent_rows import (
 )
 from bot.outbound.agent_messages import Pieces
 from bot.rendering.agents import MOST_PART
-from engine.journal.events import NodeRetried
+from engine.journal.events import AgentMessage, NodeRetried
 from engine.journal.state import State
 from engine.messages.turns import TextDelta
 from tests.bot.outbound_kit import ASK, Rig, running_rig
@@ -202,6 +203,27 @@ async def test_a_shortened_conversation_is_noted(rig: Rig) -> None:
     await rig.settled(f"agent:{session_id}:{TURN}:compacted")
     (note,) = await said(rig, session_id)
     assert "42 earlier messages are now kept as a summary" in note
+
+
+async def test_thinking_that_was_left_out_is_noted_once(rig: Rig) -> None:
+    """The API says so with every answer from then on; people read it once."""
+    session_id, state = await started(rig)
+    for number, turn in enumerate((TURN, NEXT)):
+        event = AgentMessage(
+            seq=90 + number,
+            timestamp=state.created_at,
+            path="diagnose",
+            node_id="diagnose",
+            role="assistant",
+            source="model",
+            content=text(f"Answer {number}."),
+            turn=turn,
+            dropped={"prefix_binding_mismatch": 2},
+        )
+        await rig.put(*agent_rows(state, state, event, [event]))
+        await rig.settled(text_key(session_id, turn))
+    await rig.settled(f"agent:{session_id}:diagnose:dropped")
+    assert "\n".join(await said(rig, session_id)).count("Claude no longer has what it thought earlier") == 1
 
 
 # --- while it comes ----------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ SAID = {
     ),
     **dict.fromkeys(("values", "before", "covers", "nonce"), "what was put before people"),
     **dict.fromkeys(
-        ("body", "files", "drop"), "what a runner made of a request, and what the API said of it"
+        ("body", "files", "drop", "dropped"), "what a runner made of a request, and what the API said of it"
     ),
     "unpaid": "whether a provider refused a call before any answer",
     "collected": "what a pass contributed",

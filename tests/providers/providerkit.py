@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from engine.language.codec import Json
 from engine.messages.messages import Message, user
-from engine.messages.turns import Tool, TurnRequest
+from engine.messages.turns import Tool, TurnRequest, TurnResult
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
 from engine.models.scripted import ScriptedProvider, script_from
@@ -132,6 +132,11 @@ def tool_result_block(tool_use_id: str, content: str | Sequence[Json], *, is_err
         "content": content if isinstance(content, str) else list(content),
     }
     return {**block, "is_error": True} if is_error else block
+
+
+def tool_uses(result: TurnResult) -> list[Json]:
+    """The tool calls that an answer asks for, in its order."""
+    return [block for block in result.content if block["type"] == "tool_use"]
 
 
 def assistant(*blocks: str | Json) -> Message:

@@ -38,7 +38,7 @@ from engine.messages.stream import Assembly
 from engine.messages.turns import TextDelta, TurnEvent, TurnRequest, Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
-from tests.providers.providerkit import assistant, request, tool_result_block
+from tests.providers.providerkit import assistant, request, tool_result_block, tool_uses
 from tests.providers.strategies import legal_conversations
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
 from tests.support.proving import tries
@@ -375,7 +375,7 @@ async def test_half_a_tool_call_at_the_limit_is_left_out(
     server.queue(Reply([{"type": "text", "text": "I look."}, half], stop_reason="max_tokens"))
     server.queue(Reply([half]))
     result = await complete(claude, request())
-    assert (result.stop_reason, result.text, result.tool_uses) == ("max_tokens", "I look.", ())
+    assert (result.stop_reason, result.text, tool_uses(result)) == ("max_tokens", "I look.", [])
     with pytest.raises(BadResponse, match="the input of the tool call t1 is no JSON object"):
         await complete(claude, request())
 
@@ -422,7 +422,7 @@ async def test_blocks_of_the_provider_are_kept_as_they_came(
     server.queue(Reply(said), text("ok"))
     result = await complete(claude, request())
     assert list(result.content) == said
-    assert result.tool_uses == ()
+    assert tool_uses(result) == []
     await complete(claude, request(user("a"), Message("assistant", result.content[:2]), user("go on")))
     assert server.refused == []
 

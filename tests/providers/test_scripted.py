@@ -14,7 +14,7 @@ from engine.messages.messages import user
 from engine.messages.turns import TurnEvent, Usage
 from engine.models.provider import complete
 from engine.models.scripted import ScriptedProvider, load_script, script_from
-from tests.providers.providerkit import assistant, request, tool_result_block
+from tests.providers.providerkit import assistant, request, tool_result_block, tool_uses
 
 SCRIPT = """
 turns:
@@ -39,7 +39,7 @@ async def test_a_script_from_a_file_is_a_conversation(tmp_path: Path) -> None:
     path.write_text(SCRIPT)
     provider = ScriptedProvider(load_script(path))
     first = await complete(provider, request())
-    assert first.tool_uses[0]["id"] == "toolu_script_1_1"
+    assert tool_uses(first)[0]["id"] == "toolu_script_1_1"
     result = tool_result_block("toolu_script_1_1", [{"type": "text", "text": "disk full: 100 %"}])
     with pytest.raises(ScriptError, match="1 of 2 turns of the script were not asked for"):
         provider.done()
@@ -64,7 +64,7 @@ async def test_a_new_process_goes_on_where_another_one_was() -> None:
     """A provider that begins at a position gives the turns from there, with their numbers."""
     turns = [{"text": "one"}, {"tools": [{"name": "logs"}]}]
     provider = ScriptedProvider(script_from(turns), position=1)
-    assert (await complete(provider, request())).tool_uses[0]["id"] == "toolu_script_2_1"
+    assert tool_uses(await complete(provider, request()))[0]["id"] == "toolu_script_2_1"
 
 
 async def test_a_turn_that_expected_something_else_fails_and_stays_the_next() -> None:

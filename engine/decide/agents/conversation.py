@@ -285,6 +285,7 @@ def _record(
         interrupted=True if output.get("interrupted") else None,
         context=output.get("context"),
         container=output.get("container"),
+        dropped=output.get("dropped"),
         final=True if final else None,
         weighed=output.get("weighed") or None,
     )

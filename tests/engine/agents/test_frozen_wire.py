@@ -15,7 +15,7 @@ from engine.decide.agents import conversation, model_request
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Answer
 from engine.flow.load import load_flow
-from engine.journal.events import AgentOpened
+from engine.journal.events import AgentMessage, AgentOpened
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.language.errors import Fenced
@@ -307,6 +307,10 @@ async def test_a_conversation_of_an_older_release_is_frozen_by_its_next_call(
         assert (await world.reply(engine, "the second one")).status == "complete"
         (only,) = await opened(engine)
         assert (only.drop, only.body is not None) == (True, True)
+        left_out = [
+            event.dropped for event in await engine.journal(SESSION) if isinstance(event, AgentMessage)
+        ]
+        assert [each for each in left_out if each] == [{"prefix_binding_mismatch": count} for count in (2, 3)]
     assert world.server.refused == []
     _, _, third, last = world.server.requests
     assert [part["reason"] for part in third.dropped] == ["prefix_binding_mismatch"] * 2
