@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from msgspec.structs import replace
+
 from bot.terminal.console import Paint
 from bot.terminal.narration import happened
 from engine.journal import events as ev
@@ -27,3 +29,18 @@ def test_a_model_call_that_begins_again_says_nothing() -> None:
     """More was set aside for it; nothing was sent before."""
     assert told("diagnose/turn[1]", "left") is None
     assert "killed" in (told("diagnose/turn[1]", "crash") or "")
+
+
+def test_thinking_that_was_left_out_is_told() -> None:
+    """Who runs the session hears how much of it the model does not have any more."""
+    fields: dict[str, Any] = {
+        "role": "assistant",
+        "source": "model",
+        "content": [],
+        "turn": "diagnose/turn[2]",
+    }
+    answer = ev.AgentMessage(seq=1, timestamp=START, path="diagnose", node_id="diagnose", **fields)
+    assert happened(State(), answer, Paint(io.StringIO())) is None
+    left_out = replace(answer, dropped={"model_binding_mismatch": 2, "prefix_binding_mismatch": 1})
+    line = happened(State(), left_out, Paint(io.StringIO()))
+    assert line == "  ! diagnose/turn[2]  the API left out 3 blocks of earlier thinking"
