@@ -297,7 +297,8 @@ OUTCOMES = {
 
 @pytest.mark.parametrize("name", OUTCOMES)
 async def test_it_goes_on_at_the_turn_where_the_model_did_not_answer(tmp_path: Path, name: str) -> None:
-    """A card for each, open over a kill at every place: the tool before it runs once, and the answer is posted once."""
+    """A card for each, over a kill at every ninth place (at each of them in `make prove`): the tool before it runs once,
+    and the answer is posted once."""
     script, steps = OUTCOMES[name]
     written = f"claude:\n{_LOOK}\n{script}\nnodes: {{diagnose.logs: done}}\nsteps:\n{steps}\n{_DONE}\n"
     flow, step = FLOW.replace("max_turns: 4", "max_turns: 20"), 1 if PROVE else 9

@@ -8,10 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.agents import grants
-from engine.decide.commands import Answer, Edit, Undo
+from engine.decide.commands import Answer, Edit, NodeDone, Undo
+from engine.decide.policy import Gate
+from engine.decide.step import Turn
+from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed, PromptClosed
-from tests.engine.agents.talks import Talk, talk
+from tests.engine.agents.talks import SERVICE, Talk, talk
+from tests.engine.agents.test_talk_forks import copied
 from tests.support.engine import ANA, BEN
 
 RULES = """
@@ -90,6 +94,7 @@ def test_after_its_time_people_are_asked_again() -> None:
     case = allowed().later(8 * 3600 - 60)
     assert next_call(case, "rm a.txt")
     case.tool("tool[0]", DONE).later(120)
+    assert grants.standing(case.state, case.now) == []
     assert not next_call(case, "rm a.txt")
     assert case.state.grants[next(iter(case.state.grants))].over == "expired"
 
@@ -114,16 +119,20 @@ def test_several_who_must_agree_agree_on_what_is_allowed_too() -> None:
 
 
 def test_it_is_never_given_by_whoever_may_not_approve() -> None:
-    """Where the requester is excluded, they allow nothing always."""
+    """Where the requester is excluded, they allow nothing always; another member of the channel does."""
     rules = RULES.replace("[approve, edit, reject]", "{exclude_requester: true, approvers: [channel]}")
-    case = talk(rules).model("", RM).allowing(BEN)
-    case.refused(Answer(case.prompt.prompt_id, ANA, "k", value="approve", always={}), NotAllowed)
+    case = talk(rules).model("", RM)
+    case.policy = Gate(home_team="T1")
+    ana, ben = (replace(one, team_id="T1", in_channel=True) for one in (ANA, BEN))
+    case.refused(Answer(case.prompt.prompt_id, ana, "k", value="approve", always={}), NotAllowed)
+    assert case.decide("approve", actor=ben, always={}).state.grants
 
 
 def test_what_is_taken_back_is_asked_about_again() -> None:
-    """By whoever could give it; once."""
-    case = allowed()
+    """By whoever could give it, and nobody else; once."""
+    case = allowed().allowing(ANA)
     (prompt_id,) = case.state.grants
+    case.refused(Undo(prompt_id, BEN, "u0"), NotAllowed)
     case.when(Undo(prompt_id, ANA, "u1"))
     case.refused(Undo(prompt_id, ANA, "u2"), PromptClosed)
     assert grants.standing(case.state, case.now) == []
@@ -137,6 +146,65 @@ def test_another_definition_of_the_tool_makes_it_void() -> None:
     other = replace(case.state.grants[prompt_id], definition="0" * 64)
     case.state = replace(case.state, grants=case.state.grants.set(prompt_id, other))
     assert not next_call(case, "rm a.txt")
+
+
+MARK = """
+tools:
+  mark:
+    description: Mark a host
+    input: {host: {type: string}}
+    type: set
+    with: {host: "{{ input.host }}"}
+"""
+MARKS = "tools: [mark]\napprovals: {mark: {approvers: [channel], required: 1}}"
+
+
+def defined(rules: str, head: str = MARK, told: str = "Mark a host") -> str:
+    """The digest of the definition of an agent's tool that is asked about; the model was told so of it."""
+    case = talk(rules, head=SERVICE + head)
+    done, plan = case.reply(), plan_of(case.flow.lists[""].nodes[0])
+    opened = {"body": {"tools": [{"name": plan.tools[0].name, "description": told}]}}
+    case.when(NodeDone(done.path, done.attempt, {**done.output, "opened": opened}))
+    turn = Turn(case.flow, case.state, case._facts())
+    return grants.definition(turn, case.calling, plan.tools[0], plan.rules[0])
+
+
+def test_the_digest_of_a_definition_is_another_for_each_part_of_it() -> None:
+    """What the model knows, what is carried out, what its settings allow, and who approves."""
+    others = [
+        defined(MARKS),
+        defined(MARKS, MARK.replace("Mark a host", "Mark any host")),
+        defined(MARKS, MARK.replace("{type: string}", "{type: string, description: Its name}")),
+        defined(MARKS, told="Mark any host"),
+        defined(MARKS, MARK.replace("{{ input.host }}", "{{ input.host }}.example.com")),
+        defined(MARKS.replace("channel", "U0BEN")),
+        defined(MARKS.replace("required: 1", "required: 2")),
+        defined(MARKS.replace("required: 1", "exclude_requester: true")),
+        defined(RULES),
+        defined(RULES.replace('"*"', '"rm *"')),
+    ]
+    assert len(set(others)) == len(others)
+    assert defined(MARKS) == others[0]
+
+
+def test_what_one_agent_may_do_is_asked_about_for_the_next_one() -> None:
+    """The same call of the same tool under the same rule, by another agent of the flow."""
+    lines = "".join(f"      {line}\n" for line in RULES.strip().splitlines())
+    second = f"  - id: second\n    type: agent\n    with:\n      prompt: Go on.\n{lines}"
+    case = talk(RULES, rest=second).model("", RM).decide("approve", always={}).tool("tool[0]", DONE)
+    case.model("Done.")
+    assert case.calling.startswith("second/")
+    assert grants.standing(case.state, case.now)
+    assert not next_call(case, "rm a.txt")
+
+
+def test_a_copy_of_the_session_asks_anew() -> None:
+    """What people allow always, they allow in the session that they look at."""
+    case = allowed()
+    other = copied(case, case.state.seq).claimed()
+    assert other.state.grants
+    assert grants.standing(other.state, other.now) == []
+    assert not next_call(other, "rm a.txt")
 
 
 def test_what_people_changed_before_they_allowed_it_is_what_is_allowed() -> None:

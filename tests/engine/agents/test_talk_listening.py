@@ -7,10 +7,10 @@ from msgspec import structs
 
 from engine.decide.agents import people
 from engine.decide.agents.people import MOST_OVERHEARD
-from engine.decide.commands import Answer, EndRest, Hold, Resume, Steer
+from engine.decide.commands import Answer, EndRest, Hold, Resume, Start, Steer
 from engine.language.errors import MalformedJournal, NotAllowed
 from tests.engine.agents.talks import Talk, talk
-from tests.support.engine import ANA, BEN, flow_of
+from tests.support.engine import ANA, BEN, SESSION, flow_of
 
 CARL = structs.replace(BEN, id="U0CARL", name="carl", in_channel=True)
 GUEST = structs.replace(CARL, is_restricted=True)
@@ -241,6 +241,8 @@ def test_a_rest_survives_a_crash_and_a_pause() -> None:
 
 def test_nobody_rests_where_nobody_can_write() -> None:
     """At a terminal, and inside of something that goes on, the answer ends the agent."""
+    alone = Talk(rested().flow).when(Start(SESSION, {}, ANA))
+    assert alone.model("done").state.outcome == "complete"
     inner = f"""
 nodes:
   - id: both
