@@ -9,7 +9,7 @@ new code starts. The digests are computed outside and come in as facts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -176,6 +176,17 @@ def holds(agent: AgentRun) -> bool:
         return False
     ended = {block.get("tool_use_id") for block in last["content"]}
     return any(block["type"] == "server_tool_use" and block["id"] not in ended for block in last["content"])
+
+
+def is_overheard(block: Json) -> bool:
+    """Whether a block is words that are data."""
+    return bool(block["type"] == "text" and block["text"].startswith("<overheard"))
+
+
+def asks_for_more(pending: Sequence[Json]) -> bool:
+    """Whether what was said meanwhile keeps an agent from ending: not where it was only overheard."""
+    texts = [block for block in pending if block["type"] == "text"]
+    return any(not is_overheard(block) for block in texts)
 
 
 def cost_nothing(run: NodeRun, event: NodeRetried | NodeFailing | NodeFailed | NodeInterrupted) -> bool:

@@ -28,7 +28,7 @@ from engine.decide.agents.model_request import (
     unsent,
 )
 from engine.decide.agents.outcomes import turn_failed
-from engine.decide.agents.people import asks_for_more, end_rest, hear, overhear, rests, try_now
+from engine.decide.agents.people import end_rest, hear, overhear, rests, try_now
 from engine.decide.agents.tool_calls import begin_call, grant_checked, settle_containers
 from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
@@ -40,7 +40,16 @@ from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
-from engine.journal.queries import ASKED_OR_RUN, TURN, agent_at, agent_of, doomed, held_up, is_outage
+from engine.journal.queries import (
+    ASKED_OR_RUN,
+    TURN,
+    agent_at,
+    agent_of,
+    asks_for_more,
+    doomed,
+    held_up,
+    is_outage,
+)
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.messages.messages import problem_of

@@ -18,7 +18,16 @@ from engine.decide.question import option, step_prompt
 from engine.flow.node import plan_of
 from engine.forms.question import Question
 from engine.journal import events as ev
-from engine.journal.queries import OUTAGE, OUTCOME, TURN, agent_at, agent_of, is_outage, open_prompt_at
+from engine.journal.queries import (
+    OUTAGE,
+    OUTCOME,
+    TURN,
+    agent_at,
+    agent_of,
+    asks_for_more,
+    is_outage,
+    open_prompt_at,
+)
 from engine.journal.state import RETRY, AgentRun, Asked, in_finally
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -69,7 +78,7 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
 def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json]) -> None:
     """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it."""
     agent, reason = agent_at(turn.state, owner), str(output.get("stopReason"))
-    if agent.pending and reason != "refusal" and (stayed or reason == "end_turn"):
+    if asks_for_more(agent.pending) and reason != "refusal" and (stayed or reason == "end_turn"):
         return  # somebody spoke meanwhile, and that is gone on with
     if reason == "refusal":
         _refused(turn, owner, agent, output)

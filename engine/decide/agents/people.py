@@ -6,7 +6,7 @@ agent listens to its thread: that is data, in `<overheard from=…>`, and wakes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from engine.decide.agents.tool_results import person, wrapped
@@ -14,7 +14,7 @@ from engine.decide.commands import Steer
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
-from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, rest_id
+from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, is_overheard, rest_id
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -113,17 +113,6 @@ def _blocks(said: Steer, mark: str) -> Iterator[Json]:
         if "path" in file:
             named = {name: file[name] for name in ("path", "name")}
             yield {"type": "sayso_file", **named, "mediaType": file.get("type")}
-
-
-def is_overheard(block: Json) -> bool:
-    """Whether a block is words that are data."""
-    return bool(block["type"] == "text" and block["text"].startswith("<overheard"))
-
-
-def asks_for_more(pending: Sequence[Json]) -> bool:
-    """Whether what was said meanwhile keeps an agent from ending: not where it was only overheard."""
-    texts = [block for block in pending if block["type"] == "text"]
-    return any(not is_overheard(block) for block in texts)
 
 
 def try_now(turn: Turn, owner: str) -> None:

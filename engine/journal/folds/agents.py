@@ -11,7 +11,16 @@ from engine.journal import events as ev
 from engine.journal.folds import containers, nodes, prompts
 from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
-from engine.journal.queries import LISTING, TURN, agent_at, agent_of, cost_nothing, holds, rest_id
+from engine.journal.queries import (
+    LISTING,
+    TURN,
+    agent_at,
+    agent_of,
+    asks_for_more,
+    cost_nothing,
+    holds,
+    rest_id,
+)
 from engine.journal.state import AgentRun, Asked, Call, Frame, NodeRun, Spent, State, scope_of
 from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
@@ -257,7 +266,7 @@ def _follows_an_answer(state: State, agent: AgentRun, path: str, event: ev.Agent
     again = state.nodes[path].attempt > 1
     cut = last["role"] == "assistant" and (again or not whole)
     fits = whole and agent.messages if event.source == "engine" else cut and not state.owed
-    if agent.pending or agent.order or not fits:
+    if asks_for_more(agent.pending) or agent.order or not fits:
         raise MalformedJournal(f"nothing has to be said to {path} now by the {event.source}")
 
 

@@ -22,7 +22,7 @@ def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
     _says_what_it_does(event)
     if agent.stuck is not None and not state.owed:
         raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
-    if event.how != "ask" and not (state.owed or _failing_turns(state, path)):
+    if event.how != "ask" and not _may_go_on(state, path, agent):
         raise MalformedJournal(f"nothing has to be put right in {path}")
     if event.how == "ask":
         return with_agent(state, path, replace(agent, stuck=event.error))
@@ -59,6 +59,13 @@ _MAY = {
     "answer": ("content",),
 }
 """What an outcome says beside who said so, by `how`."""
+
+
+def _may_go_on(state: State, path: str, agent: AgentRun) -> bool:
+    """Whether something has to be put right. An answer during which people spoke owes nothing: their words may be all that
+    follows from it."""
+    spoken = bool(agent.pending) and not _turns(state, path)
+    return bool(state.owed) or spoken or bool(_failing_turns(state, path))
 
 
 def _says_what_it_does(event: ev.AgentOutcome) -> None:
@@ -107,7 +114,10 @@ def _made_again(state: State, owner: str) -> State:
 
 
 def _failing_turns(state: State, owner: str) -> list[str]:
+    return [path for path in _turns(state, owner) if state.nodes[path].status == "failing"]
+
+
+def _turns(state: State, owner: str) -> list[str]:
+    """The agent's model calls that have not ended."""
     found = [path for path in state.active if state.nodes[path].type == TURN]
-    return [
-        path for path in found if state.nodes[path].status == "failing" and agent_of(state, path) == owner
-    ]
+    return [path for path in found if agent_of(state, path) == owner]

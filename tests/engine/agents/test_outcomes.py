@@ -14,6 +14,7 @@ from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.errors import InvalidAnswer
 from tests.engine.agents.talks import Talk, talk
+from tests.engine.agents.test_talk_listening import ana, carl
 from tests.support.engine import ANA
 
 SHELL = 'tools: [shell: {commands: ["restart *"]}]'
@@ -236,6 +237,41 @@ def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
     case = ends(talk(SCHEMA), '{"cause": "di', stop="max_tokens")
     assert "di" not in case.said().partition("Why is")[0]
     assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
+
+
+# --- words meanwhile ----------------------------------------------------------------------------------------------
+
+
+FULL = {"input_tokens": 900_000, "output_tokens": 20}
+MEANWHILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "room": ({"stop": "max_tokens", "cutCall": True}, {"maxTokens": 64_000}),
+    "model": ({"stop": "refusal"}, {"model": "claude-opus-5"}),
+    "compact": ({"stop": "model_context_window_exceeded"}, {"purpose": "compact"}),
+}
+
+
+@pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
+@pytest.mark.parametrize("how", MEANWHILE)
+def test_words_do_not_keep_it_from_helping_itself(how: str, said: Steer) -> None:
+    """Whoever speaks while an answer is made that is none: it goes on as if nobody had, and the words are heard."""
+    told, expected = MEANWHILE[how]
+    case = after_a_tool("listen: thread\nfallbacks: [claude-opus-5]").allowing(ANA).when(said)
+    ends(case, **told)
+    assert expected.items() <= case.request().items()
+    if how == "compact":
+        case.model("A summary.")
+    assert said.text in case.said()
+
+
+@pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
+def test_words_do_not_keep_a_summary_from_more_room(said: Steer) -> None:
+    """They stand behind it."""
+    case = after_a_tool("listen: thread\nmax_tokens: 1000\nmax_cost: 100").allowing(ANA)
+    case.model("", ("shell", {"command": "restart db"}), usage=FULL).tool("tool[0]", RAN).when(said)
+    assert case.request()["purpose"] == "compact"
+    ends(case, "Half a", stop="max_tokens")
+    assert case.request()["maxTokens"] == 2_000
+    assert said.text in case.model("A summary.").said()
 
 
 # --- nothing, pauses -----------------------------------------------------------------------------------------------

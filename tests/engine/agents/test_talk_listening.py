@@ -144,6 +144,27 @@ def test_approvals_do_not_come_from_who_is_overheard() -> None:
     case.refused(Answer(case.prompt.prompt_id, CARL, "k9", value="approve"), NotAllowed)
 
 
+SCHEMA = "output: {type: object, properties: {cause: {type: string}}, required: [cause]}"
+
+
+def test_a_colleague_does_not_keep_a_wrong_form_from_being_put_right() -> None:
+    """The model is told what is wrong, behind what was overheard."""
+    case = listening(f"listen: thread\n{SCHEMA}").when(carl("hello")).model("the disk")
+    assert "cannot be used" in case.said()
+    assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
+
+
+def test_a_colleague_does_not_keep_an_agent_from_going_on_by_itself() -> None:
+    """What was cut is gone on with, and nothing is asked for without end, as where nobody speaks."""
+    case = listening().when(carl("hello")).model("First half, ", stop="max_tokens")
+    assert [block["text"][:10] for block in case.sent] == ["<overheard", "Your answe"]
+    assert case.model("second half.").node("helper").output["text"] == "First half, second half."
+    case = listening()
+    for number in range(2):
+        case.when(carl("hi", key=f"c{number}")).model("", stop="end_turn")
+    assert case.prompt.scope == "empty"
+
+
 # --- several agents --------------------------------------------------------------------------------------------
 
 
