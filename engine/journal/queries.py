@@ -167,15 +167,16 @@ def rest_id(state: State, path: str) -> str:
 
 
 def holds(agent: AgentRun) -> bool:
-    """Whether a tool of the provider's is open in the last answer: the next message has the results of tools and nothing else,
-    and what people say stands in the one after it."""
-    if not agent.messages or not agent.order:
-        return False
-    last = agent.messages[len(agent.messages) - 1]
-    if last["role"] != "assistant":
-        return False
-    ended = {block.get("tool_use_id") for block in last["content"]}
-    return any(block["type"] == "server_tool_use" and block["id"] not in ended for block in last["content"])
+    """Whether a tool of the provider's is open in the last answer: it goes back with the results of tools, or as it is, and
+    what people say stands in a later message."""
+    last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
+    return last["role"] == "assistant" and bool(open_tools(last["content"]))
+
+
+def open_tools(content: Sequence[Json]) -> list[Json]:
+    """The calls of tools of the provider's in an answer that have no result there."""
+    ended = {block.get("tool_use_id") for block in content}
+    return [block for block in content if block["type"] == "server_tool_use" and block["id"] not in ended]
 
 
 def is_overheard(block: Json) -> bool:

@@ -64,6 +64,9 @@ def test_flaws_are_those_of_a_simple_model(messages: list[Message]) -> None:
     assert (legal(messages) == ()) == _model(messages)
 
 
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "disk"}}
+
+
 def _body(messages: list[Message]) -> Any:
     return {
         "model": "claude-opus-5-5",
@@ -237,6 +240,7 @@ def test_the_servers_rules_refuse_what_is_wrong() -> None:
         (_body([user(marked("5m")), assistant("b"), user(marked("1h"))]), "must not come after"),
         ({**_body([user("a")]), "max_tokens": 0}, "max_tokens"),
         (_body([user("a"), assistant("b")]), "prefill"),
+        (_body([user("a"), assistant(SEARCH), user("b")]), "server tool is open"),
     ):
         with pytest.raises(Refusal, match=told):
             check(body, THOUGHTS)

@@ -361,7 +361,7 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
             raise Refusal(
                 f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks: {missing}"
             )
-        if index and results and len(blocks) > len(results) and _open(turns[index - 1][1]):
+        if index and len(blocks) > len(results) and _open(turns[index - 1][1]):
             raise Refusal(f"messages.{index}: a server tool is open: only `tool_result` blocks may follow")
         if "tool_result" in kinds[len(results) :]:
             raise Refusal(f"messages.{index}: `tool_result` blocks must come first")
@@ -369,7 +369,7 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
         if len(set(made)) != len(made) or seen & set(made):
             raise Refusal(f"messages.{index}: `tool_use` ids must be unique")
         seen |= set(made)
-    if turns[-1][0] != "user":
+    if turns[-1][0] != "user" and not _open(turns[-1][1]):
         raise Refusal("This model does not support assistant message prefill.")
 
 

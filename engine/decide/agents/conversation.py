@@ -48,6 +48,7 @@ from engine.journal.queries import (
     asks_for_more,
     doomed,
     held_up,
+    holds,
     is_outage,
 )
 from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_finally, scope_of
@@ -195,7 +196,8 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
     if cap is not None and not count:
         _at_cap(turn, owner, cap)
         return
-    waits = before is None and not unsent(agent) and not agent.resends
+    held = holds(agent)
+    waits = before is None and not unsent(agent) and not agent.resends and not held
     if waits and spoken(agent)[-1]["role"] == "assistant":
         # It was stopped in the middle of an answer, and nobody said anything since.
         _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
@@ -207,6 +209,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         "tokens": 0 if count else least.tokens,
         "room": least.room,
         **({"count": True} if count else {}),
+        **({"held": True} if held else {}),
         **budget.counted_with(before),
         **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),
         **({"exempt": True} if agent.caps.get("day") else {}),
@@ -233,7 +236,7 @@ def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
         return "compact"
     if before is not None and before.input:
         return str(before.input["purpose"])
-    return "compact" if full and len(agent.messages) > 1 else "answer"
+    return "compact" if full and len(agent.messages) > 1 and not holds(agent) else "answer"
 
 
 def answered(turn: Turn, path: str, output: Json) -> None:

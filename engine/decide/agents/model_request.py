@@ -11,7 +11,7 @@ from engine.decide.agents.tool_results import person, unposed, wrapped
 from engine.decide.step import node_at
 from engine.flow import Flow
 from engine.flow.node import AgentPlan, ToolPlan, plan_of
-from engine.journal.queries import agent_at, agent_of, holds
+from engine.journal.queries import agent_at, agent_of, holds, open_tools
 from engine.journal.state import AgentRun, State
 from engine.language.codec import Json, encode
 from engine.nodes.types.agent import PLACE
@@ -148,12 +148,14 @@ def unsent(agent: AgentRun) -> list[Json]:
 
 
 def stays(content: Sequence[Json]) -> list[Json]:
-    """What of an answer that was cut may stand in the conversation: no tool calls, since none of them was begun, no
-    empty text, and nothing that ends in thinking."""
+    """What of an answer that was cut may stand in the conversation: no tool calls, since none of them was begun or none
+    has ended, no empty text, and nothing that ends in thinking."""
+    cut_off = open_tools(content)
     kept = [
         block
         for block in content
         if block["type"] != "tool_use" and (block["type"] != "text" or block["text"].strip())
+        if block not in cut_off
     ]
     while kept and kept[-1]["type"] in ("thinking", "redacted_thinking"):
         kept.pop()

@@ -78,7 +78,7 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
 def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json]) -> None:
     """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it."""
     agent, reason = agent_at(turn.state, owner), str(output.get("stopReason"))
-    if asks_for_more(agent.pending) and reason != "refusal" and (stayed or reason == "end_turn"):
+    if asks_for_more(agent.pending) and (reason == "end_turn" or (reason == "max_tokens" and stayed)):
         return  # somebody spoke meanwhile, and that is gone on with
     if reason == "refusal":
         _refused(turn, owner, agent, output)

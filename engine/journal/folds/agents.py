@@ -106,7 +106,8 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     missing = [tool for tool in agent.order if tool not in agent.results]
     if missing:
         raise MalformedJournal(f"{path} began, and the tool calls {', '.join(missing)} have no result")
-    held = holds(agent)
+    # Before model calls said so, only results of tools kept words back.
+    held = holds(agent) and bool(agent.order or (run.input or {}).get("held"))
     said = [*(agent.results[tool] for tool in agent.order), *(() if held else agent.pending)]
     if said:
         agent = replace(agent, messages=said_in(agent.messages, "user", said))

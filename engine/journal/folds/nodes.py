@@ -18,7 +18,7 @@ from engine.journal.grammar import (
     run_at,
     same,
 )
-from engine.journal.queries import CHANGED, TURN, noted_start
+from engine.journal.queries import CHANGED, TURN, holds, noted_start
 from engine.journal.state import (
     AGAIN,
     COLLECT,
@@ -165,7 +165,7 @@ def _begins_in_agent(
 
 
 def _has_something_to_answer(agent: AgentRun, path: str) -> None:
-    said = agent.pending or agent.order or agent.resends or not agent.messages
+    said = agent.pending or agent.order or agent.resends or holds(agent) or not agent.messages
     if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
         raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
 

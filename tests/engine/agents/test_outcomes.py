@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from engine.decide.agents import outcomes
-from engine.decide.commands import Due, NodeDone, Steer
-from engine.journal.fold import derive_state
+from engine.decide.commands import Due, Hold, NodeDone, Resume, Steer
+from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.errors import InvalidAnswer
 from tests.engine.agents.talks import Talk, talk
-from tests.engine.agents.test_talk_listening import ana, carl
+from tests.engine.agents.test_talk_listening import ana, carl, listening
 from tests.support.engine import ANA
 
 SHELL = 'tools: [shell: {commands: ["restart *"]}]'
@@ -239,6 +239,15 @@ def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
     assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
 
 
+def test_a_tool_of_the_provider_that_was_cut_off_stands_nowhere() -> None:
+    """Nothing could be said behind it."""
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "disks"}}
+    case = talk()
+    ends(case, stop="max_tokens", content=[{"type": "text", "text": "One, "}, use])
+    assert "Go on exactly where it ends" in case.said()
+    assert case.request()["messages"][-2]["content"] == [{"type": "text", "text": "One, "}]
+
+
 # --- words meanwhile ----------------------------------------------------------------------------------------------
 
 
@@ -315,6 +324,47 @@ def test_a_pause_is_sent_back_as_it_is() -> None:
     assert labels(case) == ["Again", "Stop"]
     case.decide("retry").model("Found.")
     assert case.node("helper").output["text"] == "Found."
+
+
+USE = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "disks"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
+def test_words_wait_until_what_paused_has_gone_on(said: Steer) -> None:
+    """Nothing stands behind a tool of the provider's that is open, not where the call is made again either."""
+    case = listening().when(said)
+    ends(case, stop="pause_turn", content=[USE], usage=FULL)
+    assert case.request()["purpose"] == "answer"
+    assert case.sent == [USE]
+    case.when(case.broke("request_invalid", retryable=False)).decide("retry")
+    assert case.sent == [USE]
+    ends(case, stop="end_turn", content=[FOUND, {"type": "text", "text": "Found."}])
+    if said.actor == ANA:
+        assert said.text in case.said()
+        case.model("And db-2.")
+    assert case.state.outcome == "complete"
+
+
+def test_words_that_an_older_release_put_behind_a_pause_stay_there() -> None:
+    """Its journal folds as it did: there the next call followed at once, and took them."""
+    case = listening().when(ana("and db-2?"))
+    ends(case, stop="pause_turn", content=[USE])
+    answered = [event for event in case.events if event.type == "agent:message"][-1]
+    begun = [event for event in case.events if event.type == "container:childStarted"][-2]
+    told = {name: value for name, value in begun.input.items() if name != "held"}
+    state = derive_state(case.events[: answered.seq])
+    state = evolve(state, replace(begun, seq=answered.seq + 1, timestamp=answered.timestamp, input=told))
+    said = state.containers["helper"].agent.messages
+    assert said[len(said) - 1]["role"] == "user"
+
+
+def test_what_paused_goes_back_after_a_pause_of_the_session_too() -> None:
+    """Its call was stopped before it gave anything; words of people wait."""
+    case = listening()
+    ends(case, stop="pause_turn", content=[USE])
+    case.when(Hold(ANA, "h1"), ana("and db-2?")).model("", interrupted=True).when(Resume("Go on.", ANA, "r1"))
+    assert case.sent == [USE]
 
 
 # --- too long, wrong form ------------------------------------------------------------------------------------------

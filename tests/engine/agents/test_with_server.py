@@ -281,6 +281,19 @@ async def test_words_wait_while_a_tool_of_the_provider_is_open(stage: Stage) -> 
     assert "hurry up" in str(stage.sent(2)[-1])
 
 
+async def test_what_paused_is_taken_back_as_it_was(stage: Stage) -> None:
+    """Words that came meanwhile stand behind what the tool of the provider's has given."""
+    ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
+    paused = Reply([FOUND, {**SEARCH, "id": "srv_2"}], stop_reason="pause_turn")
+    found = [{**FOUND, "tool_use_id": "srv_2"}, text("Both are full.").blocks[0]]
+    state = await stage.run(Reply([SEARCH, ask]), paused, Reply(found), text("Done."), more=SERVED)
+    assert state.phase == "waiting"
+    await stage.rig.engine.apply(SESSION, Steer("hurry up", ANA, "key-1"))
+    assert said(await stage.rig.reply(SESSION, "the second one")) == "Done."
+    assert stage.sent(2)[-1]["role"] == "assistant"
+    assert "hurry up" in str(stage.sent(3)[-1])
+
+
 LONG = Reply([DB], usage={"input_tokens": 160_000, "output_tokens": 20})
 SUMMED = Reply([summary("The log of db was read.")], stop_reason="compaction")
 FORM = "output: {type: object, properties: {cause: {type: string}}, required: [cause]}"
