@@ -202,14 +202,17 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         # It was stopped in the middle of an answer, and nobody said anything since.
         _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
         agent = agent_at(turn.state, owner)
+    purpose = _purpose(agent, before, least.full)
     config: dict[str, Json] = {
-        "purpose": _purpose(agent, before, least.full),
+        "purpose": purpose,
         "model": agent.model,
         "reserved": None if least.cost is None else format(Decimal(0) if count else least.cost, "f"),
         "tokens": 0 if count else least.tokens,
         "room": least.room,
         **({"count": True} if count else {}),
+        # The fold follows these where they are said alone: journals of older releases fold as they did.
         **({"held": True} if held else {}),
+        **({"cut": True} if agent.cut and purpose == "compact" else {}),
         **budget.counted_with(before),
         **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),
         **({"exempt": True} if agent.caps.get("day") else {}),

@@ -91,13 +91,14 @@ def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequenc
             turn,
             owner,
             {"type": reason, "message": "the conversation is longer than the model can keep in mind"},
+            agent.text,
         )
     elif reason == "pause_turn" and stayed:
         error = {"type": reason, "message": f"the model paused {_ALONE['resend']} times"}
         _alone(turn, owner, "resend", error, text=agent.text)
     else:
         error = {"type": "empty", "message": "the model answered nothing, twice"}
-        _alone(turn, owner, "said", error, content=_text(_EMPTY))
+        _alone(turn, owner, "said", error, content=_text(_EMPTY), text=agent.text or None)
 
 
 def _cut_error() -> dict[str, Json]:
@@ -122,14 +123,15 @@ def more_room(turn: Turn, owner: str, how: str, error: dict[str, Json]) -> None:
     most = shipped(agent.model).max_tokens or MOST_ROOM
     if room < most:
         more = min(2 * room, most)
-        beside: dict[str, Json] = {"text": agent.text} if how == "room" else {"brief": _brief(agent)}
+        beside = {"text": agent.text} if how == "room" else _anew(agent)
         _emit(turn, owner, how, max_tokens=more, **beside)
     else:
         stuck(turn, owner, error)
 
 
-def _brief(agent: AgentRun) -> bool | None:
-    return True if agent.compacts == "brief" else None
+def _anew(agent: AgentRun) -> dict[str, Json]:
+    """What the summary is asked for with again: as before, and what was cut is gone on with behind it."""
+    return {"brief": True if agent.compacts == "brief" else None, "text": agent.cut or None}
 
 
 def longest(turn: Turn, owner: str) -> int:
@@ -137,10 +139,11 @@ def longest(turn: Turn, owner: str) -> int:
     return agent_at(turn.state, owner).max_tokens or int(turn.state.nodes[owner].input["max_tokens"])
 
 
-def too_long(turn: Turn, owner: str, error: dict[str, Json], *, brief: bool = False) -> None:
-    """The conversation does not fit: it is summed up. `brief`: it does not fit into that call either, as it is."""
+def too_long(turn: Turn, owner: str, error: dict[str, Json], text: str, *, brief: bool = False) -> None:
+    """The conversation does not fit: it is summed up. `text` is what its answer has so far; `brief`: it does not fit into
+    that call either, as it is."""
     if len(agent_at(turn.state, owner).messages) > 1:
-        _alone(turn, owner, "compact", error, brief=brief or None)
+        _alone(turn, owner, "compact", error, brief=brief or None, text=text or None)
     else:
         stuck(turn, owner, error)
 
@@ -155,7 +158,7 @@ def _alone(turn: Turn, owner: str, how: str, error: dict[str, Json], **more: Jso
 
 def in_words(turn: Turn, owner: str) -> None:
     """The API has made no summary of the conversation: the model is asked for one."""
-    _emit(turn, owner, "compact")
+    _emit(turn, owner, "compact", text=agent_at(turn.state, owner).cut or None)
 
 
 def _emit(turn: Turn, owner: str, how: str, **more: Json) -> None:
@@ -174,10 +177,11 @@ def _text(words: str) -> list[Json]:
 def turn_failed(turn: Turn, path: str) -> None:
     """A model call failed, and no try is left."""
     owner, error = agent_of(turn.state, path) or "", turn.state.nodes[path].error or {}
-    if agent_at(turn.state, owner).stuck:
+    agent = agent_at(turn.state, owner)
+    if agent.stuck:
         return
     if error.get("type") == "context_too_long":
-        too_long(turn, owner, error, brief=True)
+        too_long(turn, owner, error, agent.cut, brief=True)
     else:
         stuck(turn, owner, error)
 
@@ -339,7 +343,9 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
     by: dict[str, Json] = {"actor": actor, "text": agent.cut if silent else agent.text}
     if value is None or value == "otherwise":
         said = _text(person_message(words, actor or {}))
-        by |= {"text": None, "content": said, "key": key}
+        # A nudge goes on with what there is; other words ask for another answer.
+        text = by["text"] or None if prompt.scope == "empty" else None
+        by |= {"text": text, "content": said, "key": key}
         _emit(turn, owner, "said", **by)
     elif value in ("answer", "take"):
         _last_answer(turn, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
@@ -350,14 +356,14 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
         goes_on = {"content": _text(_GO_ON)} if _spoke_last(agent) else {}
         _emit(turn, owner, "room", **by, max_tokens=2 * longest(turn, owner), **goes_on)
     elif value == "compact":
-        _emit(turn, owner, "compact", actor=actor, brief=True)
+        _emit(turn, owner, "compact", actor=actor, brief=True, text=by["text"] or None)
     elif value == "model" or str(value).startswith("model:"):
         _emit(
             turn, owner, "model", **by, model=words if value == "model" else str(value).removeprefix("model:")
         )
     else:
         how = {"pause_turn": "resend", "summary": "compact"}.get(str(prompt.scope), "again")
-        _emit(turn, owner, how, **(by if how != "compact" else {"actor": actor, "brief": _brief(agent)}))
+        _emit(turn, owner, how, **(by if how != "compact" else {"actor": actor, **_anew(agent)}))
 
 
 def _failed_turn(turn: Turn, owner: str) -> str | None:

@@ -106,8 +106,9 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     missing = [tool for tool in agent.order if tool not in agent.results]
     if missing:
         raise MalformedJournal(f"{path} began, and the tool calls {', '.join(missing)} have no result")
+    told = run.input or {}
     # Before model calls said so, only results of tools kept words back.
-    held = holds(agent) and bool(agent.order or (run.input or {}).get("held"))
+    held = holds(agent) and bool(agent.order or told.get("held"))
     said = [*(agent.results[tool] for tool in agent.order), *(() if held else agent.pending)]
     if said:
         agent = replace(agent, messages=said_in(agent.messages, "user", said))
@@ -231,7 +232,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         counted=counted[1],
         weighed=counted[2],
         text="".join([agent.cut, *said]),
-        cut="",
+        cut=agent.cut if (run.input or {}).get("cut") else "",
         container=event.container or agent.container,
         final=bool(event.final),
         alone={} if calls else agent.alone,

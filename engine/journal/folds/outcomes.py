@@ -53,9 +53,9 @@ _MAY = {
     "again": ("text",),
     "room": ("content", "text"),
     "model": ("error", "text"),
-    "compact": ("brief", "max_tokens"),
+    "compact": ("brief", "max_tokens", "text"),
     "resend": ("text",),
-    "said": ("key",),
+    "said": ("key", "text"),
     "answer": ("content",),
 }
 """What an outcome says beside who said so, by `how`."""

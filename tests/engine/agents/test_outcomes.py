@@ -239,6 +239,34 @@ def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
     assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
 
 
+def test_what_was_cut_stays_through_a_summary() -> None:
+    """One that the API asks for by refusing the conversation, and one that needs more room or is made in words."""
+    case = after_a_tool().model("One, ", stop="max_tokens")
+    case.when(case.broke("context_too_long", retryable=False)).model("A summary.")
+    assert case.model("two.").node("helper").output["text"] == "One, two."
+    full = {"input_tokens": 900_000, "output_tokens": 20}
+    for paused in (False, True):
+        case = after_a_tool("max_tokens: 1000").model("One, ", stop="max_tokens", usage=full)
+        assert case.request()["purpose"] == "compact"
+        if paused:
+            case.when(Hold(ANA, "h1")).model("Half a", interrupted=True).when(Resume("Go on.", ANA, "r1"))
+        ends(case, "Half a", stop="max_tokens")
+        ends(case, stop="refusal", signed=True)
+        assert case.request()["purpose"] == "compact"
+        case.model("A summary.")
+        assert case.model("two.").node("helper").output["text"] == "One, two."
+
+
+def test_what_was_cut_stays_through_an_empty_answer() -> None:
+    """By the word of a person too."""
+    case = talk().model("One, ", stop="max_tokens").model("", stop="end_turn")
+    assert "empty" in case.said()
+    ends(case, stop="end_turn")
+    assert (
+        case.decide("otherwise", reason="Go on.").model("two.").node("helper").output["text"] == "One, two."
+    )
+
+
 def test_a_tool_of_the_provider_that_was_cut_off_stands_nowhere() -> None:
     """Nothing could be said behind it."""
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "disks"}}
