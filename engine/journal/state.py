@@ -232,7 +232,7 @@ class AgentRun(_Record):
     final: bool = False
     """The last answer was the final one, and nobody said anything since."""
     corrections: int = 0
-    """How often it was told that its answer has the wrong form."""
+    """How often it was told that its answer has the wrong form, since the last word of a person."""
     container: dict[str, Json] | None = None
     """Where its code runs at the provider: `{id, expires_at}`."""
     unsigned: bool = False
@@ -244,7 +244,7 @@ class AgentRun(_Record):
     stuck: dict[str, Json] | None = None
     """Why it does not go on before people said how: an error."""
     alone: dict[str, int] = {}
-    """What it did by itself, and how often, since the last answer to go on with or the last word of a person about that."""
+    """What it did by itself, and how often, since the last answer to go on with or the last word of a person."""
     max_tokens: int | None = None
     """The longest answer, where that is not what the flow says any more."""
     compacts: str | None = None

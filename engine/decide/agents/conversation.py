@@ -211,7 +211,7 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         "room": least.room,
         **({"count": True} if count else {}),
         # The fold follows these where they are said alone: journals of older releases fold as they did.
-        **({"held": True} if held else {}),
+        **({"held": True} if held else {"anew": True} if agent.heard else {}),
         **({"cut": True} if agent.cut and purpose == "compact" else {}),
         **budget.counted_with(before),
         **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),

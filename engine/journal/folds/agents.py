@@ -115,6 +115,8 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
     if not held:
         state = replace(state, pending=tuple(said for said in state.pending if said[0] not in agent.heard))
         agent = replace(agent, pending=(), heard=())
+    if told.get("anew"):
+        agent = replace(agent, alone={}, corrections=0)
     agent = replace(agent, order=(), results=Map(), final=False, resends=False)
     amount, tokens = _set_aside(run)
     return _spend(with_agent(state, owner, agent), path, reserved=amount, reserved_tokens=tokens)

@@ -340,6 +340,18 @@ def test_a_usable_answer_ends_the_count_of_what_it_did_by_itself() -> None:
     assert not case.state.open_prompts
 
 
+def test_words_of_people_end_the_count_too() -> None:
+    """Of what it did by itself, and of corrections: what an agent that rests is asked next is another task."""
+    case = listening("follow_up: 7d")
+    for number in range(4):
+        case.model("One, ", stop="max_tokens").model("two.").when(ana("next", key=f"s{number}"))
+    assert not case.state.open_prompts
+    case = listening(f"follow_up: 7d\n{SCHEMA}")
+    for number in range(2):
+        case.model("the disk").model('{"cause": "disk"}').when(ana("next", key=f"s{number}"))
+    assert not case.state.open_prompts
+
+
 def test_a_pause_is_sent_back_as_it_is() -> None:
     """Nothing is added, ten times; then people are asked."""
     case = talk()
