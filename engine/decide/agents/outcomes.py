@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.decide import outages
 from engine.decide.agents.budget import fallbacks
-from engine.decide.agents.model_request import person_message, stays
+from engine.decide.agents.model_request import person_message, spoken, stays
 from engine.decide.question import option, step_prompt
 from engine.flow.node import plan_of
 from engine.forms.question import Question
@@ -98,7 +98,12 @@ def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequenc
         _alone(turn, owner, "resend", error, text=agent.text)
     else:
         error = {"type": "empty", "message": "the model answered nothing, twice"}
-        _alone(turn, owner, "said", error, content=_text(_EMPTY), text=agent.text or None)
+        if not agent.text:
+            _alone(turn, owner, "said", error, content=_text(_EMPTY))
+        elif spoken(agent)[-1]["content"][-1:] == _text(_EMPTY):
+            stuck(turn, owner, error)
+        else:
+            _alone(turn, owner, "go_on", error, content=_text(_EMPTY), text=agent.text)
 
 
 def _cut_error() -> dict[str, Json]:
@@ -123,15 +128,14 @@ def more_room(turn: Turn, owner: str, how: str, error: dict[str, Json]) -> None:
     most = shipped(agent.model).max_tokens or MOST_ROOM
     if room < most:
         more = min(2 * room, most)
-        beside = {"text": agent.text} if how == "room" else _anew(agent)
+        beside: dict[str, Json] = {"text": agent.text} if how == "room" else {"brief": _brief(agent)}
         _emit(turn, owner, how, max_tokens=more, **beside)
     else:
         stuck(turn, owner, error)
 
 
-def _anew(agent: AgentRun) -> dict[str, Json]:
-    """What the summary is asked for with again: as before, and what was cut is gone on with behind it."""
-    return {"brief": True if agent.compacts == "brief" else None, "text": agent.cut or None}
+def _brief(agent: AgentRun) -> bool | None:
+    return True if agent.compacts == "brief" else None
 
 
 def longest(turn: Turn, owner: str) -> int:
@@ -343,10 +347,10 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
     by: dict[str, Json] = {"actor": actor, "text": agent.cut if silent else agent.text}
     if value is None or value == "otherwise":
         said = _text(person_message(words, actor or {}))
-        # A nudge goes on with what there is; other words ask for another answer.
-        text = by["text"] or None if prompt.scope == "empty" else None
+        # A nudge goes on with what was cut; other words ask for another answer.
+        text = agent.text or None if prompt.scope == "empty" else None
         by |= {"text": text, "content": said, "key": key}
-        _emit(turn, owner, "said", **by)
+        _emit(turn, owner, "go_on" if text else "said", **by)
     elif value in ("answer", "take"):
         _last_answer(turn, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
     elif value == "correct":
@@ -363,7 +367,8 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
         )
     else:
         how = {"pause_turn": "resend", "summary": "compact"}.get(str(prompt.scope), "again")
-        _emit(turn, owner, how, **(by if how != "compact" else {"actor": actor, **_anew(agent)}))
+        summary = {"actor": actor, "brief": _brief(agent), "text": agent.cut or None}
+        _emit(turn, owner, how, **(by if how != "compact" else summary))
 
 
 def _failed_turn(turn: Turn, owner: str) -> str | None:

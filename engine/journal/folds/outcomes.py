@@ -22,7 +22,8 @@ def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
     _says_what_it_does(event)
     if agent.stuck is not None and not state.owed:
         raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
-    if event.how != "ask" and not _may_go_on(state, path, agent):
+    due = state.owed or _failing_turns(state, path) or _spoken_over(state, path, agent, event)
+    if event.how != "ask" and not due:
         raise MalformedJournal(f"nothing has to be put right in {path}")
     if event.how == "ask":
         return with_agent(state, path, replace(agent, stuck=event.error))
@@ -55,17 +56,23 @@ _MAY = {
     "model": ("error", "text"),
     "compact": ("brief", "max_tokens", "text"),
     "resend": ("text",),
-    "said": ("key", "text"),
+    "go_on": ("key",),
+    "said": ("key",),
     "answer": ("content",),
 }
 """What an outcome says beside who said so, by `how`."""
 
 
-def _may_go_on(state: State, path: str, agent: AgentRun) -> bool:
-    """Whether something has to be put right. An answer during which people spoke owes nothing: their words may be all that
-    follows from it."""
-    spoken = bool(agent.pending) and not _turns(state, path)
-    return bool(state.owed) or spoken or bool(_failing_turns(state, path))
+def _spoken_over(state: State, path: str, agent: AgentRun, event: ev.AgentOutcome) -> bool:
+    """Whether an answer has just ended during which people spoke, and nothing followed: it owes nothing, since their words
+    may be all that follows."""
+    attempt = state.nodes[path].attempt
+    scope = path if attempt == 1 else f"{path}#{attempt}"
+    last = state.nodes.get(f"{scope}/turn[{len(state.frames[scope].nodes)}]")
+    texts = [block["text"] for block in agent.pending if block["type"] == "text"]
+    spoken = bool(texts) and all(text.startswith(("<message", "<overheard")) for text in texts)
+    ended = last is not None and (last.status, last.ended_at) == ("completed", event.timestamp)
+    return event.actor is None and spoken and ended
 
 
 def _says_what_it_does(event: ev.AgentOutcome) -> None:
@@ -74,6 +81,12 @@ def _says_what_it_does(event: ev.AgentOutcome) -> None:
         told = getattr(event, name) is not None
         if (told and name not in (*needs, *may)) or (not told and name in needs):
             raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
+    if _more_for_summary(event) and event.text is not None:
+        raise MalformedJournal("more room for a summary leaves what was cut as it is")
+
+
+def _more_for_summary(event: ev.AgentOutcome) -> bool:
+    return event.how == "compact" and event.max_tokens is not None
 
 
 def _was_asked(state: State, run: NodeRun) -> None:
@@ -97,7 +110,7 @@ def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
         max_tokens=event.max_tokens or agent.max_tokens,
         compacts=compacts,
         resends=event.how == "resend",
-        cut="" if event.how == "answer" else event.text or "",
+        cut=agent.cut if _more_for_summary(event) else "" if event.how == "answer" else event.text or "",
         text=event.text or "" if event.how == "answer" else agent.text,
         final=event.how == "answer",
         pending=(*agent.pending, *said),
@@ -114,10 +127,7 @@ def _made_again(state: State, owner: str) -> State:
 
 
 def _failing_turns(state: State, owner: str) -> list[str]:
-    return [path for path in _turns(state, owner) if state.nodes[path].status == "failing"]
-
-
-def _turns(state: State, owner: str) -> list[str]:
-    """The agent's model calls that have not ended."""
     found = [path for path in state.active if state.nodes[path].type == TURN]
-    return [path for path in found if agent_of(state, path) == owner]
+    return [
+        path for path in found if state.nodes[path].status == "failing" and agent_of(state, path) == owner
+    ]

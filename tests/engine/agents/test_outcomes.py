@@ -262,9 +262,9 @@ def test_what_was_cut_stays_through_an_empty_answer() -> None:
     case = talk().model("One, ", stop="max_tokens").model("", stop="end_turn")
     assert "empty" in case.said()
     ends(case, stop="end_turn")
-    assert (
-        case.decide("otherwise", reason="Go on.").model("two.").node("helper").output["text"] == "One, two."
-    )
+    assert case.prompt.scope == "empty"
+    case.decide("otherwise", reason="Go on.").model("two.")
+    assert case.node("helper").output["text"] == "One, two."
 
 
 def test_a_tool_of_the_provider_that_was_cut_off_stands_nowhere() -> None:
