@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.decide.agents import outcomes
 from engine.decide.commands import Due, Hold, NodeDone, Resume, Steer
