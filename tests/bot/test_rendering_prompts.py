@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 
+from bot.rendering import home, waiting
+from bot.rendering import prompts as rendering
 from bot.rendering.blocks import MOST_UNITS, block_key, size
 from bot.rendering.clocks import deleted_too_often, reminder
 from bot.rendering.notes import duplicate, message_blocks, note
@@ -14,6 +16,7 @@ from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.journal.state import Asked
+from prompt_state.question_row import PromptKind
 from tests.bot.rendering_cases import (
     ANA,
     BEN,
@@ -42,6 +45,14 @@ def shown_as(one: Asked, **options: Any) -> str:
 def closed_as(one: Asked, **options: Any) -> str:
     """All mrkdwn of a closed prompt's message."""
     return "\n".join(texts(closed_prompt(session(one), one, FLOW, **options).blocks))
+
+
+def test_every_kind_of_question_has_its_words() -> None:
+    """Wherever a question is shown, it is said what it is; the Home shows each kind under one heading."""
+    kinds = set(get_args(PromptKind))
+    assert set(rendering._ASKS) - {"outage", "admins"} == kinds
+    assert set(waiting._KINDS) == kinds
+    assert sorted(kind for _, some in home.KINDS.values() for kind in some or ()) == sorted(kinds)
 
 
 def test_a_prompt_carries_its_key_where_it_can_be_found_again() -> None:

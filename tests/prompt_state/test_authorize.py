@@ -15,7 +15,7 @@ from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.errors import MalformedJournal
-from prompt_state.question_row import may_act_on
+from prompt_state.question_row import PromptKind, may_act_on
 from tests.prompt_state.prompt_cases import TEAM, approval, ask, person
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -603,17 +603,7 @@ def test_the_prompts_that_somebody_may_act_on() -> None:
 def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
     assert set(ACTION_OF.values()) <= set(ACTIONS)
-    assert set(ACTION_OF) == {
-        "ask",
-        "approval",
-        "interrupted",
-        "failed",
-        "input",
-        "budget",
-        "limit",
-        "outcome",
-        "listing",
-    }
+    assert set(ACTION_OF) == set(get_args(PromptKind))
 
 
 def test_the_cap_of_the_day_is_for_the_admins() -> None:

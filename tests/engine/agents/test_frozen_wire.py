@@ -30,6 +30,7 @@ from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from engine.testing.crashes import CrashingStore, nth
+from prompt_state.question_row import projection
 from tests.nodes.pictures import png
 from tests.support.claude_binding import grows
 from tests.support.claude_rules import summary
@@ -110,7 +111,7 @@ class World:
             runners=with_runner(runners, "mcp", self._called),
             home=self.folder,
             now=Clock(),
-            extensions=[SpendRows()],
+            extensions=[SpendRows(), projection],
             agents=self.facts,
         )
         await engine.open()
