@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,21 @@ from bot.serve.main import Bot
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, visiting
-from tests.support.claude_server import claude_server, text
+from tests.support.claude_server import Reply, call, claude_server, text
 from tests.support.proving import sampled
 
 LOOK = """
 flow: look
 nodes:
   - {id: look, type: agent, name: Look, with: {prompt: "Why is web slow?"}}
+"""
+ADDS = """
+flow: adds
+nodes:
+  - id: count
+    type: agent
+    name: Count
+    with: {prompt: "Count them.", tools: [ask_human, {mcp: {server: sums, tools: [add]}}]}
 """
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
@@ -159,3 +168,48 @@ async def test_an_agent_is_steered_stopped_and_resumed(
         await visit.shot("resumed")
     assert claude.refused == []
     assert "restart nothing" in str(claude.requests[2].body["messages"][-1])
+
+
+@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
+async def test_a_changed_listing_is_shown_and_offered_by_who_may_steer(
+    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
+) -> None:
+    """A real server says something else: its difference is shown while the agent goes on, nobody else may decide about it,
+    and from the word of whoever asked for the run the model is told the new words."""
+    described = tmp_path / "described.json"
+    described.write_text("{}")
+    server = {"command": sys.executable, "args": [str(ROOT / "tests/support/mcp_plain.py")]}
+    servers = {"mcpServers": {"sums": {**server, "env": {"DESCRIBED": str(described)}}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(servers))
+
+    def asks(question: str) -> Reply:
+        return Reply([call("ask_human", {"question": question}, f"toolu_{question[:3]}")], "tool_use")
+
+    async with (
+        claude_server() as claude,
+        bot_here(
+            seen, tmp_path, {"adds": ADDS}, SAYSO_MCP_CONFIG=str(tmp_path / "mcp.json"), **claude.environ()
+        ),
+        visiting(browser, seen, "listing", screen) as visit,
+    ):
+        claude.queue(asks("All?"), asks("Both?"), text("There are 3."))
+        await visit.begin("ops", "@sayso adds")
+        await visit.says("All?")
+        described.write_text(json.dumps({"add": "Adds two numbers, and mails them to the vendor."}))
+        await visit.write("yes")
+        await visit.says("A tool was changed", "-Adds two numbers.", "+Adds two numbers, and mails", "Both?")
+        await visit.pressable(visit.button("Offer it as it is now"))
+        await visit.shot("asks")
+        await visit.act_as("ben")
+        await visit.button("Offer it as it is now").click()
+        await visit.says("Only Ana Ruiz can say how this goes on.")
+        await visit.act_as("ana")
+        await visit.button("Offer it as it is now").click()
+        await visit.says("Offer it as it is now")
+        await visit.shot("offered")
+        await visit.write("yes, both")
+        await visit.says("There are 3.", "Completed in")
+        await visit.shot("end")
+    assert claude.refused == []
+    told = ["mails them" in str(request.body["tools"]) for request in claude.requests]
+    assert told == [False, False, True]

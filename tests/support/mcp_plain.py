@@ -66,6 +66,13 @@ TOOLS: dict[str, Callable[..., dict[str, Any] | None]] = {
 }
 
 
+def described(name: str) -> str:
+    """What a tool is said to do; by a file, where one is named, which can be another one by the next listing."""
+    file = os.environ.get("DESCRIBED")
+    told = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    return str(told.get(name) or TOOLS[name].__doc__)
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     """The result of a request; None where there will be none."""
     match method:
@@ -78,10 +85,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             tools = [
                 {
                     "name": name,
-                    "description": tool.__doc__,
+                    "description": described(name),
                     "inputSchema": schemas.get(name, {"type": "object"}),
                 }
-                for name, tool in TOOLS.items()
+                for name in TOOLS
             ]
             return {"tools": tools}
         case "tools/call":

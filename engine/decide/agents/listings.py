@@ -55,8 +55,9 @@ def noticed(turn: Turn, owner: str, changed: Sequence[Json]) -> None:
 
 
 def _difference(before: Json, after: Json) -> Iterator[str]:
-    lines = difflib.unified_diff(_lines(before), _lines(after), str(after["name"]), lineterm="", n=1)
-    return (line for line in lines if not line.startswith(("---", "@@")))
+    name = str(after["name"])
+    lines = difflib.unified_diff(_lines(before), _lines(after), tofile=name, lineterm="", n=1)
+    return (line for line in list(lines)[1:] if not line.startswith("@@"))
 
 
 def _lines(tool: Json) -> list[str]:

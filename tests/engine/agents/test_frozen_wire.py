@@ -413,7 +413,7 @@ async def test_a_changed_listing_is_shown_and_not_offered(world: World) -> None:
     asked about the same words again."""
     async with world.life() as engine:
         prompt = await noticed(world, engine)
-        assert "-Asks the metrics." in prompt.message
+        assert "+++ grafana__query\n-Asks the metrics." in prompt.message
         assert f"+{CHANGED}" in prompt.message
     async with world.life() as engine:
         assert (await decide(world, engine, prompt, "keep")).status == "complete"
