@@ -166,7 +166,7 @@ def steer(turn: Turn, command: Steer) -> None:
     if command.key in turn.state.seen:
         return
     names = ", ".join(str(file["name"]) for file in command.files)
-    text = _said(turn, command) if command.text.strip() or not names else ""
+    text = _said(turn, command, alone=not names)
     command, agents = replace(command, text=text), agents_under_way(turn.state)
     aside = command.aside or turn.facts.policy(command.actor, "steer", turn.state, None) is not None
     if aside and agents and conversations().overhear(turn, command):
@@ -189,16 +189,16 @@ def end_rest(turn: Turn, command: EndRest) -> None:
                 conversations().end_rest(turn, path)
 
 
-def _said(turn: Turn, command: Message | Steer) -> str:
-    """What a message says, where the session still takes any."""
+def _said(turn: Turn, command: Message | Steer, *, alone: bool = True) -> str:
+    """What a message says, where the session still takes any. One that came with files need not say anything."""
     text, _ = clean_text(command.text)
-    if not text.strip():
+    if alone and not text.strip():
         raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
     if turn.state.ended or turn.state.phase == "finalizing":
         raise SessionEnded(
             f"Session {turn.state.session_id} is {turn.state.status}; it takes no more messages."
         )
-    return text
+    return text if text.strip() else ""
 
 
 def _tell_agents(turn: Turn, said: Steer) -> None:
