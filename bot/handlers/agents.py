@@ -13,8 +13,12 @@ from bot.outbound.notices import Notices, held
 from bot.rendering import phrases
 from bot.rendering.notes import agents_menu
 from bot.wire.client import IncomingFiles, NotNow
+from engine.decide.agents.people import hears_others
 from engine.decide.commands import Command, Steer
+from engine.decide.policy import authorize
+from engine.journal.queries import agents_under_way
 from engine.journal.records import InboxRow
+from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import Refused, SessionError
@@ -42,7 +46,7 @@ class ToAgents:
     ) -> bool:
         """Words for an agent of this session. `told` is for their author, once they have reached it."""
         try:
-            files = await self._fetched(session_id, data)
+            files = await self._fetched(session_id, data, said)
         except NotNow as error:
             return held(row, error)
         unread = [phrases.unread_text(file) for file in files if "unread" in file]
@@ -54,7 +58,7 @@ class ToAgents:
         words = Steer(said.text, actor, row.key, aside=said.aside)
         for session_id in said.sessions[:-1]:
             try:
-                files = await self._fetched(session_id, data)
+                files = await self._fetched(session_id, data, words)
             except NotNow as error:
                 return held(row, error)  # whoever has heard it by then hears it once, by its key
             with suppress(Refused, SessionError):
@@ -62,11 +66,23 @@ class ToAgents:
         told = phrases.OVERHEARD if said.addressed else None
         return await self.say(row, data, said.sessions[-1], words, told)
 
-    async def _fetched(self, session_id: str, data: dict[str, Json]) -> tuple[dict[str, Json], ...]:
+    async def _fetched(
+        self, session_id: str, data: dict[str, Json], said: Steer
+    ) -> tuple[dict[str, Json], ...]:
+        """The files of a message. Where no agent is to hear it none is fetched: the engine refuses it by their names."""
         sent = data.get("files") or []
         if not sent or self.files is None:
             return ()
+        if not self._heard(await self.notices.engine.state(session_id), said):
+            return tuple({"name": file["name"], "unread": "no agent hears it"} for file in sent)
         return tuple(await self.files.for_agent(session_id, sent, data["ts"]))
+
+    def _heard(self, state: State, said: Steer) -> bool:
+        paths = agents_under_way(state)
+        if any(hears_others(state.nodes[path].input, said.actor) for path in paths):
+            return True
+        may = authorize(said.actor, "steer", self.notices.gate.target(state.actor, True)).allowed
+        return may and (said.to in paths or (said.to is None and bool(paths)))
 
     async def which(self, row: InboxRow, data: dict[str, Json], agents: Sequence[Listener]) -> bool:
         """Ask which agent is meant. Words of the same person go on to the one that is chosen."""
