@@ -122,6 +122,8 @@ class Thread:
     """All prompts of the thread, oldest first, closed ones too."""
     agents: tuple[Listener, ...] = ()
     """The agents that are under way in it."""
+    by_name: tuple[Listener, ...] = ()
+    """All that the flows of its sessions have: what is said to one of them by name is for no other, if it is over."""
     may_answer: frozenset[str] = frozenset()
     """Ids of the prompts that the author may answer, decide or resolve."""
     hinted: frozenset[str] = frozenset()
@@ -444,7 +446,7 @@ def _only_text_prompt(message: Message, thread: Thread) -> Route | None:
     own = _own(texts, thread)
     taken = _take(own, message, message.text)
     others = [prompt for prompt in texts if _sent_after(message, prompt)]
-    if taken is None and message.mentions_bot and others and not _steered(message, thread):
+    if taken is None and message.mentions_bot and others and not _steered(message, thread.agents):
         return Hint("not_yours", _ids(others))
     return taken
 
@@ -463,28 +465,31 @@ def _take(prompts: list[PromptState], message: Message, text: str) -> Route | No
 _TO_AGENT = re.compile(r"(?P<name>[^:\n]{1,80}):\s*(?P<text>.*)", re.DOTALL)
 
 
-def _steered(message: Message, thread: Thread) -> list[Listener]:
+def _steered(message: Message, agents: Iterable[Listener]) -> list[Listener]:
     """The agents that the author may steer, and that listen to what is said like this."""
-    return [
-        agent for agent in thread.agents if agent.steered and (message.mentions_bot or not agent.by_mention)
-    ]
+    return [agent for agent in agents if agent.steered and (message.mentions_bot or not agent.by_mention)]
 
 
 def _steer(message: Message, thread: Thread) -> Route | None:
     if not message.text and not message.has_files:
         return None
-    agents, text = _steered(message, thread), message.text
+    agents, text = _steered(message, thread.agents), message.text
+    found = _TO_AGENT.fullmatch(text)
+    if found is not None and (found["text"] or message.has_files):
+        known = _called(found["name"], _steered(message, thread.by_name))
+        named = _called(found["name"], agents) or known[-1:]
+        agents, text = (named, found["text"]) if named else (agents, text)
     if not agents:
         return _overheard(message, thread)
-    found = _TO_AGENT.fullmatch(text)
-    named = [agent for agent in agents if found and agent.name.casefold() == found["name"].strip().casefold()]
-    if found is not None and named and (found["text"] or message.has_files):
-        agents, text = named, found["text"]
     latest = max(agent.spoke for agent in agents)
     meant = [agent for agent in agents if agent.spoke == latest] if latest else agents
     if len(meant) > 1:
         return WhichAgent(tuple(meant))
     return Steer(meant[0].session_id, meant[0].path, text)
+
+
+def _called(name: str, agents: Iterable[Listener]) -> list[Listener]:
+    return [agent for agent in agents if agent.name.casefold() == name.strip().casefold()]
 
 
 def _overheard(message: Message, thread: Thread, *, aside: bool = False) -> Route | None:

@@ -28,6 +28,7 @@ from bot.wire.users import LookupFailed, People
 from engine.decide.agents.people import hears_others
 from engine.decide.commands import Answer, Command, EndRest, Resume, Steer, Undo
 from engine.decide.policy import authorize
+from engine.flow import Flow
 from engine.journal.queries import agent_at, agents_under_way, resting
 from engine.journal.records import Consumed, Head, InboxRow
 from engine.journal.state import State
@@ -72,16 +73,25 @@ def told_later(state: State, command: Command) -> str | None:
     return phrases.LATER if waits and isinstance(command, Steer) and command.to is not None else None
 
 
-async def _listeners(notices: Notices, actor: Actor, heads: Sequence[Head]) -> tuple[Listener, ...]:
-    """The agents of a thread, with how each of them hears this person."""
+async def _listeners(
+    notices: Notices, actor: Actor, heads: Sequence[Head]
+) -> tuple[list[Listener], list[Listener]]:
+    """The agents of a thread, with how each of them hears this person; and all that their flows have, by name: a state
+    knows those only that are under way."""
     found: list[Listener] = []
+    by_name: list[Listener] = []
     for head in heads:
         if head.quarantined is None and head.status in ("running", "paused"):
             state = await notices.engine.state(head.session_id)
             paths = agents_under_way(state)
-            may = bool(paths) and authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
+            may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
             found += [_listener(state, path, actor, may) for path in paths]
-    return tuple(found)
+            flow = await notices.engine.flow_of(head.session_id)
+            by_name += [
+                Listener(head.session_id, name, name, may, by_mention=by_mention)
+                for name, by_mention in agents_of(flow)
+            ]
+    return found, by_name
 
 
 def _listener(state: State, path: str, actor: Actor, may: bool) -> Listener:
@@ -96,6 +106,14 @@ def _listener(state: State, path: str, actor: Actor, may: bool) -> Listener:
         rests=resting(state, path),
         spoke=agent_at(state, path).spoke.get(actor.id, ""),
     )
+
+
+def agents_of(flow: Flow) -> set[tuple[str, bool]]:
+    """The agents of a flow: what each is called, and whether it hears only what is said to the bot by name."""
+    nodes = [node for nodes in flow.lists.values() for node in nodes.nodes if node.type == "agent"]
+    return {
+        (str(node.config.get("name") or node.id), node.config.get("listen") == "mention") for node in nodes
+    }
 
 
 class Replies:
@@ -352,6 +370,7 @@ class Conversation:
         # What was set aside takes nothing and waits for nothing; its thread was told.
         sound = {head.session_id for head in heads if head.quarantined is None}
         asked = [prompt for prompt in await self._prompts(row.thread_key) if prompt.session_id in sound]
+        listeners, by_name = await _listeners(self.notices, actor, heads)
         thread = Thread(
             sessions=tuple(
                 SessionView(head.session_id, head.status, head.phase)
@@ -360,7 +379,8 @@ class Conversation:
             ),
             prompts=tuple(asked),
             may_answer=self._may_answer(actor, asked),
-            agents=await _listeners(self.notices, actor, heads),
+            agents=tuple(listeners),
+            by_name=tuple(by_name),
             hinted=await self._hinted(asked),
             author=actor.id,
         )

@@ -202,7 +202,7 @@ def _said(turn: Turn, command: Message | Steer, *, alone: bool = True) -> str:
 
 
 def _tell_agents(turn: Turn, said: Steer) -> None:
-    if any(container.agent is not None for container in turn.state.containers.values()):
+    if said.to is not None or agents_under_way(turn.state):
         conversations().hear(turn, said)
 
 

@@ -87,6 +87,12 @@ class SessionEnded(SessionError):
     code = "session_ended"
 
 
+class AgentOver(SessionError):
+    """The agent that words are for takes none any more."""
+
+    code = "agent_over"
+
+
 class SessionRunning(SessionError):
     """The session runs already; a second resume is a no-op that says so."""
 

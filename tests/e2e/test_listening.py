@@ -168,6 +168,40 @@ async def test_several_agents_are_addressed_by_name(claude: ClaudeServer, tmp_pa
     assert "hurry up" in heard["beta"]
 
 
+async def test_words_by_name_and_a_press_for_an_agent_that_is_over_reach_no_other(
+    claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Their author learns that it is over; the menu does not say that they went to it."""
+    held = {name: text(f"This is {name}", hold_after="text_delta") for name in ("alpha", "beta")}
+
+    def answer(body: Any) -> Reply:
+        return held["alpha" if "Ask alpha" in str(body["messages"][0]) else "beta"]
+
+    claude.mind = answer
+    two = TWO.replace('alpha"}}]', 'alpha"}}, {id: said, type: message, with: {text: "That was alpha."}}]')
+    async with inhabited_town(tmp_path, {"two": two}, env=claude.environ()) as (workspace, _):
+        thread = await start_flow(workspace, "ana", "ops", "two")
+        for each in held.values():
+            await each.reached.wait()
+        await thread.reply("ana", "look at web-2")
+        menu = await thread.says("Several agents are here")
+        held["alpha"].go.set()
+        await thread.says("That was alpha.")
+        await thread.press("ana", menu, "alpha")
+        await workspace.wait_for(lambda: _told(workspace, "alpha is over") == 1)
+        await thread.reply("ana", "alpha: hurry up")
+        await workspace.wait_for(lambda: _told(workspace, "alpha is over") == 2)
+        assert thread.count("goes to") == 0
+        held["beta"].go.set()
+        await thread.says("This is beta")
+        await thread.says("Completed")
+    assert len(claude.requests) == 2, "beta was told nothing"
+
+
+def _told(workspace: Any, part: str) -> int:
+    return sum(part in told["text"] for told in workspace.ephemerals("ana"))
+
+
 async def test_a_reply_after_the_answer_goes_on(claude: ClaudeServer, tmp_path: Path) -> None:
     """The card says until when it listens; a reply wakes it in its conversation; `done` ends it."""
     claude.queue(text("It was the disk."), text("db-2 is fine."))

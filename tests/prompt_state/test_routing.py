@@ -324,6 +324,26 @@ CASES = [
     Case("two agents: nobody said which", thread(agents=(ALPHA, BETA)), said("x"), WhichAgent((ALPHA, BETA))),
     Case("one of two by name", thread(agents=(ALPHA, BETA)), said("Alpha: hurry up"), to_alpha("hurry up")),
     Case("one that is there by name", thread(agents=(ALPHA,)), said("alpha: go"), to_alpha("go")),
+    Case(
+        "one that is over by name",
+        thread(agents=(BETA,), by_name=(ALPHA,)),
+        said("alpha: hurry up"),
+        to_alpha("hurry up"),
+    ),
+    Case("the last one that is over by name", thread(by_name=(ALPHA,)), said("alpha: go"), to_alpha("go")),
+    Case(
+        "one that began anew",
+        thread(agents=(ALPHA,), by_name=(BETA, ALPHA)),
+        said("alpha: go"),
+        to_alpha("go"),
+    ),
+    Case("over, of who may not steer", thread(by_name=(OTHERS,)), said("alpha: go"), Chatter()),
+    Case(
+        "over, and not named",
+        thread(agents=(ALPHA,), by_name=(BETA,)),
+        said("go: beta"),
+        to_alpha("go: beta"),
+    ),
     Case("no name of an agent", thread(agents=(ALPHA,)), said("note: go"), to_alpha("note: go")),
     Case(
         "the one that was spoken to last",
@@ -452,6 +472,7 @@ THREADS = st.builds(
     prompts=st.lists(PROMPTS, max_size=4, unique_by=lambda prompt: prompt.prompt_id).map(tuple),
     may_answer=st.frozensets(IDS),
     agents=st.sampled_from([(), (ALPHA,), (ALPHA, BETA), (OTHERS,), (HEARS,), (RESTS,)]),
+    by_name=st.sampled_from([(), (ALPHA,)]),
     hinted=st.frozensets(IDS),
 )
 TEXTS = st.one_of(

@@ -18,6 +18,7 @@ from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, i
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
+from engine.language.errors import AgentOver
 from engine.messages.messages import text_block
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ _LEFT_OUT = "<overheard>\n(More was said and is left out.)\n</overheard>"
 
 
 def hear(turn: Turn, said: Steer) -> None:
-    """Words of who may steer, for the agent that is named, else for the one that began last: they stand in its next call."""
+    """Words of who may steer, for the agent that is meant, else for the one that began last: they stand in its next call.
+    Raises `AgentOver`: words for one agent are never given to another."""
     paths = agents_under_way(turn.state)
-    if not paths:
-        return
-    path = said.to if said.to in paths else paths[-1]
+    if said.to is not None and said.to not in paths:
+        name = said.to.rpartition("/")[2]
+        raise AgentOver(f"{name} is over, or has not begun: this was said to no agent.")
+    path = said.to or paths[-1]
     if _guest(said.actor) and _policy(turn, path, "guests") == "data":
         _say(turn, path, said, "overheard")
         return

@@ -8,7 +8,7 @@ from msgspec import structs
 from engine.decide.agents import people
 from engine.decide.agents.people import MOST_OVERHEARD
 from engine.decide.commands import Answer, EndRest, Hold, Resume, Start, Steer
-from engine.language.errors import EmptyMessage, MalformedJournal, NotAllowed, SessionEnded
+from engine.language.errors import AgentOver, EmptyMessage, MalformedJournal, NotAllowed, SessionEnded
 from tests.engine.agents.talks import Talk, talk
 from tests.support.engine import ANA, BEN, SESSION, flow_of
 
@@ -193,6 +193,15 @@ def test_a_message_goes_to_the_agent_that_is_meant() -> None:
         case = Talk(flow_of(TWO)).started().when(ana("hurry", to=meant))
         heard = [path for path, each in case.state.containers.items() if each.agent and each.agent.heard]
         assert heard == [meant]
+
+
+@pytest.mark.parametrize("then", ["type: agent, with: {prompt: two}", "type: wait, with: {for: 1h}"])
+def test_words_for_an_agent_that_is_over_reach_no_other_and_are_not_swallowed(then: str) -> None:
+    """Their author is told so; words for nobody in particular go on as ever."""
+    nodes = f"nodes:\n  - {{id: alpha, type: agent, with: {{prompt: one}}}}\n  - {{id: beta, {then}}}\n"
+    case = Talk(flow_of(nodes)).started().model("Done.")
+    assert case.refused(ana("hurry", to="alpha"), AgentOver).startswith("alpha is over")
+    assert case.when(ana("hurry")).event("session:message").message == "hurry"
 
 
 # --- after the answer ------------------------------------------------------------------------------------------
