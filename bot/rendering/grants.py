@@ -30,10 +30,12 @@ def patterned(given: Mapping[str, Json]) -> list[str]:
     return texts[:MOST_FIELDS]
 
 
-def always_view(prompt: Asked, meta: dict[str, Json], voted: Mapping[str, Json] | None) -> dict[str, object]:
-    """What is allowed: this call, or what its texts are changed to, for how long; as the one before who voted so."""
+def always_view(
+    prompt: Asked, given: Mapping[str, Json], meta: dict[str, Json], voted: Mapping[str, Json] | None
+) -> dict[str, object]:
+    """What is allowed: a call with this input, or what its texts are changed to, for how long; as the one before who voted
+    so."""
     tool = prompt.tool or {}
-    given: Mapping[str, Json] = tool["always"]
     fields = (voted or {}).get("fields") or {}
     blocks: list[Block] = [
         section(

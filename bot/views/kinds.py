@@ -27,7 +27,7 @@ from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.grants import USUAL_SECONDS
-from engine.decide.approvals import grant_problem
+from engine.decide.approvals import grant_problem, grantable
 from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import ACTION_OF, Gate, authorize
 from engine.decide.question import ANSWER as ANSWERED
@@ -288,11 +288,12 @@ class Always(PromptKind):
     def view(self, asked: OpenPrompt, user: str) -> View:
         """The call's texts, to be made patterns, and for how long."""
         voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
-        return always_view(asked.run, prompt_meta(asked, user), voted[-1] if voted else None)
+        given = grantable(asked.flow, asked.state, asked.run)
+        return always_view(asked.run, given, prompt_meta(asked, user), voted[-1] if voted else None)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """What would be allowed has to fit the call that is approved."""
-        given = (asked.run.tool or {}).get("always") or {}
+        given = grantable(asked.flow, asked.state, asked.run)
         chosen = submission.given(FOR).get("selected_option") or {}
         always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
         for name in patterned(given):

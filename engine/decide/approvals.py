@@ -178,6 +178,11 @@ def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, J
     return None
 
 
+def grantable(flow: Flow, state: State, prompt: Asked) -> dict[str, Json]:
+    """What a call has to be for a grant that goes with this approval to allow it: its input, as it would run now."""
+    return conversations().call_read(Turn(flow, state, Facts("", 0, "", lambda *asked: None)), prompt)
+
+
 def grant_problem(flow: Flow, state: State, prompt: Asked, always: dict[str, Json]) -> str | None:
     """Why calls cannot be allowed like this, whoever does it; None where they can."""
     try:

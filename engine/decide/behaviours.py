@@ -65,6 +65,9 @@ class Conversations(Protocol[Turn_contra]):
     def call_decided(self, turn: Turn_contra, prompt: Asked) -> None:
         """People decided a tool call. Approved ones begin by themselves."""
 
+    def call_read(self, turn: Turn_contra, prompt: Asked) -> dict[str, Json]:
+        """The input of a call that people decide, as it would run now."""
+
     def grant_checked(self, turn: Turn_contra, prompt: Asked, asked: Json) -> dict[str, Json]:
         """The grant that goes with the approval of a call, as it is voted on. Raises `InvalidAnswer`."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from bot.cli.grants import _as_json
 from bot.config.settings import AgentSettings
 from bot.rendering.approvals import OPEN, UNDO
+from bot.workspace.state import View
 from engine.decide.agents.grants import standing
 from engine.journal.state import State
 from tests.e2e.test_calls_card import ASKED, state_of
@@ -30,23 +31,39 @@ turns:
 
 @asynccontextmanager
 async def allowed(
-    folder: Path, pattern: str = "web-*", host: str = "web-1"
+    folder: Path, pattern: str = "web-*", host: str = "web-1", edited: str | None = None
 ) -> AsyncIterator[tuple[Town, str]]:
-    """A bot whose agent has made a call that ana approved and allowed always; and the thread. It has asked for more."""
+    """A bot whose agent has made a call that ana changed, approved and allowed always; and the thread. It has asked for
+    more."""
     script = folder / "asked.yml"
     script.write_text(SCRIPT.replace("web-1", json.dumps(host)))
     async with inhabited_town(folder, {"asked": ALLOWS}, agents=AgentSettings(script=script)) as (_, bot):
         root = await bot.start("ana", "asked")
         await bot.until(lambda: "wants to use" in str(bot.thread(root)))
+        if edited is not None:
+            message, where = bot.find(root, f"{OPEN}edit")
+            view = await opened(bot, message, where, where[1]["value"])
+            await bot.submit("ana", view, {"field:host": {"value": {"value": edited}}})
+            await bot.settle()
         message, where = bot.find(root, f"{OPEN}more")
         (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
-        await bot.press("ana", message, where, entry)
-        await bot.until(lambda: bot.view_of("ana"))
-        view = bot.view_of("ana")
-        assert view is not None
-        await bot.submit("ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}})
+        view = await opened(bot, message, where, entry)
+        assert view.values["pattern:host"]["pattern:host"]["value"].strip() == (edited or host).strip()
+        await bot.submit(
+            "ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}} if pattern else {}
+        )
         await bot.settle()
         yield bot, root
+
+
+async def opened(bot: Town, message: Any, where: Any, value: str) -> View:
+    """What ana sees after this press."""
+    before = bot.view_of("ana")
+    await bot.press("ana", message, where, value)
+    await bot.until(lambda: bot.view_of("ana") not in (None, before))
+    view = bot.view_of("ana")
+    assert view is not None
+    return view
 
 
 def grants_of(bot: Town, state: State) -> list[dict[str, Any]]:
@@ -99,6 +116,14 @@ async def test_a_text_with_space_around_it_is_allowed_as_it_is(tmp_path: Path) -
     async with allowed(tmp_path, "web-1", "web-1 \n") as (bot, _):
         (grant,) = grants_of(bot, await state_of(bot))
         assert grant["fields"] == {"host": {"is": "web-1 \n"}}
+
+
+@simulated
+async def test_what_is_allowed_is_the_call_as_it_was_edited(tmp_path: Path) -> None:
+    """The form shows the call that runs; left as it is it allows that one, and no other."""
+    async with allowed(tmp_path, "", edited="db-7") as (bot, _):
+        (grant,) = grants_of(bot, await state_of(bot))
+        assert grant["fields"] == {"host": {"is": "db-7"}}
 
 
 @simulated

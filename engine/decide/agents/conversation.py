@@ -29,7 +29,7 @@ from engine.decide.agents.model_request import (
 )
 from engine.decide.agents.outcomes import turn_failed
 from engine.decide.agents.people import end_rest, hear, overhear, rests, try_now
-from engine.decide.agents.tool_calls import begin_call, grant_checked, settle_containers
+from engine.decide.agents.tool_calls import begin_call, call_read, grant_checked, settle_containers
 from engine.decide.agents.tool_calls import covered_after as call_covered
 from engine.decide.agents.tool_calls import decided as call_decided
 from engine.decide.agents.tool_calls import done as call_done
@@ -468,6 +468,7 @@ __all__ = [
     "call_decided",
     "call_done",
     "call_failed",
+    "call_read",
     "call_told",
     "cap_decided",
     "end_rest",

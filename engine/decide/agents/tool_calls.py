@@ -143,8 +143,14 @@ def _granted(
 
 def grant_checked(turn: Turn, prompt: Asked, asked: Json) -> dict[str, Json]:
     """The grant that goes with the approval of this call. Raises `InvalidAnswer`."""
+    _, tool = _called(turn, prompt.path)
+    return grants.checked(tool, call_read(turn, prompt), asked)
+
+
+def call_read(turn: Turn, prompt: Asked) -> dict[str, Json]:
+    """The input of the call that people decide, as a rule and a grant see it, with what they changed."""
     call, tool = _called(turn, prompt.path)
-    return grants.checked(tool, _read(turn, prompt.path, tool, call), asked)
+    return _read(turn, prompt.path, tool, call)
 
 
 def _read(turn: Turn, path: str, tool: ToolPlan, call: Call) -> dict[str, Json]:
@@ -159,8 +165,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     name = agent.name or agent.id
     editable = "edit" in rule.verdicts
     fields = edit_fields(tool, call.input) if editable else []
-    may = plan_of(agent).grants != "off"
-    always = {"always": call_to_node.as_read(tool, _given(turn, tool, call), config)} if may else {}
+    always = {"always": True} if plan_of(agent).grants != "off" else {}
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
     asked = Question(
         kind="approval",
