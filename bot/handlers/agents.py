@@ -79,10 +79,9 @@ class ToAgents:
 
     def _heard(self, state: State, said: Steer) -> bool:
         paths = agents_under_way(state)
-        if any(hears_others(state.nodes[path].input, said.actor) for path in paths):
-            return True
-        may = authorize(said.actor, "steer", self.notices.gate.target(state.actor, True)).allowed
-        return may and (said.to in paths or (said.to is None and bool(paths)))
+        if authorize(said.actor, "steer", self.notices.gate.target(state.actor, True)).allowed:
+            return said.to in paths if said.to is not None else bool(paths)
+        return any(hears_others(state.nodes[path].input, said.actor) for path in paths)
 
     async def which(self, row: InboxRow, data: dict[str, Json], agents: Sequence[Listener]) -> bool:
         """Ask which agent is meant. Words of the same person go on to the one that is chosen."""
