@@ -15,8 +15,9 @@ from bot.workspace.state import View
 from engine.decide.agents.grants import standing
 from engine.journal.state import State
 from tests.e2e.test_calls_card import ASKED, state_of
+from tests.e2e.test_home_decisions import press_home, shows
 from tests.support.inprocess import Town
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, inhabited_town, simulated
 
 ALLOWS = ASKED.replace("tools: [mark]", "tools: [mark, ask_human]\n      grants: run")
 SCRIPT = """
@@ -30,29 +31,42 @@ turns:
 
 
 @asynccontextmanager
-async def allowed(
-    folder: Path, pattern: str = "web-*", host: str = "web-1", edited: str | None = None
-) -> AsyncIterator[tuple[Town, str]]:
-    """A bot whose agent has made a call that ana changed, approved and allowed always; and the thread. It has asked for
-    more."""
+async def waiting(folder: Path, host: str = "web-1") -> AsyncIterator[tuple[Town, str]]:
+    """A bot whose agent wants to make a call; and the thread."""
     script = folder / "asked.yml"
     script.write_text(SCRIPT.replace("web-1", json.dumps(host)))
     async with inhabited_town(folder, {"asked": ALLOWS}, agents=AgentSettings(script=script)) as (_, bot):
         root = await bot.start("ana", "asked")
         await bot.until(lambda: "wants to use" in str(bot.thread(root)))
+        yield bot, root
+
+
+async def allow(bot: Town, root: str, pattern: str, shown: str) -> Any:
+    """Approve the call as ana, and allow calls that fit this pattern (none: as the form shows it); what Slack is answered."""
+    message, where = bot.find(root, f"{OPEN}more")
+    (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
+    view = await opened(bot, message, where, entry)
+    assert view.values["pattern:host"]["pattern:host"]["value"].strip() == shown.strip()
+    answer = await bot.submit(
+        "ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}} if pattern else {}
+    )
+    await bot.settle()
+    return answer
+
+
+@asynccontextmanager
+async def allowed(
+    folder: Path, pattern: str = "web-*", host: str = "web-1", edited: str | None = None
+) -> AsyncIterator[tuple[Town, str]]:
+    """A bot whose agent has made a call that ana changed, approved and allowed always; and the thread. It has asked for
+    more."""
+    async with waiting(folder, host) as (bot, root):
         if edited is not None:
             message, where = bot.find(root, f"{OPEN}edit")
             view = await opened(bot, message, where, where[1]["value"])
             await bot.submit("ana", view, {"field:host": {"value": {"value": edited}}})
             await bot.settle()
-        message, where = bot.find(root, f"{OPEN}more")
-        (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
-        view = await opened(bot, message, where, entry)
-        assert view.values["pattern:host"]["pattern:host"]["value"].strip() == (edited or host).strip()
-        await bot.submit(
-            "ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}} if pattern else {}
-        )
-        await bot.settle()
+        await allow(bot, root, pattern, edited or host)
         yield bot, root
 
 
@@ -82,7 +96,8 @@ async def test_a_call_that_fits_what_is_allowed_runs_unasked_and_the_thread_says
         assert (grant["used"], grant["fields"]) == (1, {"host": {"like": "web-*"}})
         said = str(bot.thread(root))
         assert "always allowed by Ana" in said
-        assert said.count("wants to use") <= 2  # one message, with its text for notifications
+        assert "is always allowed by <@U0LOCALANA> until <!date^" in said
+        assert len([one for one in state.prompts.values() if one.kind == "approval"]) == 1
 
 
 @simulated
@@ -104,7 +119,9 @@ async def test_what_is_taken_back_in_the_thread_is_asked_about_again(tmp_path: P
 @simulated
 async def test_a_pattern_that_the_call_does_not_fit_is_refused_in_the_form(tmp_path: Path) -> None:
     """Nothing is decided: the field says why."""
-    async with allowed(tmp_path, "db-*") as (bot, _):
+    async with waiting(tmp_path) as (bot, root):
+        answer = await allow(bot, root, "db-*", "web-1")
+        assert "this call does not fit" in answer["errors"]["pattern:host"]
         state = await state_of(bot)
         assert len(state.open_prompts) == 1
         assert not state.grants
@@ -130,7 +147,13 @@ async def test_what_is_allowed_is_the_call_as_it_was_edited(tmp_path: Path) -> N
 async def test_home_and_the_word_grants_list_what_is_allowed(tmp_path: Path) -> None:
     """Each with who said so and until when; on the Home with the button that takes it back."""
     async with allowed(tmp_path) as (bot, _):
+        space = TownWorkspace(bot)
+        await space.open_home("ana")
+        await shows(space, "ana", "is always allowed by")
         since = len(bot.calls)
         root = bot.say("ana", f"<@{bot.core.state.bot_user_id}> grants")
         await bot.settle()
         assert "always allowed by" in str([call.args for call in bot.calls[since:]]), root
+        await press_home(space, "ana", "Revoke")
+        await shows(space, "ana", "is always allowed by", gone=True)
+        assert grants_of(bot, await state_of(bot)) == []

@@ -124,7 +124,7 @@ async def test_a_mention_by_who_may_not_steer_is_answered(claude: ClaudeServer, 
             lambda: any("can steer this" in told["text"] for told in workspace.ephemerals("ben"))
         )
         slow.go.set()
-        await thread.says("I look")
+        await thread.says("Completed")
     assert len(claude.requests) == 1
 
 
@@ -246,6 +246,23 @@ async def test_an_agent_that_is_called_into_a_thread_knows_what_was_said(
     assert len(re.findall(r"^\[", first[0]["text"], re.M)) == 3, "one line for each message"
     assert first[0]["text"].count("</thread>") == 1
     assert [block["text"] for block in first] == [block["text"] for block in second]
+
+
+async def test_of_the_bots_own_words_an_agent_knows_those_from_before_it_was_called(
+    claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Called into a thread a second time it knows what it said there the first time, and not what this run has posted."""
+    claude.queue(text("It was the pool."), text("It is the pool again."))
+    flow = CALLED.replace("nodes:\n", 'nodes:\n  - {id: tell, type: message, with: {text: "I begin."}}\n')
+    async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):
+        thread = await start_flow(workspace, "ana", "ops", "look")
+        await thread.says("Completed")
+        await thread.reply("ana", "@sayso look")
+        await thread.says("It is the pool again.")
+    first, second = (one.body["messages"][0]["content"][0]["text"] for one in claude.requests)
+    assert first.count("I begin.") == 0
+    assert second.count("I begin.") == 1
+    assert second.count("It was the pool.") == 1
 
 
 async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_path: Path) -> None:
