@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from bot.config.settings import AgentSettings
 from bot.rendering.calls import ALL
+from engine.decide.commands import Edit
+from engine.journal.events import PromptAnswered, decode_event
 from engine.journal.state import State
 from engine.language.actors import Actor
+from tests.e2e.test_home_killed import Dying
 from tests.support.inprocess import Town
 from tests.support.simulated import inhabited_town, simulated
 
@@ -33,6 +36,8 @@ nodes:
           - {when: "{{ input.host == 'db' }}", approvers: ["@sre"], exclude_requester: true}
           - {verdicts: [approve, edit, reject, answer]}
 """
+MOST_WRITES = 6
+"""Writes from the press on until the last call is decided."""
 CALLS = "{name: mark, input: {host: web-1}}, {name: mark, input: {host: web-2}}"
 SCRIPT = "turns:\n  - {text: I mark them., tools: [CALLS]}\n  - text: Marked.\n"
 
@@ -64,6 +69,12 @@ async def state_of(bot: Town) -> State:
     """The only session."""
     (head,) = bot.store.heads()
     return await bot.engine.state(head.session_id)
+
+
+def member(bot: Town, name: str) -> Actor:
+    """Somebody of the channel, as the engine gets to know them."""
+    team = bot.core.state.team_id
+    return Actor(bot.user(name).id, name=name, team_id=team, in_channel=True, facts_known=True)
 
 
 async def press_all(bot: Town, root: str, who: str) -> None:
@@ -118,17 +129,58 @@ async def test_one_press_approves_only_what_its_author_may_decide(tmp_path: Path
         assert "1 of them" in str([call.args["text"] for call in bot.told("ana", since)])
 
 
-@simulated
-async def test_a_press_for_all_counts_once_whatever_is_killed_behind_it(tmp_path: Path) -> None:
-    """The bot ends right after the press was taken; the next one approves each once."""
-    async with asked(tmp_path) as (bot, root):
-        await press_all(bot, root, "ana")
-        await bot.close()
-        await bot.open()
+async def pressed_while_it_dies(folder: Path, dies_at: int) -> None:
+    """Approve all, with a process that dies at this write (0: at none) and another one after it."""
+    folder.mkdir()
+    async with asked(folder) as (bot, root):
+        since, dying, taken = len(bot.calls), Dying(bot.store, dies_at), True
+        try:
+            await press_all(bot, root, "ana")
+        except AssertionError:  # not acknowledged: Slack says so, and they press again
+            taken = False
+        if dying.at:
+            await bot.until(lambda: dying.dead)
+            with suppress(Exception):
+                await bot.close()
+            await bot.open()
+        if not taken:
+            await press_all(bot, root, "ana")
         await bot.until(lambda: "Marked." in str(bot.thread(root)))
         await bot.settle()
+        assert bot.told("ana", since) == []
         assert len(cards(bot, root)) == 1
         assert values_of(cards(bot, root)[0]) == []
+        (head,) = bot.store.heads()
+        events = [decode_event(body) for body in bot.store.journal(head.session_id)]
+        answered = [event.prompt_id for event in events if isinstance(event, PromptAnswered)]
+        assert sorted(answered) == sorted((await state_of(bot)).prompts)
+
+
+@simulated
+async def test_a_press_for_all_counts_once_wherever_the_process_dies(tmp_path: Path) -> None:
+    """Before each write in turn, from the press to the decision of the last call: each is approved once, none is lost, and
+    nobody is told that one was closed already."""
+    for number in range(MOST_WRITES + 1):
+        await pressed_while_it_dies(tmp_path / str(number), number)
+
+
+@simulated
+async def test_a_call_that_was_changed_since_is_not_approved_with_the_others(tmp_path: Path) -> None:
+    """Whoever pressed has not seen what it would do now: it stays open, and the other one is approved."""
+    async with asked(tmp_path) as (bot, root):
+        since = len(bot.calls)
+        message, where = bot.find(root, ALL)
+        before = await state_of(bot)
+        changed, other = (before.prompts[key] for key in before.open_prompts)
+        (name,) = changed.editable
+        edit = Edit(changed.prompt_id, member(bot, "ana"), "e", {name: "web-9"}, changed.nonce)
+        await bot.engine.apply(before.session_id, edit)
+        await bot.press("ana", message, where, where[1]["value"])
+        await bot.settle()
+        state = await state_of(bot)
+        assert list(state.open_prompts) == [changed.prompt_id]
+        assert state.prompts[other.prompt_id].answered_by == "U0LOCALANA"
+        assert bot.told("ana", since) == []
 
 
 @simulated
@@ -153,9 +205,8 @@ async def test_calls_whose_message_is_found_deleted_when_one_is_decided_are_show
         before = await state_of(bot)
         first, second = before.open_prompts
         del bot.core.state.messages[bot.channel().id][card["ts"]]
-        user = bot.user("ana")
-        ana = Actor(user.id, name="Ana", team_id=bot.core.state.team_id, in_channel=True, facts_known=True)
-        await bot.engine.resume(before.session_id, "", actor=ana, prompt_id=first, answer="approve")
+        await bot.engine.resume(
+            before.session_id, "", actor=member(bot, "ana"), prompt_id=first, answer="approve")
         await bot.settle()
         state = await state_of(bot)
         assert [state.prompts[one].open for one in (first, second)] == [False, True]

@@ -90,7 +90,8 @@ def _below(folder: Path, number: int) -> Path:
 
 
 async def each_decided_once(place: Town, threads: dict[str, ThreadView]) -> None:
-    """All but one are approved, each by one event and with one message; that one waits."""
+    """All but one are approved, each by one event and with one message; that one waits. Dev has been sent
+    each question, and nothing else."""
     for host in (host for host in HOSTS if host != SPARED):
         await threads[host].says(f"{host}: approve checked")
     await place.settle()
@@ -102,6 +103,8 @@ async def each_decided_once(place: Town, threads: dict[str, ThreadView]) -> None
     said = {host: threads[host].count(f"{host}: approve") for host in HOSTS}
     assert said == {host: int(host != SPARED) for host in HOSTS}
     assert len(place.store.prompts(statuses=("requested", "shown"))) == 1
+    workspace = threads[SPARED].workspace
+    assert len(workspace.messages(workspace.dm("dev"))) == len(HOSTS)
 
 
 @simulated
