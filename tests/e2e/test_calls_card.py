@@ -13,7 +13,7 @@ from engine.decide.commands import Edit
 from engine.journal.events import PromptAnswered, decode_event
 from engine.journal.state import State
 from engine.language.actors import Actor
-from tests.e2e.test_home_killed import Dying
+from tests.e2e.test_home_killed import Dying, below
 from tests.support.inprocess import Town
 from tests.support.simulated import inhabited_town, simulated
 
@@ -131,8 +131,7 @@ async def test_one_press_approves_only_what_its_author_may_decide(tmp_path: Path
 
 async def pressed_while_it_dies(folder: Path, dies_at: int) -> None:
     """Approve all, with a process that dies at this write (0: at none) and another one after it."""
-    folder.mkdir()
-    async with asked(folder) as (bot, root):
+    async with asked(below(folder, dies_at)) as (bot, root):
         since, dying, taken = len(bot.calls), Dying(bot.store, dies_at), True
         try:
             await press_all(bot, root, "ana")
@@ -161,7 +160,7 @@ async def test_a_press_for_all_counts_once_wherever_the_process_dies(tmp_path: P
     """Before each write in turn, from the press to the decision of the last call: each is approved once, none is lost, and
     nobody is told that one was closed already."""
     for number in range(MOST_WRITES + 1):
-        await pressed_while_it_dies(tmp_path / str(number), number)
+        await pressed_while_it_dies(tmp_path, number)
 
 
 @simulated
@@ -206,7 +205,8 @@ async def test_calls_whose_message_is_found_deleted_when_one_is_decided_are_show
         first, second = before.open_prompts
         del bot.core.state.messages[bot.channel().id][card["ts"]]
         await bot.engine.resume(
-            before.session_id, "", actor=member(bot, "ana"), prompt_id=first, answer="approve")
+            before.session_id, "", actor=member(bot, "ana"), prompt_id=first, answer="approve"
+        )
         await bot.settle()
         state = await state_of(bot)
         assert [state.prompts[one].open for one in (first, second)] == [False, True]

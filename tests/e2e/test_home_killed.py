@@ -60,7 +60,7 @@ async def decide(workspace: TownWorkspace) -> None:
 
 async def decided(folder: Path, dies_at: int) -> None:
     """Decide, with a process that dies at this write (0: at none) and another one after it."""
-    async with inhabited_town(_below(folder, dies_at), {"ring": RING}) as (workspace, place):
+    async with inhabited_town(below(folder, dies_at), {"ring": RING}) as (workspace, place):
         await workspace.open_home("dev")
         threads = {host: await start_flow(workspace, "ana", "ops", f"ring host={host}") for host in HOSTS}
         await shows(workspace, "dev", "3 alike")
@@ -83,7 +83,7 @@ async def decided(folder: Path, dies_at: int) -> None:
         await each_decided_once(place, threads)
 
 
-def _below(folder: Path, number: int) -> Path:
+def below(folder: Path, number: int) -> Path:
     place = folder / str(number)
     place.mkdir()
     return place

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,9 @@ import pytest
 from engine.decide.agents import conversation, model_request
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Answer
+from engine.flow.builtin_tools import BUILTIN, Builtin
 from engine.flow.load import load_flow
+from engine.flow.node import ToolKind, plan_of
 from engine.journal.events import AgentMessage, AgentOpened
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
@@ -26,6 +29,7 @@ from engine.models.claude import ClaudeProvider
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
 from engine.nodes.runtime.table import with_runner
+from engine.run import stored
 from engine.run.engine import Engine
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
@@ -151,9 +155,14 @@ class World:
         return state
 
     def upgrade(self, patch: pytest.MonkeyPatch, words: str = "other") -> None:
-        """Everything says something else from now on: this release, a docstring, a server, the default model, files."""
+        """Everything says something else from now on: this release and its tools, a docstring, a server, the default model,
+        files."""
         patch.setattr(model_request, "_PLACE", f"You are in {words} words.")
         patch.setattr(function_tools, "described_by", lambda function: f"A docstring in {words} words.")
+        patch.setattr(stored, "release", lambda: words)  # its flows are read again
+        for name in ("read_file", "ask_human"):
+            tool = replace(BUILTIN[name], description=f"Does it in {words} words.")
+            patch.setitem(cast(dict[ToolKind, Builtin], BUILTIN), name, tool)
         self.told = f"Asks the metrics, in {words} words."
         self.facts = AgentFacts(default_model="claude-opus-5-5")
         if self.workdir.exists():
@@ -226,14 +235,15 @@ def _read_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _listed_again(patch: pytest.MonkeyPatch) -> None:
-    """The tools are what the flow, the functions and the servers say now."""
+    """The tools that come with sayso are told as this release tells them."""
     plain = model_request.request
 
     def request(flow: Any, state: State, path: str) -> dict[str, Json]:
         told = plain(flow, state, path)
         if told.get("body"):
+            now = {tool.name: tool.description for tool in plan_of(flow.lists[""].nodes[1]).tools}
             tools = [
-                {**tool, "description": tool["description"] + model_request._PLACE}
+                {**tool, "description": now[tool["name"]]} if tool["name"] in BUILTIN else tool
                 for tool in told["body"]["tools"]
             ]
             told["body"] = {**told["body"], "tools": tools}
@@ -244,12 +254,15 @@ def _listed_again(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fault", [_rebuilt, _read_again, _listed_again])
 async def test_a_seeded_fault_that_makes_something_anew_is_found(
-    world: World, monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
-    """With each of these the check over an upgrade is red."""
+    """With each of these the check over an upgrade is red, and it is the upgrade that makes it so."""
     fault(monkeypatch)
-    with pytest.raises(AssertionError):
-        await over_an_upgrade(world, monkeypatch)
+    async with claude_server() as server:
+        await over_an_upgrade(World(tmp_path / "plain", server), None)
+    async with claude_server() as server:
+        with pytest.raises(AssertionError):
+            await over_an_upgrade(World(tmp_path / "upgraded", server), monkeypatch)
 
 
 async def test_a_process_that_dies_at_any_event_and_an_upgrade_change_nothing(
