@@ -15,6 +15,8 @@ from engine.run.flow_files import is_flow_file, load_flow_file
 
 log = logging.getLogger("sayso.flows")
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+"""The flows of the cookbook, with their scenarios and programs."""
 _NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
 
 

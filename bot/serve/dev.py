@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bot.config.library import EXAMPLES
 from bot.config.settings import Settings, SettingsError
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
@@ -92,9 +93,8 @@ async def run_dev(
 
 
 def default_flows(settings: Settings) -> list[Path]:
-    """The folder of flows where it has any, else the examples of a checkout. Raises `SettingsError`."""
-    examples = Path(__file__).resolve().parents[2] / "examples"
-    for folder in (settings.flows, examples):
+    """The folder of flows where it has any, else the examples that come with sayso. Raises `SettingsError`."""
+    for folder in (settings.flows, EXAMPLES):
         if folder.is_dir() and any(file.suffix in SUFFIXES for file in folder.iterdir()):
             return [folder]
     raise SettingsError(

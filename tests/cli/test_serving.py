@@ -286,7 +286,7 @@ async def test_a_taken_usual_port_gives_way_to_a_free_one(
 
 
 def test_without_flows_of_its_own_dev_serves_the_examples(cli: Cli) -> None:
-    """A folder of flows that has none gives way to the examples of the checkout; one that has some is served."""
+    """A folder of flows that has none gives way to the examples; one that has some is served."""
     here = load_settings({}, cwd=cli.cwd)
     assert [folder.name for folder in dev.default_flows(here)] == ["examples"]
     cli.write("flows/asks.yml", ASKS)
