@@ -18,18 +18,21 @@ dropped by the kernel, so another may claim its sessions at once, and raises the
 Files:
 
 * `backoff`: what a store refuses for now is tried again, later each time
-* `connection`: one SQLite connection with the settings that durability needs, and its errors in our words
+* `connection`: SQLite behind `database`: one connection with the settings that durability needs, and its errors in our words
+* `database`: statements and transactions, as the parts of a store use them
+* `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
 * `group_commit`: the one thread that writes
 * `leases`: which processes live, and which one serves a database
+* `locks`: queues for locks, and what model calls cost
 * `open`: from a URL to a store; SQLite without files
 * `packing`: how large values stand in rows: deflated with a dictionary of what events say
 * `port`: what every backend does
 * `private_files`: the database's files: private, and refused when somebody else could have made them
+* `rows`: inbox, prompts, timers, outbox and marks
+* `schema`: the tables, and the migrations of an SQLite file
 * `sealing`: heads and journals as they are stored; MACs over rows
+* `sessions`: heads, journals, snapshots, pinned flows, quarantine
 * `sqlite`: opens a database; whole copies of it; the key with which its rows are signed
-* `sqlite_locks`: queues for locks, and what model calls cost
-* `sqlite_rows`: inbox, prompts, timers, outbox and marks
-* `sqlite_sessions`: heads, journals, snapshots, pinned flows, quarantine
-* `tables`: what a record is in SQL, and how it is read and written; the schema and its migrations
+* `tables`: what a record is in SQL, and how it is read and written
 """

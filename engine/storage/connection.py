@@ -14,12 +14,13 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import apsw
 
 from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
+from engine.storage.database import Database, Value
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -30,7 +31,6 @@ GIVE_BACK = "PRAGMA incremental_vacuum(64)"
 KEPT_PAGES = 256
 """Free pages that stay: what is written next needs them."""
 _INCREMENTAL = 2
-Value: TypeAlias = str | bytes | int | None
 
 _UNSYNCED = {
     apsw.SQLITE_IOERR_FSYNC,
@@ -40,45 +40,12 @@ _UNSYNCED = {
 _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 
 
-class Watch:
-    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
-
-    suspended: str | None = None
-    """Why nothing may be written; None where the database is as it should be."""
-
-    def begin(self, *, suspended: bool) -> None:
-        """One begins; raising refuses it. With `suspended` none is refused."""
-
-    def mark(self) -> int:
-        """Where it stands, for `back_to`."""
-        return 0
-
-    def back_to(self, mark: int) -> None:
-        """What came after that mark was undone."""
-
-    def advance(self) -> None:
-        """It has changed rows, and is about to be committed; raising undoes it."""
-
-    def publish(self) -> None:
-        """Its COMMIT has returned."""
-
-    def look_again(self) -> str | None:
-        """`suspended`, after a look whether another process has released the store."""
-        return self.suspended
-
-    def findings(self) -> str | None:
-        """What is wrong with what is stored, counted anew; None for nothing."""
-        return None
-
-    def release(self) -> None:
-        """Take what is stored for true."""
-
-    def close(self) -> None:
-        """Close what it has open."""
-
-
-class Connection:
+class Connection(Database):
     """A connection. Not for two threads at once."""
+
+    refused = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+    conflicts = (apsw.ConstraintError,)
+    unreadable = (UnicodeDecodeError, apsw.CorruptError)
 
     def __init__(self, path: Path, vfs: str | None = None, patience: float | None = None) -> None:
         """Open an existing file. `vfs` names another SQLite VFS, for fault injection. `patience` is how many seconds another
@@ -87,9 +54,11 @@ class Connection:
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
-        self.watch = Watch()
+        super().__init__()
         self.transactions = 0
         """How many write transactions there were: what was read for one of them says nothing about the next."""
+        self._given: dict[str, tuple[int, int]] = {}
+        """The last id that was given out, by its table, and in which transaction."""
         self._lock = threading.RLock()
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
         with self.translated():
@@ -252,6 +221,23 @@ class Connection:
     def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
         """Run a statement once for each row of values."""
         self.raw.executemany(sql, rows)
+
+    def next_number(self, table: str, column: str, look: str) -> int:
+        """See `Database.next_number`. It is looked up once in a write transaction, in which nobody else gives numbers out;
+        one that was given out in a part that was undone is left out."""
+        transaction, number = self._given.get(table, (0, 0))
+        if transaction == self.transactions:
+            number += 1
+        else:
+            row = self.one(look)
+            assert row is not None, "an aggregate without GROUP BY always gives a row"
+            number = int(row[0])
+        self._given[table] = (self.transactions, number)
+        return number
+
+    def row_error(self, error: Exception) -> StorageError | None:
+        """See `Database.row_error`."""
+        return row_error(error)
 
     def data_version(self) -> int:
         """A number that moves when another connection has committed."""

@@ -18,9 +18,9 @@ from engine.language.errors import StorageError
 from engine.storage.connection import Connection
 from engine.storage.leases import MemoryOwners
 from engine.storage.port import Store
+from engine.storage.schema import STEPS, take_steps
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
-from engine.storage.tables import STEPS, take_steps
 
 _SQLITE = "sqlite:///"
 

@@ -32,9 +32,9 @@ from engine.storage.private_files import (
     read_key,
     sync_directory,
 )
+from engine.storage.schema import copy_to, migrate, refuse_newer
 from engine.storage.sealing import Sealer
-from engine.storage.sqlite_sessions import SessionTables
-from engine.storage.tables import copy_to, migrate, refuse_newer
+from engine.storage.sessions import SessionTables
 
 
 def open_sqlite(

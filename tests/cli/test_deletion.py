@@ -16,7 +16,7 @@ from bot.config.settings import Settings, load_settings
 from bot.serve.main import Bot
 from engine.journal.records import InboxItem
 from engine.language.errors import SessionError, StorageError
-from engine.storage import sqlite_sessions
+from engine.storage import sessions as session_tables
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store
@@ -124,7 +124,7 @@ def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
 
 def test_a_journal_that_goes_at_once_is_noticed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded fault: were all of it deleted in one transaction, whoever else writes would wait for that."""
-    monkeypatch.setattr(sqlite_sessions, "_EVENTS_AT_ONCE", MANY + 1)
+    monkeypatch.setattr(session_tables, "_EVENTS_AT_ONCE", MANY + 1)
     assert pieces(settings) == 1
 
 
@@ -150,8 +150,8 @@ def test_a_round_that_looks_at_no_dates_is_noticed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were everything taken for old that has ended, what ended just now would go too."""
-    dateless = sqlite_sessions._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
-    monkeypatch.setattr(sqlite_sessions, "_ENDED", dateless)
+    dateless = session_tables._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
+    monkeypatch.setattr(session_tables, "_ENDED", dateless)
     assert "session-young" not in kept(settings)
 
 
@@ -159,9 +159,7 @@ def test_a_round_that_takes_what_waits_is_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were the last change looked at instead of the end, the store would refuse to delete what waits."""
-    monkeypatch.setattr(
-        sqlite_sessions, "_ENDED", sqlite_sessions._ENDED.replace("ended_at <", "updated_at <")
-    )
+    monkeypatch.setattr(session_tables, "_ENDED", session_tables._ENDED.replace("ended_at <", "updated_at <"))
     with pytest.raises(SessionError, match="session-open is paused"):
         kept(settings)
 

@@ -17,14 +17,14 @@ from engine.language.errors import Corrupt
 from engine.run.stored import stored_state
 from engine.storage.open import open_store
 from engine.storage.port import Store
+from engine.storage.schema import STEPS, version_of
 from engine.storage.sqlite import back_up, restore
-from engine.storage.tables import STEPS, version_of
 from tests.homes.corpus import FOLDER, unpacked
 
 HOMES = sorted(path.name.removesuffix(".tar.gz") for path in FOLDER.glob("*.tar.gz"))
 KILLED = """
 import os, signal, sys
-from engine.storage import tables
+from engine.storage import schema
 from engine.storage.open import open_store
 
 def cut(found, name, before):
@@ -32,9 +32,9 @@ def cut(found, name, before):
         if not before:
             found(*given)
         os.kill(os.getpid(), signal.SIGKILL)
-    setattr(tables, name, call)
+    setattr(schema, name, call)
 
-cut(getattr(tables, sys.argv[2]), sys.argv[2], sys.argv[3] == "before")
+cut(getattr(schema, sys.argv[2]), sys.argv[2], sys.argv[3] == "before")
 open_store(f"sqlite:///{sys.argv[1]}", None)
 """
 

@@ -17,7 +17,7 @@ from bot.serve.bolt import SlackApp
 from engine.decide.commands import Answer
 from engine.journal.records import Commit, InboxItem
 from engine.run.stepper import Stepper
-from engine.storage import sqlite_rows
+from engine.storage import rows as row_tables
 from engine.storage.sqlite import SqliteStore
 from prompt_state import routing
 
@@ -117,13 +117,13 @@ def an_answer_is_committed_without_its_row(patch: pytest.MonkeyPatch) -> None:
 
 def a_change_forgets_the_attempt_that_is_out(patch: pytest.MonkeyPatch) -> None:
     """A card that changes while its post is out counts as never sent, if it was refused before."""
-    replaced = sqlite_rows.replaced
+    replaced = row_tables.replaced
 
     def forgetting(row: Any, put: Any) -> Any:
         made = replaced(row, put)
         return made if row.result is None else made.but(attempts=0)
 
-    patch.setattr(sqlite_rows, "replaced", forgetting)
+    patch.setattr(row_tables, "replaced", forgetting)
 
 
 def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:

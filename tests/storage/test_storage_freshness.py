@@ -13,7 +13,7 @@ import pytest
 
 from engine.journal.records import Commit, Consumed, DropLock, PutOutbox
 from engine.language.errors import KeyMissing, StorageError, StoreSuspended
-from engine.storage import tables
+from engine.storage import schema
 from engine.storage.freshness import Anchor, Freshness, anchor_of
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
@@ -179,7 +179,7 @@ def test_a_database_of_an_earlier_release_gets_its_anchor(
     path = tmp_path / "sayso.db"
     raw = apsw.Connection(str(path))
     os.chmod(path, 0o600)
-    for sql in tables.STEPS[:3]:
+    for sql in schema.STEPS[:3]:
         raw.execute(sql)
     raw.pragma("user_version", 3)
     raw.close()

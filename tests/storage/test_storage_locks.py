@@ -10,8 +10,8 @@ import pytest
 from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
 from engine.storage.port import Store
+from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from engine.storage.tables import STEPS, migrate
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
 
 ONE, TWO, THREE = "session-1", "session-2", "session-3"

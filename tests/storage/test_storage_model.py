@@ -270,7 +270,7 @@ class Backends(RuleBasedStateMachine):
 def forget(store: MemoryStore) -> None:
     """Let a store read everything anew."""
     store._known.clear()
-    store._given.clear()
+    store._db._given.clear()
 
 
 def everything(store: Store, _side: int) -> object:

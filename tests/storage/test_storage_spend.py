@@ -12,8 +12,8 @@ import pytest
 from engine.journal.records import NANO, PutSpend, SettleSpend, SpendRow
 from engine.language.errors import DayBudgetSpent
 from engine.storage.port import Store
+from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
-from engine.storage.tables import STEPS, migrate
 from tests.storage.storagekit import KEY, NOW, SqliteBackend, at, done, event, new_session, reaped, step
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"

@@ -13,8 +13,8 @@ import pytest
 from engine.journal.records import InboxItem
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.open import MemoryStore, open_store
+from engine.storage.schema import STEPS, migrate, version_of
 from engine.storage.sqlite import open_sqlite
-from engine.storage.tables import STEPS, migrate, version_of
 from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,
@@ -283,23 +283,23 @@ def test_no_migration_under_a_living_owner(tmp_path: Path) -> None:
 
 def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
     """What is asked all the time reads only what it gives, however much history there is."""
-    from engine.storage import sqlite_rows, sqlite_sessions
+    from engine.storage import rows, sessions
 
     store = open_sqlite(tmp_path / "sayso.db")
     for statement in (
-        sqlite_rows._INBOX_OPEN,
-        sqlite_rows._OUTBOX_PENDING,
-        sqlite_rows._TIMERS_DUE,
-        sqlite_rows._PROMPTS_OF_THREAD,
-        sqlite_rows._PROMPTS_OF_SESSION,
-        sqlite_rows._PROMPTS_OF_THREAD_AND_STATUS,
-        sqlite_rows._PROMPTS_OF_SESSION_AND_STATUS,
-        sqlite_rows._PROMPTS_OF_STATUS,
-        sqlite_rows._INBOX_DEAD,
-        sqlite_sessions._RUNNING,
-        sqlite_sessions._HEAD,
-        sqlite_sessions._EVENTS,
-        sqlite_sessions._ENDED,
+        rows._INBOX_OPEN,
+        rows._OUTBOX_PENDING,
+        rows._TIMERS_DUE,
+        rows._PROMPTS_OF_THREAD,
+        rows._PROMPTS_OF_SESSION,
+        rows._PROMPTS_OF_THREAD_AND_STATUS,
+        rows._PROMPTS_OF_SESSION_AND_STATUS,
+        rows._PROMPTS_OF_STATUS,
+        rows._INBOX_DEAD,
+        sessions._RUNNING,
+        sessions._HEAD,
+        sessions._EVENTS,
+        sessions._ENDED,
     ):
         values = (None,) * (2 if "?1" in statement else statement.count("?"))
         plan = [str(row[3]) for row in store._db.raw.execute("EXPLAIN QUERY PLAN " + statement, values)]

@@ -1,4 +1,4 @@
-"""Sessions in SQLite: heads, journals, snapshots, pinned flows, quarantine. Statements and what they mean.
+"""Sessions: heads, journals, snapshots, pinned flows, quarantine. Statements and what they mean.
 
 A commit finds the head that it builds on in memory when this store wrote it, so the usual step reads nothing. That
 memory is never trusted: the update names the MAC it expects, which covers epoch, seq and chain, and changes no
@@ -11,13 +11,14 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import islice
+from typing import TypeAlias
 
-import apsw
 import orjson
 from msgspec.structs import astuple
 
-from engine.journal.records import Commit, FlowForm, Head, Loaded, NewSession, Quarantine, Row, Snapshot
+from engine.journal.records import Commit, Head, Loaded, NewSession, Quarantine, Row, Snapshot
 from engine.language.errors import (
     Corrupt,
     Fenced,
@@ -28,8 +29,9 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.storage.connection import Connection, row_error
+from engine.storage.database import Database
 from engine.storage.packing import packed, packed_together, unpacked
+from engine.storage.rows import RowTables
 from engine.storage.sealing import (
     JournalRecord,
     Sealer,
@@ -38,16 +40,16 @@ from engine.storage.sealing import (
     check_new,
     check_pin,
     created,
-    digest_of,
     genuine,
     linked,
     verified_events,
 )
-from engine.storage.sqlite_rows import RowTables
 from engine.storage.tables import FORMS, HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, session_number, writes
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
+Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
+"""Commits, each with its events packed."""
 _SLICE_SECONDS = 0.004
 """How long a transaction deletes: commits of others are not held up for longer."""
 _UNVERIFIED = "its head does not verify: it was changed outside this program"
@@ -57,6 +59,7 @@ _BEING_DELETED = "it is being deleted"
 
 _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
+_INSERT_HEAD = HEADS.insert + " ON CONFLICT (session_id) DO NOTHING"
 _EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
 # Three forms, since SQLite rewrites the index entries of every column that an UPDATE names.
 _ADVANCE = """UPDATE sessions SET phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
@@ -77,9 +80,6 @@ _EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
 _ANY_EVENT = "SELECT 1 FROM journal WHERE session = ? LIMIT 1"
 _PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
 _SNAPSHOT = SNAPSHOTS.where("session_id = ?")
-_PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
-_FLOW = "SELECT body FROM flows WHERE digest = ?"
-_FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 _QUARANTINE = QUARANTINE.insert + " ON CONFLICT (session_id) DO NOTHING"
 _LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
 _QUARANTINED = QUARANTINE.where("session_id = ?")
@@ -117,7 +117,7 @@ class _NothingStored(Exception):
 class SessionTables(RowTables):
     """Sessions, with the rows that their commits carry."""
 
-    def __init__(self, db: Connection, sealer: Sealer, alive: Callable[[str], bool]) -> None:
+    def __init__(self, db: Database, sealer: Sealer, alive: Callable[[str], bool]) -> None:
         super().__init__(db, sealer)
         self._alive = alive
         self._known: dict[str, StoredHead] = {}
@@ -191,9 +191,10 @@ class SessionTables(RowTables):
     def orphans(self, limit: int = 100) -> list[str]:
         """See `Store.orphans`. One whose head does not verify is among them: its claim will say so."""
         found: list[str] = []
+        alive = cache(self._alive)
         for (n,) in self._db.all(_RUNNING):
             record = self._by_n(n)
-            if record is None or (record.owner is not None and self._alive(record.owner)):
+            if record is None or (record.owner is not None and alive(record.owner)):
                 continue
             found.append(record.session_id)
             if len(found) == limit:
@@ -241,7 +242,7 @@ class SessionTables(RowTables):
         """The snapshot, if there is one that verifies and is not ahead of the head."""
         try:
             row = self._db.one(_SNAPSHOT, (head.session_id,))
-        except (UnicodeDecodeError, apsw.CorruptError):
+        except self._db.unreadable:
             return None
         if row is None:
             return None
@@ -251,58 +252,40 @@ class SessionTables(RowTables):
             return None
         return snapshot
 
-    @reads
-    def flow(self, digest: str) -> bytes:
-        """See `Store.flow`."""
-        row = self._db.one(_FLOW, (digest,))
-        if row is None:
-            raise StorageError(f"No flow with digest {digest} is stored.")
-        body = row[0]
-        if type(body) is not bytes or digest_of(body) != digest:
-            raise Corrupt(f"The stored flow {digest} was changed outside this program.")
-        return body
-
-    @reads
-    def form(self, digest: str, release: str) -> bytes | None:
-        """See `Store.form`."""
-        self.flow(digest)
-        try:
-            kept = self._get(FORMS, _FORM, digest)
-        except Corrupt as error:
-            _log.warning("%s It is not used.", error)
-            return None
-        return kept.form if kept is not None and kept.release == release else None
-
-    @writes
-    def keep_form(self, form: FlowForm) -> None:
-        """See `Store.keep_form`."""
-        self._update(FORMS, form)
-
     # -- writing
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """See `Store.commit`. Nearly always all of them can be stored: only where one cannot are they undone, and
         carried out once more so that each can be undone alone."""
         parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
-        with self._batch(batch):
-            outcomes = [self._part(*part) for part in parts]
-            if any(outcomes):
-                raise _NothingStored
+        outcomes: list[Exception | None] = []
+        self._batch(parts, outcomes, self._part)
         if len(parts) > 1 and any(outcomes):
-            with self._batch(batch):
-                outcomes = [self._part_alone(*part) for part in parts]
-                if None not in outcomes:
-                    raise _NothingStored
+            self._batch(parts, outcomes, self._part_alone)
         return outcomes
 
-    @contextlib.contextmanager
-    def _batch(self, batch: Sequence[Commit]) -> Iterator[None]:
-        """A write transaction of several sessions. Where it is undone, what is remembered of them is forgotten."""
+    def _batch(
+        self,
+        parts: Parts,
+        outcomes: list[Exception | None],
+        carry_out: Callable[[Commit, bytes], Exception | None],
+    ) -> None:
+        """A write transaction of several sessions: what becomes of each. `_part` ends it at the first that cannot be
+        stored. Where it is undone, what is remembered of them is forgotten."""
+
+        def work() -> None:
+            outcomes.clear()
+            for part in parts:
+                outcomes.append(carry_out(*part))
+                if outcomes[-1] is not None and carry_out == self._part:
+                    raise _NothingStored
+            if None not in outcomes:
+                raise _NothingStored
+
         try:
-            with self._db.write():
-                yield
+            self._db.atomically(work)
         except BaseException as error:
-            for commit in batch:
+            for commit, _ in parts:
                 self._forget(commit.session_id)
             if not isinstance(error, _NothingStored):
                 raise
@@ -325,8 +308,8 @@ class SessionTables(RowTables):
             return None
         except (StorageError, SessionError) as error:
             cause: Exception = error
-        except (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError) as error:
-            cause = row_error(error) or error
+        except self._db.refused as error:
+            cause = self._db.row_error(error) or error
         except UnicodeError as error:
             cause = StorageError(f"A row of {commit.session_id} has text that is not Unicode: {error}.")
         self._forget(commit.session_id)
@@ -340,11 +323,12 @@ class SessionTables(RowTables):
         chain = head.chain if row is None else row.mac
         after = advanced(self._sealer, head, commit, chain)
         if commit.new is not None:
-            self._db.run(HEADS.insert, astuple(after))
+            if self._db.run(_INSERT_HEAD, astuple(after)) == 0:
+                raise _created_already(commit)
         elif not self._moved(head, after):
             raise self._why_not(commit)
         if commit.pin is not None:
-            self._db.run(_PUT_FLOW, (commit.pin.flow_digest, commit.pin.flow_body))
+            self._pin(commit.pin.flow_digest, commit.pin.flow_body)
         if row is not None:
             self._append(commit.session_id, row)
         if commit.snapshot is not None:
@@ -355,7 +339,7 @@ class SessionTables(RowTables):
     def _append(self, session_id: str, row: JournalRecord) -> None:
         try:
             self._db.run(_INSERT_EVENTS, (session_number(session_id), *astuple(row)))
-        except apsw.ConstraintError:
+        except self._db.conflicts:
             raise Corrupt(
                 f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
             ) from None
@@ -408,7 +392,7 @@ class SessionTables(RowTables):
     def _created(self, commit: Commit, new: NewSession) -> StoredHead:
         check_new(commit, new)
         if self._db.one(_EXISTS, (commit.session_id,)):
-            raise Fenced(f"Session {commit.session_id} exists already: somebody else created it.")
+            raise _created_already(commit)
         parent = b""
         if new.parent_session_id is not None and new.parent_seq is not None:
             parent_number = session_number(new.parent_session_id)
@@ -418,7 +402,7 @@ class SessionTables(RowTables):
                     f"Session {new.parent_session_id} has no event {new.parent_seq} to fork at."
                 )
             parent = row[0]
-        self._db.run(_PUT_FLOW, (new.flow_digest, new.flow_body))
+        self._pin(new.flow_digest, new.flow_body)
         if new.form is not None:
             self._update(FORMS, new.form)
         origin = self._sealer.origin(commit.session_id, new.parent_session_id, new.parent_seq, parent)
@@ -490,6 +474,10 @@ class SessionTables(RowTables):
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[head.session_id] = head
+
+
+def _created_already(commit: Commit) -> Fenced:
+    return Fenced(f"Session {commit.session_id} exists already: somebody else created it.")
 
 
 def _fenced(commit: Commit, head: StoredHead) -> Fenced:

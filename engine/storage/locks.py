@@ -1,4 +1,4 @@
-"""Queues for locks, and what model calls cost, in SQLite: statements and what they mean."""
+"""Queues for locks, and what model calls cost: statements and what they mean."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class LockTables(Tables):
     """Locks: who waits for them and who has them."""
 
     def _put_lock(self, put: PutLock, now: str) -> None:
+        self._db.hold(f"lock {put.name}")
         if self._db.one(_LOCK_OF, (put.session_id, put.name)):
             return
         n = self._lost_place(put) if put.first else self._next("locks", "n")
@@ -49,9 +50,11 @@ class LockTables(Tables):
             raise LockHeld(
                 f"Lock {put.name} was lost by {put.session_id}, and {first.session_id} has taken it."
             )
+        self._db.hold("lost places")
         return self._number(_LOWEST_LOCK) - 1
 
     def _take_lock(self, take: TakeLock, now: str) -> None:
+        self._db.hold(f"lock {take.name}")
         own = self._db.one(_LOCK_OF, (take.session_id, take.name))
         first = self._db.one(_LOCK_FIRST, (take.name,))
         record = self._get(LOCKS, _LOCK, own[0]) if own else None
@@ -91,6 +94,7 @@ class SpendTables(Tables):
     """What model calls cost."""
 
     def _put_spend(self, put: PutSpend) -> None:
+        self._db.hold(f"spend {put.day}")
         if self._db.one(_SPEND_OF, (put.session_id, put.path, put.attempt)):
             return
         spent = self.spent(put.day)

@@ -1,4 +1,4 @@
-"""Inbox, prompts, timers, outbox and marks in SQLite: statements and what they mean."""
+"""Inbox, prompts, timers, outbox and marks: statements and what they mean."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
-from engine.storage.sqlite_locks import LockTables, SpendTables
+from engine.storage.flows import FLOWS_HELD, FlowTables
+from engine.storage.locks import LockTables, SpendTables
 from engine.storage.tables import INBOX, MARKS, OUTBOX, PROMPTS, TIMERS, at_most, reads, writes
 
 _log = logging.getLogger("sayso.storage")
@@ -39,6 +40,9 @@ _log = logging.getLogger("sayso.storage")
 _EVER = "9999"
 _INBOX = INBOX.where("id = ?")
 _INBOX_BY_KEY = INBOX.where("key = ?")
+_PUT_INBOX = INBOX.insert + " ON CONFLICT (key) DO NOTHING"
+_INBOX_HELD = "inbox"
+"""The name that is held while rows of the inbox are made."""
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
@@ -73,6 +77,7 @@ _TIMER = TIMERS.where("n = ?")
 
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
 _OUTBOX = OUTBOX.where("id = ?")
+_PUT_OUTBOX = OUTBOX.insert + " ON CONFLICT (key) DO NOTHING"
 _OUTBOX_BY_KEY = OUTBOX.where("key = ?")
 _OUTBOX_OF_SESSION = """SELECT id FROM outbox WHERE session_id = ?1
  AND substr(key, 1, length(?2)) = ?2 ORDER BY id"""
@@ -106,18 +111,22 @@ class Swept(NamedTuple):
     delete: str
     before: Callable[[Sweep], str]
     first: int | str = 0
+    held: str | None = None
+    """What is held meanwhile: others might begin to need a row."""
 
 
 _SWEPT_AT_ONCE = 200
 _SWEPT = (
     Swept(_STALE_INBOX, _DROP_INBOX, lambda at: at.inbox_before),
-    Swept(_STALE_OUTBOX, "DELETE FROM outbox WHERE id = ?", lambda at: at.ended_before),
+    Swept(
+        _STALE_OUTBOX, "DELETE FROM outbox WHERE id = ? AND state != 'pending'", lambda at: at.ended_before
+    ),
     Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
-    Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, ""),
+    Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, "", FLOWS_HELD),
 )
 
 
-class RowTables(LockTables, SpendTables):
+class RowTables(FlowTables, LockTables, SpendTables):
     """Everything but sessions."""
 
     def _put_all(self, rows: Iterable[Row], now: str) -> None:
@@ -154,12 +163,16 @@ class RowTables(LockTables, SpendTables):
         # Looked up first: an INSERT that ends in a conflict would write nevertheless (it spends an id).
         if self._db.one(_INBOX_KNOWN, (item.key,)):
             return None
-        row_id = self._next("inbox")
+        row_id = self._inbox_id()
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
-        self._put(INBOX, INBOX.insert, row)
-        return row_id
+        return row_id if self._put(INBOX, _PUT_INBOX, row) else None
+
+    def _inbox_id(self) -> int:
+        """The id of a new inbox row. Rows appear in the order of their ids: whoever reads on from one misses none."""
+        self._db.hold(_INBOX_HELD)
+        return self._next("inbox")
 
     def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """See `Store.inbox`."""
@@ -183,12 +196,11 @@ class RowTables(LockTables, SpendTables):
     @writes
     def decide_letter(self, key: str, *, again: bool) -> bool:
         """See `Store.decide_letter`."""
-        row = self._get(INBOX, _INBOX_BY_KEY, key)
+        row_id = self._inbox_id() if again else 0
+        row = self._held(INBOX, _INBOX_BY_KEY, key)
         if row is None or row.outcome != DEAD:
             return False
-        after = (
-            row.but(id=self._next("inbox"), outcome=None, result=None) if again else row.but(outcome=DROPPED)
-        )
+        after = row.but(id=row_id, outcome=None, result=None) if again else row.but(outcome=DROPPED)
         self._db.run(_DROP_INBOX, (row.id,))
         self._put(INBOX, INBOX.insert, after)
         return True
@@ -202,7 +214,7 @@ class RowTables(LockTables, SpendTables):
     def _consume(self, consumed: Iterable[Consumed]) -> None:
         """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""
         for done in consumed:
-            row = self._get(INBOX, _INBOX, done.inbox_id)
+            row = self._held(INBOX, _INBOX, done.inbox_id)
             if row is None:
                 raise StorageError(f"There is no inbox row {done.inbox_id}.")
             if row.outcome is not None:
@@ -218,6 +230,8 @@ class RowTables(LockTables, SpendTables):
         if at.stage == len(_SWEPT):
             return at if self._db.give_back() else None
         table = _SWEPT[at.stage]
+        if table.held is not None:
+            self._db.hold(table.held)
         before = table.before(at)
         rows = self._db.all(table.look, (before, at.after, _SWEPT_AT_ONCE))
         self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
@@ -271,7 +285,7 @@ class RowTables(LockTables, SpendTables):
 
     def _put_outbox(self, put: PutOutbox, now: str) -> None:
         try:
-            row = self._get(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
+            row = self._held(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
         except Corrupt as error:
             # Nothing of the old row can be believed, except that something may have been sent: so look first.
             _log.warning("%s It is replaced.", error)
@@ -282,7 +296,9 @@ class RowTables(LockTables, SpendTables):
         if row is not None:
             self._update(OUTBOX, replaced(row, put))
         elif put.replace or not self._db.one(_OUTBOX_ID, (put.key,)):
-            self._put(OUTBOX, OUTBOX.insert, _intent(self._next("outbox"), put, now))
+            new = _intent(self._next("outbox"), put, now)
+            if self._put(OUTBOX, _PUT_OUTBOX, new) == 0 and put.replace:
+                self._put_outbox(put, now)  # another process has made it just now
 
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
         """See `Store.give_notice`."""
@@ -311,7 +327,7 @@ class RowTables(LockTables, SpendTables):
     def outbox_row(self, key: str) -> OutboxRow | None:
         """See `Store.outbox_row`."""
         found = self._db.one(_OUTBOX_ID, (key,))
-        return self._outbox(found[0]) if found else None
+        return self._get(OUTBOX, _OUTBOX, found[0]) if found else None
 
     @reads
     def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
@@ -319,7 +335,8 @@ class RowTables(LockTables, SpendTables):
         return list(self._each(OUTBOX, _OUTBOX, self._db.all(_OUTBOX_OF_SESSION, (session_id, prefix))))
 
     def _outbox(self, row_id: int) -> OutboxRow:
-        row = self._get(OUTBOX, _OUTBOX, row_id)
+        """A row that is going to be changed."""
+        row = self._held(OUTBOX, _OUTBOX, row_id)
         if row is None:
             raise StorageError(f"There is no outbox row {row_id}.")
         return row
@@ -373,6 +390,7 @@ class RowTables(LockTables, SpendTables):
     @writes
     def set_mark(self, scope: str, ts: str) -> None:
         """See `Store.set_mark`."""
+        self._db.hold(f"mark {scope}")
         before = self.mark(scope)
         if before is None or _ts_order(ts) > _ts_order(before):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))

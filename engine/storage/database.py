@@ -1,0 +1,139 @@
+"""A connection to a database, as the parts of a store use it: statements, transactions, and what holds others back.
+
+The statements of a store are written once, in SQLite's words. A backend that speaks otherwise translates them.
+Transactions of several processes may overlap, except on SQLite, where one of them writes at a time. So whatever is read in
+order to be changed is read with `for_update`, and what no row stands for is held by its name (`hold`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from engine.language.errors import StorageError
+
+T = TypeVar("T")
+Value: TypeAlias = str | bytes | int | None
+
+
+class Watch:
+    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
+
+    suspended: str | None = None
+    """Why nothing may be written; None where the database is as it should be."""
+
+    def begin(self, *, suspended: bool) -> None:
+        """One begins; raising refuses it. With `suspended` none is refused."""
+
+    def mark(self) -> int:
+        """Where it stands, for `back_to`."""
+        return 0
+
+    def back_to(self, mark: int) -> None:
+        """What came after that mark was undone."""
+
+    def advance(self) -> None:
+        """It has changed rows, and is about to be committed; raising undoes it."""
+
+    def publish(self) -> None:
+        """Its COMMIT has returned."""
+
+    def look_again(self) -> str | None:
+        """`suspended`, after a look whether another process has released the store."""
+        return self.suspended
+
+    def findings(self) -> str | None:
+        """What is wrong with what is stored, counted anew; None for nothing."""
+        return None
+
+    def release(self) -> None:
+        """Take what is stored for true."""
+
+    def close(self) -> None:
+        """Close what it has open."""
+
+
+class Database(ABC):
+    """A connection. Not for two threads at once."""
+
+    refused: ClassVar[tuple[type[Exception], ...]]
+    """What a statement raises that concerns only the row that it writes."""
+    conflicts: ClassVar[tuple[type[Exception], ...]]
+    """What a statement raises for a row that is there already."""
+    unreadable: ClassVar[tuple[type[Exception], ...]]
+    """What a read raises for a row that was damaged."""
+    for_update: ClassVar[str] = ""
+    """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+
+    @abstractmethod
+    def write(self, *, suspended: bool = False) -> AbstractContextManager[None]:
+        """A write transaction: durable when the block is left normally, undone when it raises.
+
+        With `suspended` it is allowed where a watch refuses all others."""
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[None]:
+        """A read transaction, or the transaction that is open: everything in the block sees one moment."""
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[None]:
+        """A part of a write transaction that is undone alone when it raises."""
+
+    def atomically(self, work: Callable[[], T]) -> T:
+        """What `work` gives in a write transaction; where that lost against another one, in a new one."""
+        with self.write():
+            return work()
+
+    @abstractmethod
+    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+        """The first row, or None."""
+
+    @abstractmethod
+    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """All rows."""
+
+    @abstractmethod
+    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
+
+    @abstractmethod
+    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Run a statement that changes rows; how many it changed."""
+
+    @abstractmethod
+    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        """Run a statement once for each row of values."""
+
+    @abstractmethod
+    def next_number(self, table: str, column: str, look: str) -> int:
+        """The next number for a row of this table, greater than any that was given out; `look` finds it on SQLite."""
+
+    def hold(self, *names: str, shared: bool = False) -> None:
+        """Until this transaction ends no other one holds these names; with `shared` others may that hold it shared.
+        SQLite has one writer anyhow."""
+        return
+
+    @abstractmethod
+    def row_error(self, error: Exception) -> StorageError | None:
+        """Our error for one that concerns only the row that was written, not the database; else None."""
+
+    @abstractmethod
+    def data_version(self) -> int:
+        """A number that moves when another connection has committed."""
+
+    def give_back(self) -> bool:
+        """Give some free space back to the disk; whether there is more. Inside a write transaction."""
+        return False
+
+    def compact(self) -> None:
+        """Write everything anew without free space. Only while nobody else uses the database."""
+        raise StorageError("This database cannot be compacted; its server does that by itself.")

@@ -1,0 +1,54 @@
+"""Texts of flows that sessions pin, and what releases made of them: statements and what they mean."""
+
+from __future__ import annotations
+
+import logging
+
+from engine.journal.records import FlowForm
+from engine.language.errors import Corrupt, StorageError
+from engine.storage.sealing import digest_of
+from engine.storage.tables import FORMS, Tables, reads, writes
+
+_log = logging.getLogger("sayso.storage")
+
+FLOWS_HELD = "flows"
+"""The name that is held while texts come and go."""
+_PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+_FLOW = "SELECT body FROM flows WHERE digest = ?"
+_FORM = FORMS.where("digest = ? AND form IS NOT NULL")
+
+
+class FlowTables(Tables):
+    """Pinned flows."""
+
+    @reads
+    def flow(self, digest: str) -> bytes:
+        """See `Store.flow`."""
+        row = self._db.one(_FLOW, (digest,))
+        if row is None:
+            raise StorageError(f"No flow with digest {digest} is stored.")
+        body = row[0]
+        if type(body) is not bytes or digest_of(body) != digest:
+            raise Corrupt(f"The stored flow {digest} was changed outside this program.")
+        return body
+
+    @reads
+    def form(self, digest: str, release: str) -> bytes | None:
+        """See `Store.form`."""
+        self.flow(digest)
+        try:
+            kept = self._get(FORMS, _FORM, digest)
+        except Corrupt as error:
+            _log.warning("%s It is not used.", error)
+            return None
+        return kept.form if kept is not None and kept.release == release else None
+
+    @writes
+    def keep_form(self, form: FlowForm) -> None:
+        """See `Store.keep_form`."""
+        self._update(FORMS, form)
+
+    def _pin(self, digest: str, body: bytes) -> None:
+        """Keep the text of a flow; nobody takes it for one that is not needed before this transaction has ended."""
+        self._db.hold(FLOWS_HELD, shared=True)
+        self._db.run(_PUT_FLOW, (digest, body))

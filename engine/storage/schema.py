@@ -1,0 +1,305 @@
+"""The schema of a database, and how one of an older release becomes one of this release.
+
+Migrations go forward only: `user_version` counts the steps that a file has taken. A file that
+has taken more than this release knows is refused before anything is written to it. Before an older file is
+changed it is copied beside itself (`<name>.v<version>.bak`), and it is not changed while a process of the
+older release still serves it.
+
+Sizes and keys: `n` and `id` give the order in which rows came to be. A journal row has the events of one commit, packed
+(`engine.storage.packing`); one from before schema 6 has one event as it is. Journal rows stand in the order of their commits
+and are found by a number made of the session's id. Ids of inbox and outbox rows are never used again (AUTOINCREMENT),
+since readers hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+
+from engine.language.errors import SchemaTooNew, StorageError
+from engine.storage.private_files import check_private, make_private, sync_directory
+from engine.storage.tables import session_number
+
+V1 = """
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    mac BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE flows (
+    digest TEXT PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE sessions (
+    n INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL UNIQUE,
+    flow_name TEXT NOT NULL,
+    flow_digest TEXT NOT NULL,
+    parent_session_id TEXT,
+    thread_key TEXT,
+    status TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    owner TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    ended_at TEXT,
+    origin BLOB NOT NULL,
+    chain BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX sessions_status ON sessions (status, n);
+CREATE INDEX sessions_thread ON sessions (thread_key, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX sessions_ended ON sessions (ended_at, n) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE quarantine (
+    session_id TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    at TEXT NOT NULL,
+    mac BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE journal (
+    session_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL,
+    PRIMARY KEY (session_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE snapshots (
+    session_id TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    chain BLOB NOT NULL,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE inbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    session_id TEXT,
+    thread_key TEXT,
+    received_at TEXT NOT NULL,
+    outcome TEXT,
+    result BLOB,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX inbox_open ON inbox (id) WHERE outcome IS NULL;
+CREATE INDEX inbox_done ON inbox (received_at) WHERE outcome IS NOT NULL;
+
+CREATE TABLE prompts (
+    n INTEGER PRIMARY KEY,
+    prompt_id TEXT NOT NULL UNIQUE,
+    session_id TEXT NOT NULL,
+    thread_key TEXT,
+    status TEXT NOT NULL,
+    deadline TEXT,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX prompts_session ON prompts (session_id, n);
+CREATE INDEX prompts_thread ON prompts (thread_key, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX prompts_status ON prompts (status, n);
+
+CREATE TABLE timers (
+    n INTEGER PRIMARY KEY,
+    timer_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    due_at TEXT NOT NULL,
+    mac BLOB NOT NULL,
+    UNIQUE (session_id, timer_id)
+) STRICT;
+CREATE INDEX timers_due ON timers (due_at, n);
+
+CREATE TABLE outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    lane TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    session_id TEXT,
+    state TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    not_before TEXT,
+    created_at TEXT NOT NULL,
+    attempted_at TEXT,
+    result BLOB,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX outbox_pending ON outbox (lane, id) WHERE state = 'pending';
+CREATE INDEX outbox_session ON outbox (session_id) WHERE session_id IS NOT NULL;
+
+CREATE TABLE marks (
+    scope TEXT PRIMARY KEY,
+    ts TEXT NOT NULL,
+    mac BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+V2 = """
+CREATE TABLE locks (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    requested_at TEXT NOT NULL,
+    taken_at TEXT,
+    mac BLOB NOT NULL,
+    UNIQUE (session_id, name)
+) STRICT;
+CREATE INDEX locks_queue ON locks (name, n);
+CREATE UNIQUE INDEX locks_taken ON locks (name) WHERE taken_at IS NOT NULL;
+CREATE INDEX locks_waiting ON locks (n) WHERE taken_at IS NULL;
+"""
+"""Queues for locks: a row is a place, the first of a name has the lock. The database itself refuses a second taker."""
+
+V3 = """
+CREATE TABLE spend (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    flow_name TEXT NOT NULL,
+    day TEXT NOT NULL,
+    reserved INTEGER NOT NULL CHECK (reserved >= 0),
+    cost INTEGER CHECK (cost >= 0),
+    mac BLOB NOT NULL,
+    UNIQUE (session_id, path, attempt)
+) STRICT;
+CREATE INDEX spend_day ON spend (day, cost, reserved);
+"""
+"""What model calls cost, in billionths of a dollar: what was set aside for each, and what it came to once that is known.
+The rows outlive their sessions, so that deleting one makes no room in a day's budget."""
+
+V4 = """
+CREATE TABLE freshness (
+    n INTEGER PRIMARY KEY CHECK (n = 1),
+    counter INTEGER NOT NULL,
+    total BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+"""
+"""How many transactions there were, and a hash over what they left: see `engine.storage.freshness`. A release without it
+must not write, for its transactions would not be counted."""
+
+V5 = """
+CREATE INDEX sessions_flow ON sessions (flow_digest);
+"""
+"""Whether anybody pins a text is asked for each text, in slices, while others write."""
+
+V6 = """
+CREATE TABLE rows_of_commits (
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL,
+    UNIQUE (session, seq)
+) STRICT;
+INSERT INTO rows_of_commits (session, seq, version, body, mac)
+ SELECT session_number(session_id), seq, version, body, mac FROM journal ORDER BY session_id, seq;
+DROP TABLE journal;
+ALTER TABLE rows_of_commits RENAME TO journal;
+
+DROP INDEX prompts_session;
+DROP INDEX prompts_thread;
+CREATE INDEX prompts_session ON prompts (session_id, status, n);
+CREATE INDEX prompts_thread ON prompts (thread_key, status, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX inbox_dead ON inbox (id) WHERE outcome = 'dead';
+
+ALTER TABLE flows ADD COLUMN release TEXT;
+ALTER TABLE flows ADD COLUMN form BLOB;
+ALTER TABLE flows ADD COLUMN mac BLOB;
+"""
+"""One journal row a commit, whose `seq` is that of its first event. A row from before is the row of a commit with one event:
+its MAC, which covers the session's id, stays what it was, so nothing is sealed again, and what was damaged stays so.
+In a table of its own kind an event of more than a kilobyte no longer takes pages of its own. What waits is found without
+reading what is over. Beside a pinned text, which its digest holds, stands what a release made of it (`engine.flow.form`), under
+a MAC of its own."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
+"""`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
+
+
+def take_steps(connection: apsw.Connection, steps: Sequence[str], taken: int = 0) -> None:
+    """Take the steps after the first `taken`, in the transaction that is open."""
+
+    def numbered(*values: apsw.SQLiteValue) -> int:
+        return session_number(str(values[0]))
+
+    connection.create_scalar_function("session_number", numbered, 1)
+    for step in steps[taken:]:
+        connection.execute(step)
+    connection.pragma("user_version", len(steps))
+
+
+def version_of(connection: apsw.Connection) -> int:
+    """How many steps this file has taken."""
+    return int(connection.pragma("user_version"))
+
+
+def refuse_newer(connection: apsw.Connection, path: Path, steps: Sequence[str] = STEPS) -> None:
+    """Raise `SchemaTooNew` for a file of a later release. Reads only."""
+    version = version_of(connection)
+    if version > len(steps):
+        raise SchemaTooNew(
+            f"{path} was written by a newer release (schema {version}; this one knows {len(steps)}). "
+            "It was left untouched: install that release, or restore the copy made before the upgrade."
+        )
+
+
+def migrate(
+    connection: apsw.Connection, path: Path, living: Sequence[str], steps: Sequence[str] = STEPS
+) -> None:
+    """Bring the file to this release in one transaction, after a copy. Only under `files.only_opener`.
+
+    Raises `SchemaTooNew`, and `StorageError` while owners (`living`) of an older release serve the file.
+    """
+    refuse_newer(connection, path, steps)
+    version = version_of(connection)
+    if version == len(steps):
+        return
+    if version > 0:
+        if living:
+            raise StorageError(
+                f"{path} has to be upgraded (schema {version} to {len(steps)}), but it is in use by "
+                f"{', '.join(living)}. Stop them first."
+            )
+        _copy(connection, path, version)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        take_steps(connection, steps, version)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _copy(connection: apsw.Connection, path: Path, version: int) -> None:
+    """A copy beside the file; one from an earlier attempt at this upgrade is replaced."""
+    copy_to(connection, path.with_name(f"{path.name}.v{version}.bak"))
+
+
+def copy_to(connection: apsw.Connection, target: Path) -> None:
+    """A whole, durable copy of a database, in place of any file of that name."""
+    if check_private(target):
+        target.unlink()
+    make_private(target)
+    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        with copy.backup("main", connection, "main") as backup:
+            backup.step(-1)
+    finally:
+        copy.close()
+    sync_directory(target.absolute().parent)
