@@ -233,7 +233,7 @@ _CLI_HEAD = """
 `--json` can be read by a program. Ids may be shortened as long as they stay unique. A value that begins with a dash is
 written behind `=`: `--text=-x`.
 
-Commands, options, names of flows and files are completed after `eval "$(sayso --show-completion)"` in `~/.bashrc` or,
+Commands, options, flows, files, and ids of sessions and questions are completed after `eval "$(sayso --show-completion)"` in `~/.bashrc` or,
 behind `compinit`, in `~/.zshrc`; in `~/.config/fish/config.fish` it is `SHELL=fish sayso --show-completion | source`.
 """
 

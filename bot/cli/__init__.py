@@ -21,6 +21,7 @@ Files:
 * `fork`: `sessions fork` and `sessions migrate`
 * `grants`: which calls of agents people allow always, and taking that back
 * `identities`: whether somebody whom a command names is there, as far as that can be found out from here
+* `init`: a folder to start from; the runbooks of the cookbook
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
 * `parser`: from the words of a command line to a command and the values of its options
 * `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`

@@ -25,8 +25,8 @@ WAIT = option(
 MODE = (NO_INPUT, WAIT, JSON)
 WHICH = flag("--dry-run", "Only say which.")
 WHY = option("--reason", "Why, for the people who read it.")
-SESSION = argument("ID", "A session's id, or the beginning of it.", "text")
-PROMPT = argument("ID", "A question's id, or the beginning of it.", "prompt_id")
+SESSION = argument("ID", "A session's id, or the beginning of it.", "text")._replace(ids="session")
+PROMPT = argument("ID", "A question's id, or the beginning of it.", "prompt_id")._replace(ids="prompt")
 FLOW = argument("FLOW", "A flow's name, or its file.", "name")
 FLOWS = argument("[FLOW...]", "Flow files or folders.", "flows", list[Path], None, exists=True)
 INPUTS = (
@@ -50,6 +50,16 @@ TOP = (
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
         flag("--limits", "Enforce Slack's published rate limits; the page counts what they refuse."),
         flag("--agent", "The app is an agent of Slack's."),
+    ),
+    command(
+        "init = init:init_command",
+        """Make a folder to start from: a flow, its scenario, settings, the schema for editors, a check for CI.
+
+        What is there already stays as it is.
+        """,
+        argument("[FOLDER]", "Which one. [this one]", "folder", Path, None),
+        option("--from NAME", "A runbook of the cookbook in place of the first flow.", name="source"),
+        flag("--list", "List the names of the cookbook.", "list_names"),
     ),
     command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(
@@ -117,7 +127,9 @@ TOP = (
         "graph = flows:graph_command",
         "Draw a flow: its nodes, what comes after what, decisions, and where a session stands.",
         argument("[FLOW]", "A flow's name, or its file. [the session's]", "name", str, None),
-        option("--session ID", "Mark where this session stands; its own text is drawn."),
+        option("--session ID", "Mark where this session stands; its own text is drawn.")._replace(
+            ids="session"
+        ),
         option("--svg FILE", "Write a picture. [Mermaid is printed]", Path, **FILE),
     ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
@@ -140,7 +152,7 @@ TOP = (
 
         A file is checked alone, without a database. Without the key its signature is not, and the answer says so.
         """,
-        argument("FILE|SESSION", "An exported session, or a session's id.", "what"),
+        argument("FILE|SESSION", "An exported session, or a session's id.", "what")._replace(ids="session"),
         JSON,
     ),
     command(
@@ -189,10 +201,12 @@ SESSIONS = (
     command(
         "resume = resume:resume_command",
         "Go on with a session, in this terminal; one of a Slack thread goes on where the bot runs.",
-        argument("[ID]", "A session's id, or the beginning of it.", "session_id", str, None),
+        argument("[ID]", "A session's id, or the beginning of it.", "session_id", str, None)._replace(
+            ids="session"
+        ),
         argument("[MESSAGE]", "Answers its open question, if that takes text.", "message", str, None),
         option("--snapshot", "Continue from an exported file, here or elsewhere.", Path, **HERE),
-        option("--prompt ID", "Which question is answered."),
+        option("--prompt ID", "Which question is answered.")._replace(ids="prompt"),
         option("--answer VALUE", "The answer: a choice or text."),
         AS,
         *MODE,
@@ -251,7 +265,7 @@ SESSIONS = (
     command(
         "delete = store:delete_sessions",
         "Delete sessions that have ended or were set aside, with their files and snapshots.",
-        argument("ID...", "Ids, or the beginnings of them.", "texts", list[str]),
+        argument("ID...", "Ids, or the beginnings of them.", "texts", list[str])._replace(ids="session"),
         WHICH,
         JSON,
     ),
@@ -336,7 +350,7 @@ LOCKS_RELEASE = command(
     "release = prompts:release_lock",
     "Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead.",
     argument("NAME", "The lock.", "name"),
-    option("--session ID", "Who holds it, so that no other one loses it.", str, ...),
+    option("--session ID", "Who holds it, so that no other one loses it.", str, ...)._replace(ids="session"),
 )
 
 STORE = (

@@ -24,6 +24,8 @@ class Option(NamedTuple):
     kind: Any
     told: dict[str, Any]
     """What `argparse` is told of it."""
+    ids: str = ""
+    """Whose ids a shell completes it with: those of a `session`, or of a `prompt`."""
 
 
 def option(

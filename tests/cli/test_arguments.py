@@ -155,6 +155,8 @@ def offered(line: str, cwd: Path) -> list[str]:
         ("sayso run tidy-up --inputs-file ot", ["other/"]),
         ("sayso prompts answer some-id --reason ", []),
         ("sayso locks r", ["release"]),
+        ("sayso init here --from tri", ["triage"]),
+        ("sayso sessions show sess", []),
     ],
 )
 def test_a_shell_is_told_what_can_stand_next(line: str, found: list[str], cli: Cli) -> None:
@@ -163,6 +165,24 @@ def test_a_shell_is_told_what_can_stand_next(line: str, found: list[str], cli: C
     cli.write("flows/broken.yml", "flow: [")
     cli.write("other/swab.yml", FLOW.replace("tidy-up", '"swab"  # the deck'))
     assert offered(line, cli.cwd) == sorted(found)
+
+
+def test_a_shell_is_told_ids(cli: Cli) -> None:
+    """Sessions where one is meant, open questions where one is, those of the local workspace too. A database that
+    cannot be read offers none."""
+    cli.write("flows/ask.yml", "flow: ask\nnodes: [{id: a, type: ask, with: {message: Why?}}]\n")
+    cli.run("--home", ".sayso/dev", "run", "ask", "--no-input")
+    cli.run("run", "ask", "--no-input")
+    found = [cli.run(*home, "sessions", "list", "--json").json for home in ((), ("--home", ".sayso/dev"))]
+    sessions = sorted(one["sessions"][0]["sessionId"] for one in found)
+    assert offered("sayso sessions abort ses", cli.cwd) == sessions
+    assert offered("sayso graph --session ses", cli.cwd) == sessions
+    (asked,) = cli.run("prompts", "list", "--json").json["prompts"]
+    assert asked["promptId"] in offered("sayso prompts answer p", cli.cwd)
+    cli.run("prompts", "answer", asked["promptId"], "so")
+    assert asked["promptId"] not in offered("sayso prompts show p", cli.cwd)
+    (cli.cwd / ".sayso/sayso.db").write_text("no database")
+    assert len(offered("sayso sessions abort ses", cli.cwd)) == 1
 
 
 @pytest.mark.parametrize(
