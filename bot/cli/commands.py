@@ -137,6 +137,7 @@ TOP = (
         "doctor = store:doctor_command",
         "Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do.",
         option("--manifest", "The app manifest. [manifest.yml]", Path, **HERE),
+        flag("--live", "Only say whether a bot serves this home, without Slack: for health checks."),
         flag("--deep", "Also verify every stored session, and what follows from its journal."),
         JSON,
     ),

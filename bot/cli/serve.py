@@ -38,7 +38,7 @@ from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
-from engine.storage.leases import Lease, Served, lease
+from engine.storage.leases import BEAT_SECONDS, Lease, Served, lease
 from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
@@ -147,7 +147,7 @@ def start_command(place: Place, flows: list[Path]) -> int:
     if database is None:
         return _until_stopped(_start(Bot(settings, flows=flows), None))
     with lease(database, "sayso start", utc_now()) as held:
-        return _until_stopped(_start(Bot(settings, flows=flows), held))
+        return _until_stopped(_beating(held, _start(Bot(settings, flows=flows), held)))
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -158,6 +158,21 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
         return INTERRUPTED
     print("Stopped. What waits for people is kept.", flush=True)
     return Exit.OK
+
+
+async def _beating(held: Lease, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, and show meanwhile that the event loop runs."""
+    beats = asyncio.create_task(_beat(held))
+    try:
+        await work
+    finally:
+        beats.cancel()
+
+
+async def _beat(held: Lease) -> None:
+    while True:
+        held.beat()
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def _start(bot: Bot, held: Lease | None) -> None:
@@ -198,7 +213,8 @@ def dev_command(
 
     try:
         with lease(dev_database(settings), "sayso dev", utc_now()) as held:
-            return _until_stopped(run_dev(settings, flows, port, ready, held, limits=limits, agent=agent))
+            served = run_dev(settings, flows, port, ready, held, limits=limits, agent=agent)
+            return _until_stopped(_beating(held, served))
     except Served as error:
         _offer(error, wanted)
         raise

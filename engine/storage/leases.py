@@ -202,6 +202,9 @@ _SETTLE_SECONDS = 0.05
 
 _NOTE_BYTES = 2048
 
+BEAT_SECONDS = 10.0
+"""How often a server shows that it does its work."""
+
 
 class Holder(Struct, frozen=True):
     """The process that serves: `command` is what it was started as, `since` a UTC time, `address` where people reach it."""
@@ -249,6 +252,10 @@ class Lease:
         """Say that this server drains: whoever starts meanwhile waits for its end."""
         self._holder = replace(self._holder, stopping=True)
         self._write()
+
+    def beat(self) -> None:
+        """Show that this process does its work: to be called every `BEAT_SECONDS`, see `serving`."""
+        os.utime(self._descriptor)
 
     def release(self) -> None:
         """Give it back for now."""
@@ -311,6 +318,24 @@ def _awaited(database: Path, holder: Holder) -> Lease:
 def note_of(database: Path) -> Path:
     """The file of the lease."""
     return private_directory(database.parent) / f"{database.name}.serving"
+
+
+def serving(database: Path, now: float) -> tuple[Holder, float] | None:
+    """Who serves a database, and for how many seconds nothing was heard of it; None where nobody does. Changes nothing."""
+    path = database.with_name(f"{database.name}.serving")
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        # A shared lock: those who ask at the same time do not disturb each other.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = read_holder(path) or Holder("a server", 0, "this machine", "a moment ago")
+        return holder, now - os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def read_holder(path: Path) -> Holder | None:

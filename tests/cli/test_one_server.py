@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import multiprocessing
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from bot.cli import app
+from bot.cli import serve as serve_commands
 from bot.terminal.console import Exit
-from engine.storage.leases import Holder, read_holder
+from engine.storage.leases import Holder, lease, read_holder
 from tests.cli.clikit import Cli, until
 from tests.cli.test_serving import ASKS, dev_url, page
 from tests.support.proving import PROVE
@@ -38,6 +40,39 @@ async def test_a_second_dev_offers_the_page_that_is_there(cli: Cli) -> None:
         assert f"`sayso dev`, process {process.pid} on " in done.err
         beside = cli.run("run", "flows/asks.yml", "--no-input")
         assert beside.code == Exit.PAUSED, beside
+
+
+async def test_a_health_check_tells_a_server_that_works_from_one_that_does_not(cli: Cli) -> None:
+    """A bot that serves is alive; one whose event loop stands still, and one that was killed, are not."""
+    cli.write("flows/asks.yml", ASKS)
+    look = ("--home", ".sayso/dev", "doctor", "--live")
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        await dev_url(process)
+        alive = cli.run(*look)
+        assert (alive.code, f"process {process.pid} on" in alive.out) == (Exit.OK, True), alive
+        process.send_signal(signal.SIGSTOP)
+        os.utime(cli.cwd / ".sayso/dev/sayso.db.serving", (0, 0))
+        hung = cli.run(*look, "--json")
+        assert (hung.code, hung.json["ok"], hung.json["server"]["pid"]) == (Exit.FAILED, False, process.pid)
+        process.kill()
+        process.wait(10)
+        assert "Nobody serves" in cli.run(*look).out
+
+
+async def test_a_server_beats_as_long_as_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again while its event loop runs, and no longer than its work."""
+    monkeypatch.setattr(serve_commands, "BEAT_SECONDS", 0.001)
+    beats: asyncio.Queue[None] = asyncio.Queue()
+
+    async def three() -> None:
+        for _ in range(3):
+            await beats.get()
+
+    with lease(tmp_path / "sayso.db", "sayso start", "now") as held:
+        monkeypatch.setattr(held, "beat", lambda: beats.put_nowait(None))
+        await serve_commands._beating(held, three())
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert all(task.cancelling() for task in others)
 
 
 def serve(home: Path, barrier: Barrier) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.language.errors import StorageError
 from engine.storage import leases
-from engine.storage.leases import Holder, Served, lease, read_holder
+from engine.storage.leases import Holder, Served, lease, read_holder, serving
 
 NOW = "2026-11-22T12:00:00.000Z"
 
@@ -105,3 +105,21 @@ def test_a_lease_file_of_others_is_refused(database: Path) -> None:
     note(database).symlink_to("/dev/null")
     with pytest.raises(StorageError, match="not a regular file"), lease(database, "sayso dev", NOW):
         pass
+
+
+def test_whoever_asks_is_told_who_serves_and_for_how_long_nothing_was_heard(database: Path) -> None:
+    """The lock says whether, the last beat since when; asking changes nothing."""
+    assert serving(database, 0) is None
+    assert list(database.parent.iterdir()) == []
+    with lease(database, "sayso start", NOW) as held:
+        held.beat()
+        beat = note(database).stat().st_mtime
+        os.utime(note(database), (0, 0))
+        found = serving(database, 75.0)
+        assert found is not None
+        assert (found[0].command, found[1]) == ("sayso start", 75.0)
+        held.beat()
+        found = serving(database, beat)
+        assert found is not None
+        assert found[1] <= 0
+    assert serving(database, 0) is None
