@@ -12,6 +12,7 @@ Files:
 
 * `act`: acts on a session by a request in the inbox, and awaits its receipt; `inbox`, the dead letters
 * `app`: the root: options that all commands share, and what errors become
+* `audit`: `audit export`, and the seals of what auditors get
 * `commands`: the commands, their options and their help, as data; what they do is imported when they run
 * `completion`: completion of commands, options, names of flows and files in bash, zsh and fish
 * `declare`: how a command is declared, as data
@@ -25,6 +26,7 @@ Files:
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
 * `parser`: from the words of a command line to a command and the values of its options
 * `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
+* `report`: `sessions report`, a session as a page to print
 * `resume`: `sessions resume`, `pause` and `abort`
 * `run`: `run`, a flow in this terminal
 * `serve`: `start` and `dev`, the bot; `start-flow`, a flow in a channel

@@ -278,6 +278,12 @@ SESSIONS = (
         JSON,
     ),
     command(
+        "report = report:report_session",
+        "Write a session as one page to print: what was asked and decided, what ran, what it returned.",
+        SESSION,
+        option("-o --output", "A new file. [ID.html]", Path, **FILE),
+    ),
+    command(
         "export = show:export_session",
         "Write a session as one portable, signed file: state, journal and flow.",
         SESSION,
@@ -387,10 +393,31 @@ GRANTS = (
     ),
 )
 
+AUDIT = (
+    command(
+        "export = audit:export_audit",
+        """Write who was asked, who decided what and when, and what ran, one record an event.
+
+        What people wrote and programs returned is a SHA-256, unless --content is given. A file has its seal beside it, by
+        which `sayso verify FILE` finds out whether it was changed.
+        """,
+        option("--format NAME", "jsonl, csv, or ocsf for a SIEM.", str, "jsonl", name="kind"),
+        option("-o --output", "A new file. [standard output]", Path, **FILE),
+        option(
+            "--cursor FILE",
+            "Go on where the export before ended, and remember where this one ends.",
+            Path,
+            **FILE,
+        ),
+        flag("--content", "With what was said, given to nodes and returned by them."),
+    ),
+)
+
 GROUPS = (
     group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
     group("prompts", "What people are asked, and answers to it.", PROMPTS),
     group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
+    group("audit", "What people decided and what ran, for auditors.", AUDIT),
     group(
         "inbox", "What arrived and could not be handled: it failed several times, and was set aside.", INBOX
     ),

@@ -30,6 +30,7 @@ from engine.language.errors import Corrupt, FlowError, MalformedJournal, Storage
 from engine.nodes.runtime.digests import CodeDigests
 from engine.run.stored import stored_flow, utc_now
 from engine.storage.port import Store
+from engine.storage.private_files import durable_file
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
         sys.stdout.flush()
         return Exit.OK
     try:
-        _write_private(output, data)
+        with durable_file(output) as file:
+            file.write(data)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
     print(
@@ -162,11 +164,3 @@ async def _export(store: Store, session_id: str) -> bytes:
         return await engine.export(session_id)
     finally:
         engine.writer.close()
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    import os
-
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from bot.cli.audit import broken_seal, seal_file
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.compose import retention
 from bot.compose.suspension import may_repeat
@@ -270,15 +271,35 @@ class Verdict:
         }
 
 
+_UNCHANGED = "nobody changed it"
+_BYTES_ONLY = "its bytes are those of its seal, but the key that signed it is not here (SAYSO_SECRET_KEY)"
+
+
 def verify_history(place: Place, what: str, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
+    if seal_file(file).is_file():
+        return _tell_sealed(place.settings(), file, as_json=as_json)
     verdict = _of_file(place.settings(), file) if file.is_file() else _of_session(place, what)
     if as_json:
         print_json(verdict.to_json())
     else:
         print(_told(verdict))
     return Exit.OK if verdict.problem is None else Exit.STORE
+
+
+def _tell_sealed(settings: Settings, file: Path, *, as_json: bool) -> int:
+    """Whether an audit export or a report is as it was written."""
+    sealer = _sealer(settings)
+    problem = broken_seal(file, sealer)
+    if as_json:
+        checked = ["bytes"] if sealer is None else ["bytes", "signature"]
+        print_json({"file": str(file), "verifies": problem is None, "checked": checked, "problem": problem})
+    elif problem is not None:
+        print(f"{clean(str(file))} does not verify: {problem}.")
+    else:
+        print(f"{clean(str(file))} verifies: {_UNCHANGED if sealer else _BYTES_ONLY}.")
+    return Exit.OK if problem is None else Exit.STORE
 
 
 def _told(verdict: Verdict) -> str:
@@ -342,15 +363,19 @@ def _of_session(place: Place, text: str) -> Verdict:
     settings = place.settings()
     need_database(settings, f"no file and no session {text!r}")
     with opened(settings) as store:
-        head = find_session(store, text)
-        verdict = Verdict(head.session_id, head.seq, signed=True)
-        try:
-            rows = list(store.journal(head.session_id))
-            state = _history(rows, None)
-            flow = flow_from_body(store.flow(state.flow_digest))
-            verdict.status = _history(rows, flow).status
-        except (Corrupt, MalformedJournal, FlowError) as error:
-            verdict.problem = str(error)
+        return verdict_of(store, find_session(store, text))
+
+
+def verdict_of(store: Store, head: Head) -> Verdict:
+    """Whether the history of a stored session can have happened, and nobody changed it."""
+    verdict = Verdict(head.session_id, head.seq, signed=True)
+    try:
+        rows = list(store.journal(head.session_id))
+        state = _history(rows, None)
+        flow = flow_from_body(store.flow(state.flow_digest))
+        verdict.status = _history(rows, flow).status
+    except (Corrupt, MalformedJournal, FlowError) as error:
+        verdict.problem = str(error)
     return verdict
 
 

@@ -12,6 +12,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 Files:
 
+* `audit`: the audit trail: who was asked, who decided, what ran, as records
 * `events`: facts of a session, in the past tense: a closed union, tagged by wire names that we own
 * `fold`: `evolve`: the only way in which a state comes to be
 * `folds/`: the fold, by what the events are about

@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from engine.language.errors import KeyMissing, StorageError
 
@@ -88,6 +89,25 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
+def durable_file(path: Path) -> Iterator[BinaryIO]:
+    """A file of mode 0600 that is under its name once all of it is on the disk; what has that name until then stays. Raises
+    `OSError`."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+@contextlib.contextmanager
 def only_opener(path: Path) -> Iterator[None]:
     """Hold the lock under which one process at a time makes the key, the schema and the WAL."""
     make_private(path)
@@ -139,16 +159,9 @@ def read_key(path: Path) -> bytes | None:
 def make_key(path: Path) -> bytes:
     """A new random key, durable in its file before anything is written with it. Only under `only_opener`."""
     key = os.urandom(32)
-    temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with durable_file(path) as file:
             file.write(key.hex().encode() + b"\n")
-            file.flush()
-            os.fsync(descriptor)
-        temporary.rename(path)
-        sync_directory(path.parent)
     except OSError as error:
         raise StorageError(f"The key file {path} cannot be written: {error.strerror}.") from error
     return key

@@ -1,0 +1,253 @@
+"""`audit export`: who was asked, who decided what and when, what ran, as CSV, JSON lines or OCSF; and the seals by which
+`verify` finds out whether a file is as it was written, without a database and without a running bot.
+
+A file that is written has its seal beside it, `FILE.seal`: the SHA-256 of its bytes and the seal of the export before, with
+a MAC under the store's key. With `--cursor` an export goes on where the last one ended. The cursor is written last, so a
+process that is killed in between exports the same records once more, under the same ids.
+"""
+
+from __future__ import annotations
+
+import csv
+import hmac
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bot.cli.lookup import need_database
+from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural
+from engine.journal.audit import COLUMNS, AuditRecord, audit
+from engine.journal.events import decode_event
+from engine.journal.records import Head
+from engine.language.codec import Json, canonical, decode, encode
+from engine.language.errors import Corrupt, MalformedJournal, NotJson
+from engine.language.timestamps import from_text
+from engine.storage.port import Store
+from engine.storage.private_files import durable_file
+from engine.storage.sealing import Sealer
+
+_PURPOSE = "audit"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+OCSF_VERSION = "1.5.0"
+_API_ACTIVITY = 6003
+_ACTIVITIES = {
+    "requested": 1,
+    "start": 1,
+    "started": 1,
+    "given": 1,
+    "revoked": 4,
+    "cancelled": 4,
+    "expired": 4,
+}
+_OTHER = 3
+
+
+def export_audit(place: Place, kind: str, output: Path | None, cursor: Path | None, *, content: bool) -> int:
+    """Write the records since the cursor. Raises `UsageError` for files that cannot be used, `StorageError`."""
+    settings = place.settings()
+    if kind not in _FORMATS:
+        raise UsageError(f"There is no format {kind!r}; there are: {', '.join(_FORMATS)}.")
+    before = _read_cursor(cursor)
+    need_database(settings, "nothing to export")
+    with opened(settings) as store:
+        trail = _Trail(store, before["after"], content=content)
+        parts = _FORMATS[kind](trail.records())
+        if output is None:
+            seal = _sign(store, kind, _to_stream(sys.stdout.buffer, parts), before["seal"])
+        else:
+            seal = write_sealed(store, output, kind, parts, before["seal"])
+    if cursor is not None:
+        with _writable(cursor), durable_file(cursor) as file:
+            file.write(encode({"version": 1, "after": trail.after, "seal": seal["mac"]}))
+    for problem in trail.damaged:
+        print(f"sayso: {clean(problem)}", file=sys.stderr)
+    if output is not None:
+        told = f"{plural(trail.count, 'record')} of {plural(trail.sessions, 'session')}"
+        print(f"{told} written to {clean(str(output))}; its seal is {clean(str(seal_file(output)))}.")
+    return Exit.STORE if trail.damaged else Exit.OK
+
+
+class _Trail:
+    """One reading of all journals: what it gave, how far it came, and what could not be read."""
+
+    def __init__(self, store: Store, after: dict[str, int], *, content: bool) -> None:
+        self._store, self._before, self._content = store, after, content
+        self.after: dict[str, int] = {}
+        self.count = self.sessions = 0
+        self.damaged: list[str] = []
+
+    def records(self) -> Iterator[AuditRecord]:
+        """The records, session by session, oldest session first."""
+        heads = sorted(self._store.heads(limit=None), key=lambda head: (head.created_at, head.session_id))
+        for head in heads:
+            seen = self._before.get(head.session_id, 0)
+            self.after[head.session_id] = seen
+            if head.seq < seen:
+                raise UsageError(
+                    f"The cursor has {seen} events of {head.session_id}, and the store {head.seq}: the store was "
+                    "restored since. Start with a new cursor."
+                )
+            if head.seq > seen:
+                yield from self._of(head, seen)
+
+    def _of(self, head: Head, seen: int) -> Iterator[AuditRecord]:
+        try:
+            events = [decode_event(row) for row in self._store.journal(head.session_id)]
+        except (Corrupt, MalformedJournal) as error:
+            self.damaged.append(f"{head.session_id} is left out: {error}")
+            return
+        self.sessions += 1
+        for record in audit(events, after=seen, content=self._content):
+            self.count += 1
+            yield record
+        self.after[head.session_id] = len(events)
+
+
+# --- formats -------------------------------------------------------------------------------------------------
+
+
+def _json_lines(records: Iterator[AuditRecord]) -> Iterator[bytes]:
+    for record in records:
+        yield encode(record.to_json()) + b"\n"
+
+
+def _csv(records: Iterator[AuditRecord]) -> Iterator[bytes]:
+    yield _row(COLUMNS)
+    for record in records:
+        told = record.to_json()
+        yield _row(tuple(_cell(told.get(name)) for name in COLUMNS))
+
+
+def _row(cells: tuple[str, ...]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
+
+
+def _cell(value: Json) -> str:
+    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else encode(value).decode()
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _ocsf(records: Iterator[AuditRecord]) -> Iterator[bytes]:
+    product = {"name": "sayso", "vendor_name": "sayso", "version": version("sayso")}
+    for record in records:
+        yield encode(_activity(record, product)) + b"\n"
+
+
+def _activity(record: AuditRecord, product: dict[str, Json]) -> dict[str, Json]:
+    """A record as an API Activity of the Open Cybersecurity Schema Framework; the whole of it under `unmapped`."""
+    activity = _ACTIVITIES.get(record.action.partition(":")[2], _OTHER)
+    failed = record.error is not None or record.outcome in ("failed", "aborted")
+    user = {"uid": record.actor_id, "name": record.actor_name, "email_addr": record.actor_email}
+    actor: dict[str, Json] = {"app_name": "sayso"}
+    if record.actor_id is not None:
+        actor["user"] = {name: value for name, value in user.items() if value is not None}
+    return {
+        "class_uid": _API_ACTIVITY,
+        "class_name": "API Activity",
+        "category_uid": 6,
+        "category_name": "Application Activity",
+        "activity_id": activity,
+        "type_uid": _API_ACTIVITY * 100 + activity,
+        "severity_id": 1,
+        "status_id": 2 if failed else 1,
+        "time": int(from_text(record.time).timestamp() * 1000),
+        "metadata": {
+            "version": OCSF_VERSION,
+            "uid": record.id,
+            "event_code": record.action,
+            "product": product,
+        },
+        "actor": actor,
+        "api": {"operation": record.action, "service": {"name": record.flow}},
+        "src_endpoint": {"name": "slack" if record.thread_key else "terminal"},
+        "resources": [{"uid": record.session_id, "type": "session", "name": record.flow}],
+        "unmapped": record.to_json(),
+    }
+
+
+_FORMATS: dict[str, Callable[[Iterator[AuditRecord]], Iterator[bytes]]] = {
+    "jsonl": _json_lines,
+    "csv": _csv,
+    "ocsf": _ocsf,
+}
+FORMATS = tuple(_FORMATS)
+
+
+# --- seals ---------------------------------------------------------------------------------------------------
+
+
+def write_sealed(
+    store: Store, output: Path, kind: str, parts: Iterable[bytes], before: str | None = None
+) -> dict[str, Any]:
+    """Write a new file and its seal beside it, readable by their owner only; the seal. Raises `UsageError`."""
+    if output.exists():
+        raise UsageError(f"{output} exists; name a new file.")
+    with _writable(output), durable_file(output) as file:
+        digest = _to_stream(file, parts)
+        seal = _sign(store, kind, digest, before)
+        with durable_file(seal_file(output)) as beside:
+            beside.write(encode(seal))
+    return seal
+
+
+def _to_stream(stream: BinaryIO, parts: Iterable[bytes]) -> str:
+    """Write the parts; the SHA-256 of them all."""
+    digest = sha256()
+    for part in parts:
+        digest.update(part)
+        stream.write(part)
+    stream.flush()
+    return digest.hexdigest()
+
+
+def _sign(store: Store, kind: str, digest: str, before: str | None) -> dict[str, Any]:
+    seal: dict[str, Any] = {"version": 1, "format": kind, "sha256": digest, "after": before}
+    return {**seal, "mac": store.sign(_PURPOSE, canonical(seal)).hex()}
+
+
+def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
+    """What is wrong with a sealed file; None for one that is as it was written. Without a key only its bytes are compared."""
+    try:
+        seal = decode(seal_file(file).read_bytes())
+        mac = bytes.fromhex(seal.pop("mac"))
+        same = sha256(file.read_bytes()).hexdigest() == seal["sha256"]
+    except (OSError, NotJson, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"its seal cannot be read ({error})"
+    if not same:
+        return "the file was changed since it was sealed"
+    if sealer is not None and not hmac.compare_digest(sealer.mac(b"sign", _PURPOSE, canonical(seal)), mac):
+        return "its seal was changed, or was made with another key (SAYSO_SECRET_KEY)"
+    return None
+
+
+def seal_file(file: Path) -> Path:
+    """Where the seal of a file is."""
+    return file.with_name(f"{file.name}.seal")
+
+
+def _read_cursor(cursor: Path | None) -> dict[str, Any]:
+    if cursor is None or not cursor.exists():
+        return {"after": {}, "seal": None}
+    with suppress(OSError, NotJson, KeyError, TypeError, AttributeError):
+        found = decode(cursor.read_bytes())
+        if found["version"] == 1 and all(isinstance(seq, int) for seq in found["after"].values()):
+            return {"after": found["after"], "seal": found["seal"]}
+    raise UsageError(f"{cursor} is no cursor of an audit export; name a new file to export everything.")
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,157 @@
+"""`sayso audit export` and `sessions report`: complete, each record once, and verified without a running bot."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.clikit import Cli
+from tests.cli.flowtexts import gated, two_questions
+
+pytestmark = pytest.mark.process
+
+REQUIRED = {
+    *("activity_id", "actor", "api", "category_uid", "class_uid", "metadata", "severity_id"),
+    *("src_endpoint", "time", "type_uid"),
+}
+"""What an API Activity of OCSF 1.5 has to have."""
+
+
+@pytest.fixture
+def approved(cli: Cli) -> str:
+    """A session in which somebody approved with a reason that a spreadsheet would run; its id."""
+    gated(cli, "['local:ana']")
+    started = cli.run("run", "gated", "--no-input", "--json").json
+    prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+    done = cli.run("prompts", "answer", prompt_id, "approve", "--as", "ana", "--reason", "=1+1", "--json")
+    assert done.code == 0, done
+    return str(started["sessionId"])
+
+
+def records(cli: Cli, *options: str) -> list[dict[str, Any]]:
+    """The records of an export to standard output."""
+    done = cli.run("audit", "export", *options)
+    assert done.code == 0, done
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_an_export_says_who_was_asked_who_decided_and_what_ran(cli: Cli, approved: str) -> None:
+    """One record an event, under ids that do not change."""
+    found = records(cli)
+    told = {record["action"]: record for record in found}
+    assert told["prompt:requested"]["asked"] == "local:ana"
+    answer = told["prompt:answered"]
+    assert (answer["actorName"], answer["decision"], answer["reason"]) == ("ana", "approve", "=1+1")
+    assert [record["path"] for record in found if record["action"] == "node:started"] == ["gate", "rolled"]
+    assert (told["session:end"]["outcome"], told["session:end"]["sessionId"]) == ("complete", approved)
+    assert found == records(cli)
+    assert len({record["id"] for record in found}) == len(found)
+
+
+def test_a_cursor_goes_on_where_the_export_before_ended(cli: Cli, approved: str) -> None:
+    """A session that went on gives what is new, one that did not gives nothing; a new cursor gives everything."""
+    first = records(cli, "--cursor", "seen")
+    assert records(cli, "--cursor", "seen") == []
+    two_questions(cli)
+    cli.run("run", "talk", "-i", "who=bob")
+    added = records(cli, "--cursor", "seen")
+    assert added
+    assert {record["id"] for record in added}.isdisjoint(record["id"] for record in first)
+    assert sorted(record["id"] for record in [*first, *added]) == sorted(
+        record["id"] for record in records(cli, "--cursor", "other")
+    )
+
+
+def test_a_csv_has_no_formula_and_all_columns(cli: Cli, approved: str) -> None:
+    """A reason that begins like a formula is text in a spreadsheet."""
+    done = cli.run("audit", "export", "--format", "csv", "-o", "trail.csv")
+    assert done.code == 0, done
+    with (cli.cwd / "trail.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["reason"] for row in rows if row["action"] == "prompt:answered"] == ["'=1+1"]
+    assert len(rows) == len(records(cli))
+
+
+def test_ocsf_has_what_the_schema_requires(cli: Cli, approved: str) -> None:
+    """Each record is an API Activity that a SIEM can read; the type follows from class and activity."""
+    found = records(cli, "--format", "ocsf")
+    for record in found:
+        assert record.keys() >= REQUIRED
+        assert record["type_uid"] == record["class_uid"] * 100 + record["activity_id"]
+        assert record["metadata"]["product"]["name"] and record["api"]["operation"]
+    assert [each["metadata"]["uid"] for each in found] == [each["id"] for each in records(cli)]
+
+
+@pytest.mark.parametrize("what", ["export", "report"])
+def test_a_file_that_was_changed_does_not_verify(cli: Cli, approved: str, what: str) -> None:
+    """By its seal: a changed file, a seal made to fit it, and no key, which is said."""
+    file = cli.cwd / "page"
+    command = ("audit", "export") if what == "export" else ("sessions", "report", approved)
+    assert cli.run(*command, "-o", "page").code == 0
+    assert "nobody changed it" in cli.run("verify", "page").out
+    alone = cli.run("--home", "elsewhere", "verify", "page")
+    assert (alone.code, "the key that signed it is not here" in alone.out) == (0, True), alone
+    file.write_bytes(file.read_bytes().replace(b"ana", b"eve"))
+    assert cli.run("verify", "page").code == 6
+    seal = json.loads((cli.cwd / "page.seal").read_bytes())
+    (cli.cwd / "page.seal").write_text(json.dumps({**seal, "sha256": sha256_of(file)}))
+    done = cli.run("verify", "page", "--json")
+    assert (done.code, done.json["verifies"]) == (6, False)
+
+
+def sha256_of(file: Path) -> str:
+    """What somebody without the key can compute."""
+    import hashlib
+
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approved: str) -> None:
+    """The cursor stays before it, so that it is exported once it is restored."""
+    two_questions(cli)
+    other = cli.run("run", "talk", "-i", "who=bob").json["sessionId"]
+    with sqlite3.connect(next(cli.cwd.rglob("sayso.db"))) as database:
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+        assert "journal" in tables
+        database.execute(
+            "UPDATE journal SET body = zeroblob(8) WHERE rowid = (SELECT max(rowid) FROM journal)"
+        )
+    done = cli.run("audit", "export", "--cursor", "seen", "-o", "trail.jsonl")
+    assert (done.code, f"{other} is left out" in done.err) == (6, True), done
+    seen = json.loads((cli.cwd / "seen").read_bytes())["after"]
+    assert (seen[other], seen[approved] > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--format", "xml"), "jsonl, csv, ocsf"),
+        (("--cursor", "torn"), "is no cursor"),
+        (("-o", "torn"), "exists"),
+        (("-o", "nowhere/file"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    cli: Cli, approved: str, options: tuple[str, str], told: str
+) -> None:
+    """A format, a cursor or a file; nothing is written."""
+    cli.write("torn", "{")
+    done = cli.run("audit", "export", *options)
+    assert (done.code, done.out, told in done.err) == (2, "", True), done
+    assert (cli.cwd / "torn").read_text() == "{"
+
+
+def test_a_report_shows_the_decision_as_inert_text(cli: Cli) -> None:
+    """What a person wrote cannot become markup of the page."""
+    two_questions(cli)
+    session_id = cli.run("run", "talk", "-i", "who=<script>alert(1)</script>").json["sessionId"]
+    done = cli.run("sessions", "report", session_id)
+    assert done.code == 0, done
+    page = (cli.cwd / f"{session_id}.html").read_text()
+    assert "<script" not in page
+    assert "Which region for &lt;script&gt;" in page
