@@ -32,7 +32,7 @@ VERSION = 1
 """Version of the stored form; older ones are upcast when read, newer ones refused."""
 
 PromptKind: TypeAlias = Literal[
-    "ask", "approval", "interrupted", "failed", "input", "budget", "limit", "outcome", "listing"
+    "ask", "approval", "interrupted", "failed", "input", "budget", "limit", "outcome", "listing", "elicit"
 ]
 PromptStatus: TypeAlias = Literal["requested", "shown", "answered", "expired", "cancelled"]
 

@@ -115,7 +115,7 @@ def make_engine(
             extensions.append(scripted_rows)
     extensions.append(SpendRows(settings.agents.day_cap))
     source = SecretSource(settings.env, settings.secrets_dir)
-    servers = ToolServers(settings.mcp_file, source.get)
+    servers = ToolServers(settings.mcp_file, source.get, settings.agents.link_hosts)
     models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), said_in)
     engine = Engine(
         store,

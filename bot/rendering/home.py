@@ -28,7 +28,7 @@ _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
 KINDS = {
     "all": ("Everything", None),
     "approval": ("Approvals", ("approval",)),
-    "question": ("Questions", ("ask", "input")),
+    "question": ("Questions", ("ask", "input", "elicit")),
     "problem": ("Problems", ("interrupted", "failed", "budget", "limit", "outcome", "listing")),
 }
 """What can be shown of what waits: the label, and the kinds of questions."""

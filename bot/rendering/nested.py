@@ -201,7 +201,7 @@ def _line(waits: Waits, path: str, label: str) -> str:
         return _cut_off(waits, path, label, run)
     prompt, timer = waits.prompts.get(path), waits.timers.get(path)
     if prompt is not None:
-        icon = "⚠️" if run.status == "interrupted" else "🙋"
+        icon = "⚠️" if prompt.kind == "interrupted" else "🙋"
         return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
     if path in waits.undos:
         until = date(waits.undos[path].due_at, "{time_secs}")

@@ -21,7 +21,7 @@ from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.folds.prompts import people_among
-from engine.journal.queries import agent_of, is_outage
+from engine.journal.queries import ELICIT, agent_of, is_outage
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
@@ -45,6 +45,7 @@ _ASKS = {
     "limit": "🔁 *At a limit:* {whom}",
     "listing": "🔧 *A tool was changed:* {whom}",
     "outcome": "🤖 *An agent cannot go on:* {whom}",
+    "elicit": "🔌 *A server asks:* {whom}",
     "outage": "⏳ *The model is away:* {whom}",
     "admins": "🔐 *For the admins of sayso* · a run of {whom}",
 }
@@ -55,12 +56,14 @@ _EXPIRED = {
     "reject": "it counts as rejected",
     "approve": "it counts as approved",
     "default": "the default was used",
+    "cancel": "the server was told so",
 }
 _WILL = {
     "fail": "after that the step fails",
     "reject": "after that it counts as rejected",
     "approve": "after that it counts as approved",
     "default": "after that the default is used",
+    "cancel": "after that the server is told that nobody answered",
 }
 
 
@@ -284,6 +287,8 @@ def buttons_of(prompt: Asked, room: int) -> list[Block]:
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
     if prompt.kind == "approval" and prompt.editable:
         buttons.append(approvals.opens("Edit…", "edit", prompt))
+    if prompt.kind == ELICIT and prompt.fields:
+        buttons.insert(0, approvals.opens("Fill in…", "form", prompt, "primary"))
     return [actions(buttons)]
 
 

@@ -49,6 +49,7 @@ _KINDS = {
     "limit": "🔁 At a limit",
     "listing": "🔧 A tool was changed",
     "outcome": "🤖 An agent cannot go on",
+    "elicit": "🔌 A server asks",
 }
 
 

@@ -89,6 +89,14 @@ class ErrorDoc(Part):
     details: Json = None
 
 
+class AsksDoc(Part):
+    """What an MCP server asks people for, in place of a result."""
+
+    message: Text
+    form: dict[str, Json] | None = None
+    url: Text | None = None
+
+
 class FakeDoc(Part):
     """What comes of a node when it runs: one of these."""
 
@@ -96,6 +104,7 @@ class FakeDoc(Part):
     error: str | ErrorDoc | None = None
     interrupted: Literal["timeout", "lost"] | None = None
     real: bool | None = None
+    asks: AsksDoc | None = None
 
 
 class ExpectDoc(Part):

@@ -16,6 +16,7 @@ from bot.scenarios.document import (
     NODE_STATUS,
     VERBS,
     Act,
+    AsksDoc,
     Deed,
     ExpectDoc,
     FakeDoc,
@@ -26,6 +27,7 @@ from bot.scenarios.document import (
     Wait,
 )
 from engine.flow import Flow, Node
+from engine.forms import form_faults
 from engine.journal.queries import TURN
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
@@ -166,10 +168,18 @@ class Reader:
         if fake is None:
             return None
         if len(fake.model_fields_set) != 1:
-            self._wrong(path, "say one of `output`, `error`, `interrupted` and `real`")
+            self._wrong(path, "say one of `output`, `error`, `interrupted`, `asks` and `real`")
         if "output" in fake.model_fields_set:
             self._output(nodes, fake.output, (*path, "output"))
+        if fake.asks is not None:
+            self._asks(nodes, fake.asks, (*path, "asks"))
         return fake
+
+    def _asks(self, nodes: Sequence[Node], asks: AsksDoc, path: Path) -> None:
+        if any(node.type != "mcp" for node in nodes):
+            self._wrong(path, "only a tool of an MCP server asks people for something")
+        if asks.form is not None:
+            self.faults += [fault.under((*path, "form")) for fault in form_faults(asks.form)]
 
     def _output(self, nodes: Sequence[Node], output: Json, path: Path) -> None:
         known = [node.spec.output_fields(node.config) for node in nodes]

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bot.scenarios.document import ErrorDoc, FakeDoc, PersonDoc, Scenario
+from bot.scenarios.document import AsksDoc, ErrorDoc, FakeDoc, PersonDoc, Scenario
 from engine.decide.policy import Gate
+from engine.forms import normalize_form
 from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted, decode_event
 from engine.journal.queries import TURN
 from engine.language import diagnostics, timestamps
@@ -171,7 +172,7 @@ _OUTCOMES = (
     *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
     "agent:toolResult",
 )
-_UNKNOWN = ("timeout", "lost")
+_UNKNOWN = ("timeout", "lost", "asks")
 _CLAUDE = "Write under `claude` a list of turns:   - text: what it says"
 
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
@@ -234,9 +235,10 @@ class Fakes(Mapping[str, Runner]):
             if outcome is None or (isinstance(outcome, Interrupted) and outcome.reason in ("cut", "left")):
                 return outcome or Interrupted("cut")
             world.outcomes[run] = outcome
-        if not before:
+        found = world.outcomes[run]
+        if not before and not (isinstance(found, Interrupted) and found.reason == "asks"):
             world.done.append(Done(ctx.path, node_id, kind, number, config, world.lives))
-        return world.outcomes[run]
+        return found
 
     async def _outcome(
         self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
@@ -305,6 +307,8 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
     """What a fake says, as the real runner would report it."""
     if fake.interrupted is not None:
         return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
+    if fake.asks is not None:
+        return _asks(fake.asks, config)
     if fake.error is not None:
         error = ErrorDoc(message=fake.error) if isinstance(fake.error, str) else fake.error
         return Failed(error.type, error.message, error.details)
@@ -313,6 +317,12 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
         return Completed({**default, **fake.output} if isinstance(fake.output, dict) else fake.output)
     output = {**_DEFAULTS[kind], **(fake.output if isinstance(fake.output, dict) else {})}
     return _shell(output, config) if kind == "shell" else _http(output, config)
+
+
+def _asks(told: AsksDoc, config: Mapping[str, Json]) -> Outcome:
+    form = None if told.form is None else normalize_form(told.form)
+    ask: dict[str, Json] = {"key": "asks", "message": told.message, "form": form, "url": told.url}
+    return Interrupted("asks", "", {"server": config["server"], "asks": [ask], "answers": {}})
 
 
 def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:

@@ -22,7 +22,16 @@ from typing import Any
 from bot.config.session_files import SessionFiles, keep, typed_paths
 from bot.outbound.progress import behind
 from bot.rendering.card import lock_fact
-from bot.terminal.frontend import EDIT, SHOWN, Filling, TerminalFrontend, editing_of, filling_of
+from bot.terminal.frontend import (
+    EDIT,
+    FILL,
+    SHOWN,
+    Filling,
+    TerminalFrontend,
+    editing_of,
+    filling_of,
+    fills_in,
+)
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
@@ -354,6 +363,9 @@ class Follower:
         """Whether the question is done with; the screen says what was wrong with an answer."""
         if typing.filling is None and wants_edit(prompt, line):
             typing.filling, typing.edits = editing_of(prompt), True
+            return False
+        if typing.filling is None and fills_in(prompt) and line.strip().casefold() == FILL:
+            typing.filling = Filling(prompt.fields)
             return False
         try:
             command = await self._read(prompt, line, typing)

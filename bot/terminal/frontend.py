@@ -13,6 +13,7 @@ from bot.rendering.notes import as_plain, given_files
 from engine.forms import Field, check_form, is_empty, is_numbered, limits_text, parse_typed, value_text
 from engine.forms.question import Question, field_options
 from engine.journal.events import Event
+from engine.journal.queries import ELICIT
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer
@@ -25,7 +26,8 @@ SHOWN: dict[str, Json] = {"terminal": True}
 
 
 EDIT = "edit"
-"""What is typed to change what an approval proposes."""
+FILL = "fill"
+"""What is typed to change what an approval proposes, and to fill in a form that can also be turned down."""
 
 
 class Lines(Protocol):
@@ -113,6 +115,11 @@ def filling_of(prompt: Question) -> Filling | None:
     """The form of a question, where it has fields to fill in; one whose options are shown is answered with them."""
     fields = prompt.fields
     return Filling(fields) if fields and not prompt.options else None
+
+
+def fills_in(prompt: Question) -> bool:
+    """Whether it is a form that can also be turned down."""
+    return prompt.kind == ELICIT and bool(prompt.fields)
 
 
 def editing_of(prompt: Question) -> Filling | None:

@@ -15,7 +15,7 @@ from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import CHANGED, REJECTED, TURN, is_rejected, is_rejection
 from engine.journal.records import Head
-from engine.journal.state import LEFT, Asked, State
+from engine.journal.state import ASKS, LEFT, Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.nodes.types.registry import MISSING, code_key, mode_of
@@ -197,6 +197,7 @@ _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
     CHANGED: "has not started: its code was changed, and a person has to agree",
     MISSING: "has not started: its node type cannot be used here",
+    ASKS: "its server asks for something",
     LEFT: "left at a checkpoint; goes on from there",
     "cut": "was stopped; what it did is not known",
     "timeout": "ran out of time and was stopped; what it did is not known",

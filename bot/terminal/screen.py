@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, moment, one_line
-from bot.terminal.frontend import EDIT, editing_of, field_lines, filling_of
+from bot.terminal.frontend import EDIT, FILL, editing_of, field_lines, filling_of, fills_in
 from bot.terminal.narration import asked_of, happened, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
@@ -279,4 +279,5 @@ def option_lines(prompt: Asked) -> list[str]:
     if options and prompt.accepts_text:
         lines.append("- or other words")
     edits = prompt.kind == "approval" and editing_of(prompt) is not None
-    return [*lines, f"- {EDIT}: change it first"] if edits else lines
+    fills = [f"- {FILL}: fill it in"] if filling_of(prompt) is None and fills_in(prompt) else []
+    return [*fills, *lines, f"- {EDIT}: change it first"] if edits else [*fills, *lines]

@@ -201,6 +201,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
             return "not started: its code was changed"
         case "interrupted" if entry.reason == MISSING:
             return "not started: its node type cannot be used here"
+        case "interrupted" if entry.reason == "asks":
+            return "its server asks for something; goes on with the answer"
         case "interrupted" if entry.reason == "left":
             return "left at a checkpoint; goes on from there"
         case "interrupted":

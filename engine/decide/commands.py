@@ -109,11 +109,11 @@ class NodeBroke(Command, frozen=True):
 
 class NodeCut(Command, frozen=True):
     """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
-    it left by itself at a checkpoint, and `saved` is for its next attempt."""
+    it left by itself at a checkpoint, and `saved` is for its next attempt; `asks`: once people have answered what is in it."""
 
     path: str
     attempt: int
-    reason: Literal["cut", "timeout", "lost", "left"]
+    reason: Literal["cut", "timeout", "lost", "left", "asks"]
     message: str = ""
     saved: Json = None
 

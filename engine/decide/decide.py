@@ -22,7 +22,7 @@ from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.state import LEFT, NodeRun, State
+from engine.journal.state import ASKS, LEFT, NodeRun, State
 from engine.language.codec import Json
 from engine.language.errors import NotAllowed, SaysoError
 from engine.nodes.types.registry import mode_of
@@ -108,8 +108,8 @@ def _node_cut(turn: Turn, command: commands.NodeCut) -> None:
     run = _current_run(turn, command.path, command.attempt)
     if run is None:
         return
-    if command.reason in ("cut", LEFT) or must_ask(turn.flow, turn.state, command.path):
-        saved = command.saved if command.reason == LEFT else None
+    if command.reason in ("cut", LEFT, ASKS) or must_ask(turn.flow, turn.state, command.path):
+        saved = command.saved if command.reason in (LEFT, ASKS) else None
         place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
         turn.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
         return

@@ -24,7 +24,7 @@ from engine.journal.queries import (
     resting,
     undo_pending,
 )
-from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
+from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
 from engine.nodes.types.registry import MISSING, mode_of
 
 CRASHES_BEFORE_ASKING = 3
@@ -141,7 +141,7 @@ def _held_up(state: State, path: str) -> bool:
 def must_ask(flow: Flow, state: State, path: str) -> bool:
     """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
     run = state.nodes[path]
-    if run.reason == CHANGED:
+    if run.reason in (CHANGED, ASKS):
         return True
     node = node_at(flow, state, path)
     if run.reason == MISSING:

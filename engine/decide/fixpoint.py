@@ -11,7 +11,7 @@ from engine.decide.step import Turn
 from engine.journal import events as ev
 from engine.journal.queries import CHANGED, LISTING, asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
-from engine.journal.state import AGAIN, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
+from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.journal.transitions import Status
 from engine.language.codec import Json
 from engine.nodes.types.registry import MISSING
@@ -135,7 +135,9 @@ def _finally_is_over(turn: Turn) -> bool:
         if in_finally(path) and not may_run_again(turn.flow, turn.state, path):
             node = turn.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
             message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
-            if run.reason == CHANGED:
+            if run.reason == ASKS:
+                message = f"node {node.id}: its server asks people for something, and `finally` asks nobody"
+            elif run.reason == CHANGED:
                 message = f"node {node.id}: its code changed (pin: strict), and `finally` asks nobody"
             elif run.reason == MISSING:
                 message = f"node {node.id}: {turn.flow.why_missing(node)}, and `finally` asks nobody"
@@ -174,4 +176,7 @@ def _ask_if_interrupted(turn: Turn, path: str) -> None:
     if run.reason in (AGAIN, LEFT, RETRY) or not must_ask(turn.flow, turn.state, path):
         return
     node = turn.node(path)
+    if run.reason == ASKS:
+        turn.ask(path, question.elicited_prompt(node, run))
+        return
     turn.ask(path, question.interrupted_prompt(node, run, turn.flow.why_missing(node)))

@@ -40,6 +40,7 @@ ACTION_OF: Mapping[str, Action] = {
     "outcome": "resolve",
     "listing": "resolve",
     "limit": "resolve",
+    "elicit": "answer",
 }
 """What it is called to answer a prompt of this kind."""
 

@@ -27,7 +27,7 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
-from engine.journal.queries import CHANGED, REJECTED, TURN, verdict
+from engine.journal.queries import CHANGED, ELICIT, REJECTED, TURN, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.codec import Json, clean_text
@@ -215,6 +215,22 @@ def _call(node: Node, run: NodeRun) -> str:
     return f" `{escape_markup(text)}`"
 
 
+def elicited_prompt(node: Node, run: NodeRun) -> Question:
+    """What an MCP server asks in the middle of a call."""
+    asked = unanswered(run.saved)
+    server, why = escape_markup(str(run.saved["server"])), run.saved.get("why")
+    text = f": *{server} asks:* {escape_markup(asked['message'])}"
+    if asked.get("url"):
+        text += f"\n{escape_markup(asked['url'])}"
+    text += f"\n_{why}_" if why else ""
+    accepts = (
+        [] if asked.get("form") else [option("accept", "Done" if asked.get("url") else "Yes", "primary")]
+    )
+    options = [*accepts, option("decline", "Decline"), option("cancel", "Cancel")]
+    open_for = {"timeout_seconds": run.saved["open"], "on_timeout": "cancel"} if run.saved.get("open") else {}
+    return step_prompt(node, ELICIT, text, *options, form=asked.get("form"), **open_for)
+
+
 def failed_prompt(node: Node, run: NodeRun) -> Question:
     """The question about a node that failed and whose flow says `on_error: ask`."""
     # What a program wrote is no markup: nobody is mentioned by it.
@@ -236,6 +252,9 @@ def check(
 ) -> dict[str, Json]:
     """The answer as it is journaled: `{value, text, label?, values?, files?, words?}`; `words` go with a choice that asks
     for some. Raises `InvalidAnswer` with what would be right."""
+    filled = prompt.kind == ELICIT and (values is not None or isinstance(value, dict))
+    if filled and prompt.fields:
+        return {**form_answer(prompt, None, None, values if values is not None else value), "value": "accept"}
     if prompt.fields and prompt.kind in ("ask", "input"):
         return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
     if prompt.options and not _own_words(prompt, value, text):

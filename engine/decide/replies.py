@@ -15,7 +15,7 @@ from engine.decide.step import Turn
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.queries import LISTING, OUTCOME, TURN, agent_of, agents_under_way, resting
+from engine.journal.queries import ELICIT, LISTING, OUTCOME, TURN, agent_of, agents_under_way, resting
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -82,7 +82,7 @@ def _take_answer(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, J
         _limit_decided(turn, prompt, str(answer["value"]))
     elif prompt.tool:
         conversations().call_decided(turn, turn.state.prompts[prompt.prompt_id])
-    elif prompt.kind != "input":
+    elif prompt.kind not in ("input", ELICIT):
         conclude(turn, prompt.path, question.output(turn.state.prompts[prompt.prompt_id]))
 
 
@@ -265,7 +265,7 @@ def _expire(turn: Turn, prompt: Asked) -> None:
     outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
     turn.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
     turn.wake(prompt.path)
-    if prompt.kind in ("input", LISTING):
+    if prompt.kind in ("input", LISTING, ELICIT):
         return
     if prompt.kind == "budget":
         conversations().cap_decided(turn, turn.state.prompts[prompt.prompt_id], "stop")

@@ -33,7 +33,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     """A question, as it was asked and as people changed it since."""
 
     kind: str
-    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget`, `limit`, `outcome` or `listing`."""
+    """`ask`, `approval`, `input`, `interrupted`, `failed`, `budget`, `limit`, `outcome`, `listing` or `elicit`."""
     message: str = ""
     node_id: str = ""
     node_name: str | None = None
@@ -170,6 +170,7 @@ _WIRE = {
     "budget": (*_STEP, "scope", "excludeRequester", "caps"),
     "outcome": (*_STEP, "scope", "excludeRequester"),
     "listing": (*_STEP, "listing"),
+    "elicit": (*_STEP, "form?"),
 }
 """What each kind of question says on the wire, in this order, null too; with `?` only where there is any."""
 

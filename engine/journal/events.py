@@ -275,11 +275,12 @@ class NodeInterrupted(NodeEvent, tag="node:interrupted", kw_only=True):
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
     was not launched, since its code is another than before and a person has to agree; and so was `missing`, whose type, or
-    that of what it approves, cannot be used where sayso runs. A model call leaves with `saved` before anything is sent: more has to be set
+    that of what it approves, cannot be used where sayso runs. `asks`: its server asks people for what is in `saved`
+    (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers. A model call leaves with `saved` before anything is sent: more has to be set
     aside for it (`room`, tokens for files and tools; null: a whole context).
     """
 
-    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing", "asks"]
     saved: Json = None
 
 

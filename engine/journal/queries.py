@@ -37,6 +37,9 @@ LISTING = "listing"
 """The kind of a question about tools that their server describes in other words now. Nothing waits for it."""
 
 
+ELICIT = "elicit"
+"""The kind of a question that an MCP server asks in the middle of a call."""
+
 OUTCOME = "outcome"
 """The kind of a question about a model call without an answer to go on with."""
 
@@ -117,6 +120,11 @@ def held_up(state: State, path: str) -> bool:
     """Whether the agent at this path goes on only once people have answered."""
     prompt = open_prompt_at(state, path)
     return prompt is not None and not is_outage(prompt)
+
+
+def unanswered(saved: Json) -> Json:
+    """The next question of those that a call of an MCP server left with; None once all have an answer."""
+    return next((ask for ask in saved["asks"] if ask["key"] not in saved["answers"]), None)
 
 
 def is_outage(prompt: Question) -> bool:

@@ -33,6 +33,10 @@ LEFT = "left"
 """Why a node is due that left at a checkpoint of its own."""
 
 
+ASKS = "asks"
+"""Why a node waits whose MCP server asks people for something; it goes on from there with their answers."""
+
+
 QUIET = ("pausing", "held", "unreachable")
 """Phases in which a clock tells nobody anything."""
 

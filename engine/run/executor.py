@@ -328,8 +328,8 @@ def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted,
             return NodeDone(path, attempt, output)
         case Failed(kind, message, details):
             return NodeBroke(path, attempt, {"type": kind, "message": message, "details": details})
-        case Interrupted("left", message, saved):
-            return NodeCut(path, attempt, "left", message, saved)
+        case Interrupted(("left" | "asks") as reason, message, saved):
+            return NodeCut(path, attempt, reason, message, saved)
         case Interrupted("cut", message) if not left:
             return NodeCut(path, attempt, "lost", message)
         case Interrupted(reason, message):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -306,8 +306,8 @@ def _folder() -> TemporaryDirectory[str]:
 class ToolServers:
     """The runner of nodes of type `mcp`, over the servers that a file names."""
 
-    def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
-        self._file, self._secret = file, secret
+    def __init__(self, file: Path, secret: Callable[[str], str], hosts: Iterable[str] = ()) -> None:
+        self._file, self._secret, self._hosts = file, secret, hosts
         self._made: McpServers | None = None
 
     @property
@@ -315,7 +315,7 @@ class ToolServers:
         if self._made is None:
             from engine.nodes.runtime.mcp import McpServers
 
-            self._made = McpServers(self._file, self._secret)
+            self._made = McpServers(self._file, self._secret, self._hosts)
         return self._made
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:

@@ -331,3 +331,41 @@ async def test_what_is_allowed_always_runs_once_each_until_it_is_taken_back(tmp_
     flow = FLOW.replace("max_turns: 4", "max_turns: 6\n      grants: run")
     result = await played(tmp_path, ALWAYS, flow=flow, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)
+
+
+SERVED = FLOW.replace("tools: [ask_human, logs,", "tools: [{mcp: {server: ops, tools: [restart]}},").replace(
+    "\n      approvals: {shell: [approve, edit, reject]}", ""
+)
+ASKS = """
+claude:
+  - tools: [{name: ops__restart, input: {service: checkout}}]
+  - expect: {result: restarted}
+    text: It runs again.
+nodes:
+  diagnose.ops__restart:
+    - asks:
+        message: When may it be restarted?
+        form: {properties: {at: {type: string}}, required: [at]}
+    - asks: {message: Please log in., url: https://login.example.com/x}
+    - {output: {content: [{type: text, text: restarted}]}}
+steps:
+  - expect: {prompt: diagnose.ops__restart, message: When may it be restarted?, kind: elicit}
+  - ana: {form: {at: noon}}
+  - expect: {prompt: diagnose.ops__restart, message: "https://login.example.com/x", choices: [Done, Decline, Cancel]}
+  - ana: Done
+  - expect: {status: complete, posted: It runs again.}
+"""
+
+
+async def test_what_a_server_asks_is_answered_in_a_scenario(tmp_path: Path) -> None:
+    """A fake of a server's tool asks for a form and sends people to a page before it gives its result."""
+    result = await played(tmp_path, ASKS, flow=SERVED, head=HEAD)
+    assert result.passed, report(result)
+
+
+async def test_what_a_server_asks_survives_every_kill(tmp_path: Path) -> None:
+    """Killed after each event, the scenario comes to the same end, and nobody is asked twice."""
+    flow = SERVED.replace("tools: [restart]", "tools: [restart], on_crash: again")
+    result = await played(tmp_path, ASKS, flow=flow, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)
+    assert (result.kills or 0) >= 15

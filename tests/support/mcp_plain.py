@@ -64,13 +64,14 @@ def die(file: str) -> None:
 TOOLS: dict[str, Callable[..., dict[str, Any] | None]] = {
     tool.__name__: tool for tool in (add, whoami, broken, note, large, wait, die)
 }
+TOOLS["confirm"] = lambda: None
 
 
 def described(name: str) -> str:
     """What a tool is said to do; by a file, where one is named, which can be another one by the next listing."""
     file = os.environ.get("DESCRIBED")
     told = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-    return str(told.get(name) or TOOLS[name].__doc__)
+    return str(told.get(name) or TOOLS[name].__doc__ or "Asks first.")
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -96,10 +97,32 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     return {}
 
 
+CONFIRM = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+
+
+def say(message: dict[str, Any]) -> None:
+    """One message to the client."""
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def confirm(identity: Any) -> None:
+    """Asks within the open call, as servers of 2025-11-25 do, and says what it was told."""
+    params = {"mode": "form", "message": "Are you sure?", "requestedSchema": CONFIRM}
+    say({"id": "ask", "method": "elicitation/create", "params": params})
+    for line in sys.stdin:
+        told = json.loads(line)
+        if told.get("id") == "ask":
+            say({"id": identity, "result": text(json.dumps(told["result"]))})
+            return
+
+
 def main() -> None:
     """Serve until the input ends."""
     for line in sys.stdin:
         message = json.loads(line)
+        if message.get("method") == "tools/call" and message["params"]["name"] == "confirm":
+            confirm(message["id"])
+            continue
         if "id" in message and "method" in message:
             result = answer(message["method"], message.get("params") or {})
             if result is not None:

@@ -3,18 +3,31 @@
 Over HTTP it writes its address as one line to its standard output; PORT 0 means any.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import socket
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 import uvicorn
 from mcp.server import MCPServer
-from mcp.types import CallToolResult, ImageContent, TextContent
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
+from mcp.server.mcpserver import Context, Elicit, Resolve
+from mcp.types import (
+    CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ImageContent,
+    InputRequiredResult,
+    SamplingMessage,
+    TextContent,
+)
+from pydantic import BaseModel, Field
 
 server = MCPServer("tests")
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(32)).decode()
@@ -67,6 +80,56 @@ def die(file: str) -> str:
     """Says in a file that it began, and ends the process."""
     Path(file).write_text("began", encoding="utf-8")
     os._exit(3)
+
+
+class Window(BaseModel):
+    """When a service may be restarted."""
+
+    startAt: str = Field(title="Start", description="When?")
+    force: bool = False
+
+
+def window(service: str) -> Elicit[Window]:
+    """Asks when it may be done."""
+    return Elicit(f"When may {service} be restarted?", Window)
+
+
+@server.tool()
+def restart(service: str, file: str, when: Annotated[ElicitationResult[Window], Resolve(window)]) -> str:
+    """Restarts a service when people say so, and leaves a line in a file."""
+    told = (
+        f"at {when.data.startAt}, {when.data.force}" if isinstance(when, AcceptedElicitation) else when.action
+    )
+    with Path(file).open("a", encoding="utf-8") as stream:
+        stream.write(f"{service} {told}\n")
+    return f"{service}: {told}"
+
+
+@server.tool()
+async def pay(url: str, context: Context) -> CallToolResult | InputRequiredResult:
+    """Sends people to a page."""
+    answer = (context.input_responses or {}).get("page")
+    if answer is None:
+        params = ElicitRequestURLParams(message="Please pay there.", url=url)
+        return InputRequiredResult(input_requests={"page": ElicitRequest(params=params)})
+    return CallToolResult(content=[TextContent(type="text", text=f"paid: {answer.action}")])
+
+
+@server.tool()
+async def endless(context: Context) -> CallToolResult | InputRequiredResult:
+    """Asks again and again."""
+    params = ElicitRequestFormParams(
+        message="And now?", requested_schema={"type": "object", "properties": {}}
+    )
+    return InputRequiredResult(input_requests={"more": ElicitRequest(params=params)})
+
+
+@server.tool()
+async def think(context: Context) -> CallToolResult | InputRequiredResult:
+    """Wants the client's model."""
+    message = SamplingMessage(role="user", content=TextContent(type="text", text="think"))
+    request = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=10))
+    return InputRequiredResult(input_requests={"model": request})
 
 
 def main() -> None:

@@ -18,9 +18,10 @@ from engine.journal.grammar import (
     run_at,
     same,
 )
-from engine.journal.queries import CHANGED, TURN, holds, noted_start
+from engine.journal.queries import CHANGED, TURN, holds, noted_start, unanswered
 from engine.journal.state import (
     AGAIN,
+    ASKS,
     COLLECT,
     LEFT,
     ON_FAILURE,
@@ -436,13 +437,15 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     path = path_of(event)
     run = run_at(state, path, "started")
     same(event.node_id, run.node_id, "node")
-    if event.saved is not None and event.reason != LEFT:
+    if event.saved is not None and event.reason not in (LEFT, ASKS):
         raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
     if event.reason not in (MISSING, CHANGED) and mode_of(run.type) not in ("run", "delivery"):
         raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
     crashes = run.crashes + (event.reason == "crash")
     run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)
-    if event.reason == LEFT:
+    if event.reason == ASKS and (run.type != "mcp" or unanswered(event.saved) is None):
+        raise MalformedJournal(f"{path} is no call of a server that asks for anything")
+    if event.reason in (LEFT, ASKS):
         run = replace(run, saved=event.saved)
     return left(state, path, run)
 

@@ -23,8 +23,19 @@ from engine.journal.grammar import (
     undo_id,
     wait_id,
 )
-from engine.journal.queries import LISTING, OUTAGE, OUTCOME, TURN, agent_at, doomed, is_outage, rest_id
-from engine.journal.state import AGAIN, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
+from engine.journal.queries import (
+    ELICIT,
+    LISTING,
+    OUTAGE,
+    OUTCOME,
+    TURN,
+    agent_at,
+    doomed,
+    is_outage,
+    rest_id,
+    unanswered,
+)
+from engine.journal.state import AGAIN, ASKS, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
 from engine.language.actors import seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -100,6 +111,9 @@ def _asks_about_node(state: State, path: str, kind: str, scope: str | None) -> N
             raise MalformedJournal(f"the `on_failure` of {path} is not over")
     elif kind == "interrupted":
         run_at(state, path, "interrupted")
+    elif kind == ELICIT:
+        if run_at(state, path, "interrupted").reason != ASKS:
+            raise MalformedJournal(f"the server of {path} asks for nothing")
     elif kind == OUTCOME:
         agent = container_at(state, path).agent
         if agent is None or (agent.stuck is None) != (scope == OUTAGE):
@@ -265,14 +279,26 @@ def prompt_answered(state: State, event: ev.PromptAnswered) -> State:
     if prompt.kind == "failed" and value == RETRY:
         run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
         return replace(closed, nodes=closed.nodes.set(prompt.path, run))
+    if prompt.kind == ELICIT:
+        return _told_server(closed, prompt, event.answer)
     if prompt.kind != "interrupted" or value != AGAIN:
         return closed
     run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
     return replace(closed, nodes=closed.nodes.set(prompt.path, run))
 
 
+def _told_server(state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
+    """What people said is kept for the call, which goes on once nothing more is asked."""
+    run = run_at(state, prompt.path, "interrupted")
+    told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
+    key = unanswered(run.saved)["key"]
+    saved = {**run.saved, "answers": {**run.saved["answers"], key: told}}
+    run = replace(run, saved=saved, reason=AGAIN if unanswered(saved) is None else ASKS)
+    return replace(state, nodes=state.nodes.set(prompt.path, run))
+
+
 def _takes_more(prompt: Asked) -> bool:
-    return bool(prompt.accepts_text or prompt.accepts_files)
+    return bool(prompt.accepts_text or prompt.accepts_files or (prompt.kind == ELICIT and prompt.fields))
 
 
 def _decided_by_votes(prompt: Asked, event: ev.PromptAnswered, value: Json) -> None:
@@ -297,7 +323,8 @@ def prompt_expired(state: State, event: ev.PromptExpired) -> State:
     same(event.outcome, prompt.on_timeout, "outcome")
     if not state.owed:
         raise MalformedJournal(f"the deadline of prompt {event.prompt_id} is not over")
-    return close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
+    closed = close_prompt(state, replace(prompt, status="expired", at=event.timestamp))
+    return _told_server(closed, prompt, {"value": "cancel"}) if prompt.kind == ELICIT else closed
 
 
 def prompt_reminded(state: State, event: ev.PromptReminded) -> State:

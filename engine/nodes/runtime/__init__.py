@@ -19,7 +19,10 @@ Files:
 * `http`: the `http` node: one request, and up to five redirects
 * `images`: what kind of picture some bytes are, how large it is, and whether it is whole
 * `kept_files`: the files that conversations have shown a model, by the digest of their bytes
-* `mcp`: tools of MCP servers: a client for each server; results as outputs of nodes
+* `mcp`: tools of MCP servers: a client for each server
+* `mcp_asks`: what an MCP server asks people for in the middle of a call, as forms and addresses of ours
+* `mcp_calls`: calls of an MCP server that are under way, and what it asks within one that stays open
+* `mcp_results`: what a tool of an MCP server gave, as the output of a node
 * `mcp_servers`: which MCP servers there are: a JSON file in the form that other programs use too
 * `process`: one process and all that it starts; its output, bounded; its lines of progress
 * `python`: the `python` node: a function of the user's, its arguments checked against its type hints

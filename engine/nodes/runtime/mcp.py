@@ -1,5 +1,5 @@
 """Tools of MCP servers: a client for each server that is used, kept open by the process and shared by its
-sessions; and what a tool gave, as the output of a node.
+sessions.
 
 A connection is opened by the first call, by a task of its own that also closes it; one whose server has gone is replaced
 by the next call. What a call does in the server is unknown to us, so nothing is ever sent twice: an answer that was lost
@@ -7,9 +7,8 @@ after the request went out is an interruption. `isError` of a result is a result
 
 The library is large, so only functions here import it. Which servers there are says `engine.nodes.runtime.mcp_servers`.
 
-An output is plain JSON of a bounded size, without secrets: `{content, isError, structured}`: `content` has
-blocks `{type: text, text}` and `{type: image, data, mimeType}`. What is neither text nor a picture that can
-be shown is told of in words.
+A tool that needs a person gives questions in place of its result (`engine.nodes.runtime.mcp_asks`): the node leaves, and calls
+again once people have answered. Over a server of an older protocol the call stays open meanwhile.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ import contextlib
 import importlib
 import logging
 import os
-import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from engine.language.codec import Json, copy, encode
+from engine.language.codec import Json
 from engine.language.diagnostics import suggest
-from engine.language.errors import NotJson, SaysoError
-from engine.messages.messages import IMAGE_TYPES
+from engine.language.errors import SaysoError
 from engine.messages.turns import Tool
+from engine.nodes.runtime import mcp_asks
+from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
+from engine.nodes.runtime.mcp_results import clean, output_of
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult
 
 _log = logging.getLogger("sayso.mcp")
 
@@ -50,6 +49,20 @@ _MOST_ABOUT = 4000
 _LAST_WORDS = 600
 
 
+_NOT_YET = 0.25
+"""Seconds after which a call is made again whose server only says that it is not ready."""
+_OPEN = "open"
+"""The key of what is asked within an open call, which has none."""
+_Asked: TypeAlias = tuple[str, dict[str, Json]]
+"""A tool, and its arguments."""
+_Saved: TypeAlias = dict[str, Json]
+"""What the call left with before; see `engine.nodes.runtime.mcp_asks`."""
+
+
+class _Gone(Exception):
+    """A call that was open is not any more."""
+
+
 class McpLost(SaysoError):
     """A server cannot be reached, or has gone."""
 
@@ -59,11 +72,12 @@ class McpLost(SaysoError):
 class McpServers:
     """The servers that a file names, each with at most one connection; and the runner of nodes of type `mcp`.
 
-    `secret` gives the value of a secret, or raises a `SaysoError`.
+    `secret` gives the value of a secret, or raises a `SaysoError`. People are sent to addresses on `hosts` only.
     """
 
-    def __init__(self, file: Path, secret: Callable[[str], str]) -> None:
+    def __init__(self, file: Path, secret: Callable[[str], str], hosts: Iterable[str] = ()) -> None:
         self._file = file
+        self._hosts = tuple(hosts)
         self._secret = secret
         self._open: dict[str, _Connection] = {}
 
@@ -116,6 +130,7 @@ class McpServers:
         await asyncio.gather(*(connection.close() for connection in connections))
 
     async def _call(self, server: str, tool: str, arguments: dict[str, Json], ctx: NodeContext) -> Outcome:
+        saved: dict[str, Json] = dict(ctx.saved or {})
         for again in (True, False):
             try:
                 connection = await self._connection(server)
@@ -123,14 +138,67 @@ class McpServers:
             except SaysoError as error:
                 return Failed(error.code, str(error))
             try:
-                meta: Any = {"sayso/idempotencyKey": ctx.idempotency_key}
-                result = await client.call_tool(tool, arguments, meta=meta)
-                return Completed(_output_of(result, connection.redactor))
+                return await self._asked(connection, client, (tool, arguments), ctx, saved)
+            except _Gone as error:
+                return Interrupted("cut", f"{tool} of the MCP server {server}: {error}")
+            except mcp_asks.Unaskable as error:
+                return Failed("mcp_asks", connection.told(f"{tool} of the MCP server {server}: {error}"))
             except Exception as error:
                 if not (again and _unknown_session(error)):
                     return await self._without_answer(connection, tool, error)
                 await self._lost(connection, error)
         raise AssertionError("the second try ends in an outcome")
+
+    async def _asked(
+        self,
+        connection: _Connection,
+        client: Client,
+        call: _Asked,
+        ctx: NodeContext,
+        saved: _Saved,
+    ) -> Outcome:
+        """The result of a call, or what its server asks people for."""
+        from mcp import MCPError
+        from mcp.types import InputRequiredResult
+
+        try:
+            result = await self._under_way(connection, client, call, ctx, saved).next()
+        except MCPError as error:
+            known = mcp_asks.forgotten(saved) if _forgot(error) and saved.get("state") else None
+            if known is None:
+                raise
+            saved = known
+            result = await self._begun(connection, client, call, ctx, {}).next()
+        name, answered = connection.server.name, mcp_asks.answered(saved)
+        if isinstance(result, InputRequiredResult):
+            asked = mcp_asks.asks(result.input_requests or {}, self._hosts, connection.told)
+            await asyncio.sleep(0 if asked else _NOT_YET)
+            return mcp_asks.left(name, asked, result.request_state, answered)
+        if isinstance(result, Question):
+            asked = [mcp_asks.question(_OPEN, result.params, self._hosts, connection.told)]
+            return mcp_asks.left(name, asked, None, answered, still_open=True)
+        return Completed(output_of(result, connection.redactor))
+
+    def _under_way(
+        self, connection: _Connection, client: Client, call: _Asked, ctx: NodeContext, saved: _Saved
+    ) -> OpenCall:
+        """The call: made now, or the one that is open while people were asked. Raises `_Gone`."""
+        if not saved.get("open"):
+            return self._begun(connection, client, call, ctx, saved)
+        open_call = connection.calls.found(ctx.idempotency_key)
+        if open_call is None:
+            raise _Gone("it was open while people were asked, and sayso was restarted")
+        open_call.answer((mcp_asks.responses(saved) or {})[_OPEN])
+        return open_call
+
+    def _begun(
+        self, connection: _Connection, client: Client, call: _Asked, ctx: NodeContext, saved: _Saved
+    ) -> OpenCall:
+        meta: Any = {"sayso/idempotencyKey": ctx.idempotency_key}
+        told: Any = mcp_asks.responses(saved)
+        more = {"input_responses": told, "request_state": saved.get("state"), "meta": meta}
+        sent = client.session.call_tool(*call, **more, allow_input_required=True)
+        return connection.calls.begin(ctx.idempotency_key, sent)
 
     async def _without_answer(self, connection: _Connection, tool: str, error: Exception) -> Outcome:
         """What an error means that came after the request was given to the client."""
@@ -163,6 +231,12 @@ class McpServers:
         return connection
 
 
+def _forgot(error: Any) -> bool:
+    """Whether a server does not know the state of a call any more, and has not run it."""
+    data = getattr(getattr(error, "error", None), "data", None)
+    return isinstance(data, dict) and data.get("reason") == "invalid_request_state"
+
+
 def _unknown_session(error: Exception) -> bool:
     """Whether a server over HTTP was started anew and did not take the request: it does not know us any more."""
     from mcp import MCPError
@@ -176,7 +250,7 @@ async def _listed(client: Client, redactor: Redactor) -> list[Tool]:
     while len(found) < MOST_TOOLS:
         page = await client.list_tools(cursor=cursor)
         found += [
-            Tool(tool.name, redactor.text(_clean(tool.description or ""))[:_MOST_ABOUT], _schema(tool))
+            Tool(tool.name, redactor.text(clean(tool.description or ""))[:_MOST_ABOUT], _schema(tool))
             for tool in page.tools
         ]
         cursor = page.next_cursor
@@ -211,6 +285,7 @@ class _Connection:
         self._used: dict[str, str] = {}
         self._loop = asyncio.get_running_loop()
         self._closing = asyncio.Event()
+        self.calls = OpenCalls()
         self.ended = asyncio.Event()
         "Set when the server says nothing more."
         self.ready: asyncio.Future[Client] = self._loop.create_future()
@@ -223,7 +298,7 @@ class _Connection:
 
     def told(self, text: str) -> str:
         """A text of this server's as it may be shown."""
-        return self.redactor.text(_clean(text))
+        return self.redactor.text(clean(text))
 
     def usable(self, server: Server) -> bool:
         """Whether it may serve the next call: the same server, not gone, on this event loop."""
@@ -287,7 +362,9 @@ class _Connection:
         from mcp import Client
 
         transport = self._program(errors) if self.server.url is None else await self._address(stack)
-        return await stack.enter_async_context(Client(_watched(transport, self.ended)))
+        return await stack.enter_async_context(
+            Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
+        )
 
     def _program(self, errors: TextIO) -> Any:
         from mcp import StdioServerParameters, stdio_client
@@ -369,86 +446,3 @@ class _LastWords:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._ours, 65536):
                 self._kept = (self._kept + data)[-4 * _LAST_WORDS :]
-
-
-# --- results -----------------------------------------------------------------------------------------------
-
-
-MOST_TEXT = 256 * 1024
-"""Characters of text that are kept of one call."""
-MOST_IMAGE = 1_400_000
-"""Characters in base64 of a picture that is kept: 1 MiB."""
-MOST_PARTS = 200
-
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def _output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
-    """The output of the node for this result."""
-    parts = [_part(part) for part in result.content[:MOST_PARTS]]
-    if len(result.content) > MOST_PARTS:
-        parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
-    room = MOST_TEXT
-    for part in parts:
-        if part["type"] == "text":
-            part["text"] = _cut(redactor.text(part["text"]), room)
-            room = max(0, room - len(part["text"]))
-    return {
-        "content": parts,
-        "isError": bool(result.is_error),
-        "structured": _structured(result.structured_content, redactor),
-    }
-
-
-def _clean(text: str) -> str:
-    """Text that a journal takes."""
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
-def _part(part: Any) -> dict[str, Json]:
-    kind = part.type
-    if kind == "text":
-        return _text(part.text)
-    if kind == "image":
-        return _image(part.data, part.mime_type)
-    if kind == "resource_link":
-        return _text(f"(a resource: {part.name}, {part.uri})")
-    if kind == "resource":
-        inner = part.resource
-        text = getattr(inner, "text", None)
-        told = (
-            f"(resource {inner.uri})\n{text}"
-            if isinstance(text, str)
-            else f"(resource {inner.uri}, which is no text)"
-        )
-        return _text(told)
-    return _text(f"(a part of type {kind}, which cannot be shown)")
-
-
-def _image(data: str, media_type: str) -> dict[str, Json]:
-    if media_type not in IMAGE_TYPES:
-        return _text(f"(a picture of type {media_type[:60]}, which cannot be shown)")
-    if len(data) > MOST_IMAGE:
-        return _text(f"(a picture of {len(data) * 3 // 4 // 1024:,} KiB, too large to be shown)")
-    return {"type": "image", "data": _clean(data), "mimeType": media_type}
-
-
-def _text(text: str) -> dict[str, Json]:
-    return {"type": "text", "text": _clean(text)}
-
-
-def _cut(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    head, tail = room - room // 2, room // 2
-    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[len(text) - tail :]}"
-
-
-def _structured(value: Any, redactor: Redactor) -> Json:
-    if value is None:
-        return None
-    try:
-        plain = copy(value)
-        return redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None
-    except NotJson:
-        return None

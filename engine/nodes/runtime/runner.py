@@ -49,10 +49,11 @@ class Interrupted(Struct, frozen=True):
     `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
     the other side went away after it had our request. `details` is what had been seen by then, if anything.
     `left`: the session is leaving too, but the work stopped at a place of its own choice and can go on from there
-    when it runs again; `details` is what it wants to know then (`NodeContext.saved`).
+    when it runs again; `details` is what it wants to know then (`NodeContext.saved`). `asks`: the same, once people have
+    answered what `details` asks (see `engine.nodes.runtime.mcp_asks`).
     """
 
-    reason: Literal["timeout", "cut", "left"]
+    reason: Literal["timeout", "cut", "left", "asks"]
     message: str = ""
     details: Json = None
 

@@ -165,10 +165,14 @@ def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[st
     for name in names:
         with contextlib.suppress(SaysoError):
             values[name] = secret(name)
-    if isinstance(outcome, Interrupted) and outcome.reason == "left":
-        # What it saved for itself nobody else reads.
-        return replace(outcome, message=_redactor(values).text(outcome.message))
-    return redacted(outcome, _redactor(values))
+    redactor = _redactor(values)
+    if isinstance(outcome, Interrupted) and outcome.reason in ("left", "asks"):
+        # What it saved for itself nobody else reads, but for what people are asked.
+        saved = outcome.details
+        if outcome.reason == "asks":
+            saved = {**saved, "asks": redactor.json(saved["asks"])}
+        return replace(outcome, message=redactor.text(outcome.message), details=saved)
+    return redacted(outcome, redactor)
 
 
 def _redactor(values: Mapping[str, str]) -> Redactor:

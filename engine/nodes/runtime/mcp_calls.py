@@ -1,0 +1,108 @@
+"""Calls of an MCP server that are under way over one connection, and what the server asks meanwhile.
+
+Servers of the protocol of 2025-11-25 ask within the open call, and say not for which: people are asked where only one call is
+open. The call then outlives its node: the node leaves with the question, and its next attempt finds the call again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from engine.language.codec import Json
+from engine.nodes.runtime.mcp_asks import OPEN_SECONDS
+
+if TYPE_CHECKING:
+    from mcp.types import ElicitResult
+
+_log = logging.getLogger("sayso.mcp")
+
+_KEPT_SECONDS = 600.0
+"""For how long the result of a call is kept that nobody waits for."""
+
+
+class Question:
+    """What a server asks within an open call."""
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+
+class OpenCall:
+    """One call; see `next`."""
+
+    def __init__(self, sent: Coroutine[Any, Any, Any]) -> None:
+        self.task = asyncio.ensure_future(sent)
+        self._asked = asyncio.Event()
+        self._question: Question | None = None
+        self._answer: asyncio.Future[Mapping[str, Json]] | None = None
+
+    async def next(self) -> Any:
+        """The result of the call, or a `Question`: the call is open then until that is answered. Raises what the call raises."""
+        waiting = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({self.task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.task.cancel()
+            raise
+        finally:
+            waiting.cancel()
+        return self.task.result() if self.task.done() else self._question
+
+    async def ask(self, params: Any) -> ElicitResult:
+        """What people say; that it was cancelled where nobody does in time."""
+        from mcp.types import ElicitResult
+
+        self._answer = asyncio.get_running_loop().create_future()
+        self._question = Question(params)
+        self._asked.set()
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                told: Any = await self._answer
+        except TimeoutError:
+            told = {"action": "cancel"}
+        return ElicitResult(action=told["action"], content=told.get("content"))
+
+    def answer(self, told: Mapping[str, Json]) -> None:
+        """Give the server the answer, where it still waits."""
+        self._asked.clear()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(told)
+
+
+class OpenCalls:
+    """The calls of one connection, by their idempotency keys."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, OpenCall] = {}
+
+    def begin(self, key: str, sent: Coroutine[Any, Any, Any]) -> OpenCall:
+        """Make a call."""
+        call = self._calls[key] = OpenCall(sent)
+        call.task.add_done_callback(lambda task: self._ended(key, call))
+        return call
+
+    def found(self, key: str) -> OpenCall | None:
+        """The call of that key, which may have ended meanwhile."""
+        return self._calls.get(key)
+
+    async def asked(self, context: Any, params: Any) -> ElicitResult:
+        """What a server asks within an open call."""
+        from mcp.types import ElicitResult
+
+        calls = [call for call in self._calls.values() if not call.task.done()]
+        if len(calls) == 1:
+            return await calls[0].ask(params)
+        _log.warning("an MCP server asks for something within one of %d calls: it is told no", len(calls))
+        return ElicitResult(action="cancel")
+
+    def _ended(self, key: str, call: OpenCall) -> None:
+        if not call.task.cancelled():
+            call.task.exception()  # it is no news where nobody waits any more
+        asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, key, call)
+
+    def _forget(self, key: str, call: OpenCall) -> None:
+        if self._calls.get(key) is call:
+            del self._calls[key]

@@ -1,0 +1,98 @@
+"""What a tool or a resource of an MCP server gave, as the output of a node.
+
+An output is plain JSON of a bounded size, without secrets: `{content, isError, structured}`: `content` has
+blocks `{type: text, text}` and `{type: image, data, mimeType}`. What is neither text nor a picture that can
+be shown is told of in words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from engine.language.codec import Json, copy, encode
+from engine.language.errors import NotJson
+from engine.messages.messages import IMAGE_TYPES
+from engine.nodes.runtime.redact import Redactor
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+MOST_TEXT = 256 * 1024
+"""Characters of text that are kept of one call."""
+MOST_IMAGE = 1_400_000
+"""Characters in base64 of a picture that is kept: 1 MiB."""
+MOST_PARTS = 200
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
+    """The output of the node for this result."""
+    parts = [_part(part) for part in result.content[:MOST_PARTS]]
+    if len(result.content) > MOST_PARTS:
+        parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
+    room = MOST_TEXT
+    for part in parts:
+        if part["type"] == "text":
+            part["text"] = _cut(redactor.text(part["text"]), room)
+            room = max(0, room - len(part["text"]))
+    return {
+        "content": parts,
+        "isError": bool(result.is_error),
+        "structured": _structured(result.structured_content, redactor),
+    }
+
+
+def clean(text: str) -> str:
+    """Text that a journal takes."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _part(part: Any) -> dict[str, Json]:
+    kind = part.type
+    if kind == "text":
+        return _text(part.text)
+    if kind == "image":
+        return _image(part.data, part.mime_type)
+    if kind == "resource_link":
+        return _text(f"(a resource: {part.name}, {part.uri})")
+    if kind == "resource":
+        inner = part.resource
+        text = getattr(inner, "text", None)
+        told = (
+            f"(resource {inner.uri})\n{text}"
+            if isinstance(text, str)
+            else f"(resource {inner.uri}, which is no text)"
+        )
+        return _text(told)
+    return _text(f"(a part of type {kind}, which cannot be shown)")
+
+
+def _image(data: str, media_type: str) -> dict[str, Json]:
+    if media_type not in IMAGE_TYPES:
+        return _text(f"(a picture of type {media_type[:60]}, which cannot be shown)")
+    if len(data) > MOST_IMAGE:
+        return _text(f"(a picture of {len(data) * 3 // 4 // 1024:,} KiB, too large to be shown)")
+    return {"type": "image", "data": clean(data), "mimeType": media_type}
+
+
+def _text(text: str) -> dict[str, Json]:
+    return {"type": "text", "text": clean(text)}
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    head, tail = room - room // 2, room // 2
+    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[len(text) - tail :]}"
+
+
+def _structured(value: Any, redactor: Redactor) -> Json:
+    if value is None:
+        return None
+    try:
+        plain = copy(value)
+        return redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None
+    except NotJson:
+        return None
