@@ -413,9 +413,24 @@ AUDIT = (
     ),
 )
 
+NOTE_ID = argument("ID", "The note, as `memory list` shows it.", "note_id")
+MEMORY = (
+    command("list = memory:list_notes", "List what agents have noted for later runs.", JSON),
+    command(
+        "edit = memory:edit_note",
+        "Give a note another text.",
+        NOTE_ID,
+        argument("TEXT", "The new text.", "text"),
+        AS,
+        JSON,
+    ),
+    command("forget = memory:forget_note", "Delete a note's text; who did it stays.", NOTE_ID, AS, JSON),
+)
+
 GROUPS = (
     group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
     group("prompts", "What people are asked, and answers to it.", PROMPTS),
+    group("memory", "What agents have noted for later runs.", MEMORY),
     group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
     group("audit", "What people decided and what ran, for auditors.", AUDIT),
     group(

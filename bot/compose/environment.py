@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.config.directory import Directory
 from bot.config.settings import SLACK_PACE, Settings, Tuning
+from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.policy import Gate
 from engine.decide.reinstalled import restored
@@ -36,6 +37,7 @@ from engine.nodes.runtime.table import runners, with_runner
 from engine.run.dispatcher import POLL_SECONDS
 from engine.run.engine import Engine
 from engine.run.executor import Extension, random_text
+from engine.run.memory import Public, nowhere, places
 from engine.run.runtime import ToolServers
 from engine.run.stored import stored_state
 from engine.storage.group_commit import Writer
@@ -102,8 +104,10 @@ def make_engine(
     slack: bool,
     machine: Machine = THIS_MACHINE,
     said_in: SaidIn | None = None,
+    public: Public = nowhere,
 ) -> Engine:
-    """An engine over a store, with what every process needs. `said_in` reads what was said in a thread."""
+    """An engine over a store, with what every process needs. `said_in` reads what was said in a thread, `public` says
+    whether everybody here can read a channel."""
     extensions: list[Extension] = [projection]
     if slack:
         from bot.intents.session_rows import slack_intents
@@ -113,10 +117,11 @@ def make_engine(
             from bot.intents.session_rows import scripted_rows
 
             extensions.append(scripted_rows)
-    extensions.append(SpendRows(settings.agents.day_cap))
+    extensions += [SpendRows(settings.agents.day_cap), NoteRows()]
     source = SecretSource(settings.env, settings.secrets_dir)
     servers = ToolServers(settings.mcp_file, source.get, settings.agents.link_hosts)
-    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), said_in)
+    read = places(lambda: engine, said_in, public)
+    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), read)
     engine = Engine(
         store,
         policy=gate,

@@ -359,7 +359,7 @@ class Conversation:
     def _meant_for_a_thread(self, said: Message) -> bool:
         """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
         and on a phone a thread is far away."""
-        about_flows = asks_about_flows(said) or self.starts.names_flow(said)
+        about_flows = asks_about_flows(said) or self.starts.about_memory(said) or self.starts.names_flow(said)
         return bool(said.text or said.has_files) and not about_flows
 
     # --- replies in a thread -------------------------------------------------------------------------------

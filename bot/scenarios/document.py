@@ -73,12 +73,15 @@ class PersonDoc(Part):
 
 
 class StartDoc(Part):
-    """Who or what starts the flow, and when. `as` is a person; a trigger starts it in nobody's name."""
+    """Who or what starts the flow, and when. `as` is a person; a trigger starts it in nobody's name. `said` are messages
+    that stand in the thread and its channel, `notes` what agents have noted for it before, the newest last."""
 
     as_: Text | None = Field(None, alias="as")
     trigger: Literal["schedule", "message"] | None = None
     at: Annotated[str, BeforeValidator(_moment)] | None = None
     refused: Text | None = None
+    said: list[Text] = []
+    notes: list[Text] = []
 
 
 class ErrorDoc(Part):
@@ -126,6 +129,7 @@ class ExpectDoc(Part):
     escalated: Text | None = None
     expired: Text | None = None
     said: dict[str, str] | None = None
+    notes: list[str] | None = None
 
 
 class ScenarioDoc(Part):

@@ -17,6 +17,7 @@ from bot.rendering.text import asked, plain
 from bot.scenarios.document import ExpectDoc, described, is_asked, is_at
 from bot.scenarios.steps import open_lines
 from bot.scenarios.world import Done, World, actors
+from engine.decide.agents import memory
 from engine.flow import Flow
 from engine.journal.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.journal.history import Entry, tree
@@ -106,6 +107,8 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     yield from _happened(expect, view)
     for name, words in (expect.said or {}).items():
         yield from _said(name, words, view)
+    if expect.notes is not None:
+        yield from _noted(expect.notes, view)
 
 
 def _standing(state: State) -> str:
@@ -312,6 +315,13 @@ def _said(name: str, words: str, view: View) -> Iterator[Mismatch]:
         yield Mismatch(("said", name), words, "; ".join(f"“{text}”" for text in texts) or "it said nothing")
 
 
+def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
+    texts = [str(memory.note(row)["text"]) for row in view.world.notes]
+    if len(texts) != len(expected) or not all(map(says, texts, expected)):
+        came = "; ".join(f"“{text}”" for text in texts) or "nothing is noted"
+        yield Mismatch(("notes",), "; ".join(expected) or "no note", came)
+
+
 def texts_of(event: Event) -> list[str]:
     """What the model said in a message of an agent's conversation; nothing for any other event."""
     if not isinstance(event, AgentMessage) or event.source != "model":
@@ -346,6 +356,9 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
     parts |= _answers(state) | _conversations(events)
     for done in world.done:
         parts[f"what {done.path} did{_nth(done.number)}"] = done.config
+    for row in world.notes:
+        told = memory.note(row)
+        parts[f"the note of {told['path']}"] = [told["text"], told["by"]]
     for path, text in world.posts.items():
         parts[f"what {path} posted"] = text
     return {name: _steady(part, world) for name, part in parts.items()}

@@ -17,6 +17,7 @@ from typing import Literal
 from bot.rendering.notes import as_plain
 from bot.scenarios.document import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for
+from engine.decide.agents.memory import NoteRows
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.step import node_at
 from engine.journal.events import Event
@@ -115,7 +116,7 @@ class Life:
             runners=Fakes(self),
             home=world.home,
             secret=self._secret,
-            extensions=[projection],
+            extensions=[projection, NoteRows()],
             label="scenario",
             now=lambda: world.now,
             entropy=lambda: "scenario-0000000000000000",

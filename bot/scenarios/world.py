@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bot.scenarios.document import AsksDoc, ErrorDoc, FakeDoc, PersonDoc, Scenario
+from engine.decide.agents import memory
 from engine.decide.policy import Gate
 from engine.forms import normalize_form
 from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted, decode_event
 from engine.journal.queries import TURN
+from engine.journal.records import KeptRow
 from engine.language import diagnostics, timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
@@ -105,6 +107,11 @@ class World:
     def effects(self) -> list[Done]:
         """What was done outside of sayso, in order."""
         return [done for done in self.done if done.kind not in (TURN, *HARMLESS)]
+
+    @property
+    def notes(self) -> list[KeptRow]:
+        """What agents have noted for later runs."""
+        return [row for row in self.store.kept(memory.NOTE) if memory.current(row, self.now)]
 
     def advance(self, moment: str) -> None:
         """The clock moves on, never back."""
@@ -276,11 +283,19 @@ class Fakes(Mapping[str, Runner]):
         position = position_of(turns, call, number + 1)
         said[agent] = max(said.get(agent, 0), position + 1)
         provider = ScriptedProvider(Script(turns=turns), position)
-        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers)(config, ctx)
+        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers, self._read)(config, ctx)
         if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
             self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
             return None
         return outcome
+
+    async def _read(self, place: Mapping[str, Json]) -> Sequence[str]:
+        """What was said, or noted, before."""
+        world, start = self._life.world, self._life.world.scenario.doc.start
+        if "memory" in place:
+            rows = [row for row in world.notes if row.scope == place["memory"]]
+            return [*(f"[noted before] {text}" for text in start.notes), *memory.lines(rows)]
+        return start.said[-int(place.get("most") or 0) :]
 
 
 async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:

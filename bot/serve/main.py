@@ -38,6 +38,7 @@ from bot.serve.bolt import SlackApp
 from bot.serve.identity import Identity, StartFailed, identify
 from bot.start.form import FlowChoice, StartForm
 from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
+from bot.start.memory import Notes
 from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
@@ -158,8 +159,16 @@ class Bot:
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
         files = SessionFiles(settings.home)
         said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user))
+        self.channels = Channels(bot, machine.steady)
         self.engine = make_engine(
-            settings, store, gate, label="bot", slack=True, machine=machine, said_in=said
+            settings,
+            store,
+            gate,
+            label="bot",
+            slack=True,
+            machine=machine,
+            said_in=said,
+            public=self.channels.public,
         )
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
@@ -201,14 +210,16 @@ class Bot:
         """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
         people = self.people = self._people(bot, home.team_id)
-        channels, links = Channels(bot, steady), Links(bot)
+        channels, links = self.channels, Links(bot)
         self.notices = notices = Notices(engine, gate)
         status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
         triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
-        starts = MessageStarts(self.library, people, home, starter, threads, status, notices)
+        starts = MessageStarts(
+            self.library, people, home, starter, threads, status, notices, Notes(notices, channels)
+        )
         replies = Replies(people, notices, incoming)
         agents = ToAgents(notices, replies.do, incoming)
         talk = Conversation(people, home, starts, replies, agents, status, notices)

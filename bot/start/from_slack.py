@@ -25,6 +25,7 @@ from bot.rendering.grants import line
 from bot.rendering.notes import note, start_blocks
 from bot.rendering.text import safe
 from bot.start.form import shortcut_of
+from bot.start.memory import Notes, asks_about_memory
 from bot.start.starter import (
     Refusal,
     Starter,
@@ -137,6 +138,7 @@ class MessageStarts:
     threads: ThreadStarts
     status: SessionStatus
     notices: Notices
+    notes: Notes
 
     # --- messages ------------------------------------------------------------------------------------------
 
@@ -144,7 +146,12 @@ class MessageStarts:
         """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
         if not self._calls_us(said, data) or said.edited:
             return False
-        return not heads or said.text.lower() == "grants" or self.names_flow(said)
+        about = said.text.lower() == "grants" or self.about_memory(said)
+        return not heads or about or self.names_flow(said)
+
+    def about_memory(self, said: Message) -> bool:
+        """Whether a message asks for what is noted, or changes it; not where a flow has this name."""
+        return asks_about_memory(said.text) and "memory" not in self.library.refresh()
 
     def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
         """Whether a message may start something: in the thread of a direct message only with a mention, for there an
@@ -161,8 +168,10 @@ class MessageStarts:
 
     async def by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         """A message that is `concerned`: begin what it names, or say what it asks for."""
-        if not said.text or asks_about_flows(said):
+        if not said.text or asks_about_flows(said) or self.about_memory(said):
             actor = await self.people.actor(data, in_channel=True)
+            if self.about_memory(said):
+                return await self.notes.asked(row, data, said.text, actor)
             return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
         flows = self.library.refresh()
         thread_ts = data["threadTs"] or data["ts"]
@@ -201,6 +210,8 @@ class MessageStarts:
             return {"text": note(await self.status.running(decision.data["channel"])).text}
         if decision.word == "grants":
             return {"text": note(await self.status.allowed(decision.data["channel"])).text}
+        if decision.word == "memory":
+            return {"text": note(await self.notes.listed(decision.data["channel"])).text}
         listed = decision.word in ("list", "flows")
         text = phrases.flows_text(flows) if listed else phrases.slash_help(flows, decision.word)
         blocks = start_blocks(text, flows)

@@ -268,7 +268,7 @@ class Channels:
     def __init__(self, client: AsyncWebClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._names: dict[str, tuple[float, str]] = {}
+        self._found: dict[str, tuple[float, dict[str, Any]]] = {}
         self._ids: tuple[float, dict[str, str]] | None = None
 
     async def among(self, channel: str, entries: Collection[str] | None) -> bool:
@@ -280,16 +280,28 @@ class Channels:
 
     async def name(self, channel: str) -> str:
         """The name of a channel, without `#`; empty for a direct message. Raises `LookupFailed`."""
-        kept = self._names.get(channel)
+        return str((await self._info(channel)).get("name") or "")
+
+    async def public(self, channel: str) -> bool:
+        """Whether everybody of this workspace can read a channel, and nobody else; not where Slack does not say so."""
+        try:
+            found = await self._info(channel)
+        except LookupFailed as error:
+            log.info("%s: what was noted there stays there", error)
+            return False
+        closed = ("is_private", "is_im", "is_mpim", "is_ext_shared", "is_pending_ext_shared")
+        return bool(found.get("is_channel")) and not any(found.get(name) for name in closed)
+
+    async def _info(self, channel: str) -> dict[str, Any]:
+        kept = self._found.get(channel)
         if kept is not None and self._clock() - kept[0] < CHANNEL_SECONDS:
             return kept[1]
         try:
             found: Any = (await self._client.conversations_info(channel=channel))["channel"]
         except Exception as error:
             raise LookupFailed(f"Slack did not say what channel {channel} is: {_reason(error)}") from error
-        name = str(found.get("name") or "")
-        self._names[channel] = (self._clock(), name)
-        return name
+        self._found[channel] = (self._clock(), dict(found))
+        return self._found[channel][1]
 
     async def id_of(self, entry: str) -> str | None:
         """The id of a channel that the bot is in, by id or `#name`; None where it is in none of that name. Raises

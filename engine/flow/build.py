@@ -9,7 +9,7 @@ dot, which no id of a file has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,13 +28,13 @@ from engine.flow.builtin_tools import (
 from engine.flow.document import EdgeDoc, FlowDoc, NodeDoc, RetryDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.model import FINALLY, Edge, Edition, Flow, Input, Limits, NodeList
-from engine.flow.node import ROOT, AgentPlan, Gate, Node, Retry, Rule, ToolKind, ToolPlan
+from engine.flow.node import ROOT, AgentPlan, Gate, Memory, Node, Retry, Rule, ToolKind, ToolPlan
 from engine.flow.triggers import trigger_of
 from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.language.yaml import Located
-from engine.nodes.types.agent import contexts
+from engine.nodes.types.agent import MemoryConfig, contexts
 from engine.nodes.types.registry import TYPES, absent_spec, node_types, package_of
 from engine.nodes.types.spec import InvalidConfig, NodeSpec, OnCrash
 
@@ -251,9 +251,16 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
     builder = _Tools(node, path, context)
     for index, item in enumerate(node.config.get("tools") or []):
         builder.add(entry_of(item), (*path, "with", "tools", index))
+    memory = _memory(node.config.get("memory"))
+    if memory is not None:
+        builder.add_memory(memory)
     plan = AgentPlan(
         tools=tuple(builder.plans),
-        rules=tuple(_rules(node.config.get("approvals") or {}, builder.plans)),
+        rules=(
+            *_rules(node.config.get("approvals") or {}, builder.plans),
+            *([NOTED] if memory is not None and memory.approved else []),
+        ),
+        memory=memory,
         output=node.config.get("output"),
         context=contexts(node.config.get("context")),
         keeps=node.id in context.kept,
@@ -271,6 +278,23 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
     nodes = tuple(tool.node for tool in builder.plans)
     lists = [NodeList(turn_list, (turn,), (), context.flow), NodeList(tools_list, nodes, (), context.flow)]
     return replace(node, agent=plan, retry=None, lists={"turn": turn_list, "tools": tools_list}), lists
+
+
+REMEMBER: Literal["remember"] = "remember"
+NOTED = Rule(
+    REMEMBER,
+    ("approve", "edit", "reject"),
+    approvers=("channel", "requester"),
+    message="This is to be remembered for later runs:",
+)
+"""By whom notes are approved, where `approvals` says nothing else of them."""
+
+
+def _memory(written: Json) -> Memory | None:
+    told = MemoryConfig.model_validate(
+        {"write": written or "off"} if not isinstance(written, dict) else written
+    )
+    return None if told.write == "off" else Memory(told.scope, told.keep, told.write == "approve")
 
 
 def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, context: BuildContext) -> Node:
@@ -302,6 +326,13 @@ class _Tools:
             self._add_own(entry.name, self.context.tools[entry.name])
         else:
             self._add_builtin(entry, self.context.located.spans[path][0].line)
+
+    def add_memory(self, memory: Memory) -> None:
+        """The tool with which it keeps notes."""
+        config: dict[str, Json] = {"scope": memory.scope, "keep": memory.keep}
+        node = self._placed(REMEMBER, REMEMBER, config, self.agent.line, None, None)
+        told = BUILTIN[REMEMBER]
+        self.plans.append(ToolPlan(REMEMBER, REMEMBER, told.description, told.input_schema, node))
 
     def _add_own(self, name: str, document: ToolDoc) -> None:
         line = self.context.located.spans[("tools", name)][0].line

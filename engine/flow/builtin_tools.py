@@ -187,6 +187,12 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             "content",
         ),
     ),
+    "remember": Builtin(
+        "Keeps a note for later runs, which read it before they begin. Use it for what is true for long and was hard to find "
+        "out, or when people ask you to remember something: one fact in a few sentences that can be understood alone. Never for "
+        "passwords or other secrets, nor for what only matters now. People may have to approve it, and can change it.",
+        _object({"text": _text("The note.", minLength=1, maxLength=2000)}, "text"),
+    ),
 }
 """The tools by name. Tools of Python functions, MCP servers, nodes and flows get theirs from what they call."""
 

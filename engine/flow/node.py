@@ -122,7 +122,7 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
 
 
 ToolKind: TypeAlias = Literal[
-    "ask_human", "shell", "http", "read_file", "write_file", "python", "mcp", "node", "flow"
+    "ask_human", "shell", "http", "read_file", "write_file", "python", "mcp", "node", "flow", "remember"
 ]
 """How a call becomes a node: the built-in tools by name, a function, a tool of an MCP server, or a node or flow that
 the file describes under `tools`."""
@@ -164,6 +164,14 @@ class Rule(Struct, frozen=True, omit_defaults=True):
     message: str | None = None
 
 
+class Memory(Struct, frozen=True, omit_defaults=True):
+    """Notes that outlive a run: who reads them, for how many seconds they are kept, whether people approve each."""
+
+    scope: Literal["channel", "flow"]
+    keep: float
+    approved: bool
+
+
 class AgentPlan(Struct, frozen=True, omit_defaults=True):
     """What an agent may do beside talking.
 
@@ -178,6 +186,7 @@ class AgentPlan(Struct, frozen=True, omit_defaults=True):
     keeps: bool = False
     grants: Literal["off", "run"] = "off"
     """How far a person can allow calls like one that is approved."""
+    memory: Memory | None = None
 
     def tool(self, name: str) -> ToolPlan | None:
         """The tool that the model means by this name."""

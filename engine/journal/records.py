@@ -155,8 +155,30 @@ class SettleSpend(Record, frozen=True):
     sure: bool = True
 
 
+class KeptRow(Record, frozen=True):
+    """What outlives its session and is read by others: a note of an agent (`kind` note). `scope` is where it
+    holds. In a commit `rev` 1 stores it, which is a no-op where it is stored; a higher one takes the place of the one before,
+    and is `Overtaken` where that is not the one that is stored."""
+
+    kept_id: str
+    kind: str
+    scope: str
+    rev: int
+    expires_at: str
+    body: bytes
+
+
 Row: TypeAlias = (
-    PromptRow | Timer | DropTimer | PutOutbox | PutLock | TakeLock | DropLock | PutSpend | SettleSpend
+    PromptRow
+    | Timer
+    | DropTimer
+    | PutOutbox
+    | PutLock
+    | TakeLock
+    | DropLock
+    | PutSpend
+    | SettleSpend
+    | KeptRow
 )
 
 

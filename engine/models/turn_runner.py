@@ -87,8 +87,8 @@ _LASTING = ("mcp_config", "secret")
 
 
 SaidIn: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[Sequence[str]]]
-"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last. Raises
-`SaysoError` where it may be read at another time."""
+"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last; or the notes
+of a place `{channel, memory}` (`engine.run.memory`). Raises `SaysoError` where it may be read at another time."""
 
 
 async def nothing_said(place: Mapping[str, Json]) -> Sequence[str]:
@@ -365,6 +365,8 @@ def said_text(place: Mapping[str, Json], lines: Sequence[str]) -> str:
             newest.append("(What was said earlier is left out.)")
             break
         newest.append(line)
+    if "memory" in place:
+        return wrapped("memory", "\n".join(reversed(newest)) or "(nothing is noted yet)")
     where = "channel" if place.get("thread") is None else "thread"
     return wrapped("thread", "\n".join(reversed(newest)) or "(nothing)", of=where)
 

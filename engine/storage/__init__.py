@@ -23,6 +23,7 @@ Files:
 * `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
 * `group_commit`: the one thread that writes
+* `kept`: what outlives its session: notes of agents
 * `leases`: which processes live, and which one serves a database
 * `locks`: queues for locks, and what model calls cost
 * `open`: from a URL to a store; SQLite without files

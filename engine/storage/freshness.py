@@ -2,7 +2,8 @@
 
 Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy), or a genuine older
 row that was written back, has good MACs too. So every write transaction counts up and keeps a hash over all session
-heads and all open inbox rows, in one row of the database, and then in an anchor outside of it (`Anchor`).
+heads, all open inbox rows and all that is kept for others, in one row of the database, and then in an anchor outside
+of it (`Anchor`).
 The hash is a sum over keyed hashes of the rows' MACs, so a commit costs the same however many rows there are. What is
 stored is the sum under a mask of its own for each counter: whoever reads the file does not learn the summands, and so
 finds no other set of genuine rows that has the same sum.
@@ -50,7 +51,11 @@ _POINT = "SELECT counter, total, mac FROM freshness WHERE n = 1"
 _ADVANCE = "UPDATE freshness SET counter = ?, total = ?, mac = ? WHERE n = 1 AND counter = ? AND mac = ?"
 _PUT_POINT = """INSERT INTO freshness (n, counter, total, mac) VALUES (1, ?, ?, ?)
  ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, total = excluded.total, mac = excluded.mac"""
-_COUNTED = ("SELECT mac FROM sessions", "SELECT mac FROM inbox WHERE outcome IS NULL")
+_COUNTED = (
+    "SELECT mac FROM sessions",
+    "SELECT mac FROM inbox WHERE outcome IS NULL",
+    "SELECT mac FROM kept",
+)
 _TRIGGERS = (
     "CREATE TEMP TRIGGER head_made AFTER INSERT ON main.sessions BEGIN SELECT moved(NULL, NEW.mac); END",
     "CREATE TEMP TRIGGER head_moved AFTER UPDATE OF mac ON main.sessions BEGIN SELECT moved(OLD.mac, NEW.mac); END",
@@ -62,6 +67,9 @@ _TRIGGERS = (
  CASE WHEN NEW.outcome IS NULL THEN NEW.mac END); END""",
     """CREATE TEMP TRIGGER row_gone AFTER DELETE ON main.inbox WHEN OLD.outcome IS NULL
  BEGIN SELECT moved(OLD.mac, NULL); END""",
+    "CREATE TEMP TRIGGER kept_made AFTER INSERT ON main.kept BEGIN SELECT moved(NULL, NEW.mac); END",
+    "CREATE TEMP TRIGGER kept_moved AFTER UPDATE OF mac ON main.kept BEGIN SELECT moved(OLD.mac, NEW.mac); END",
+    "CREATE TEMP TRIGGER kept_gone AFTER DELETE ON main.kept BEGIN SELECT moved(OLD.mac, NULL); END",
 )
 
 

@@ -23,6 +23,7 @@ from engine.journal.records import (
     Head,
     InboxItem,
     InboxRow,
+    KeptRow,
     Loaded,
     LockRow,
     OutboxRow,
@@ -161,6 +162,13 @@ class Store(Protocol):
     def spend(self, since: str) -> list[SpendRow]:
         """The model calls of that day and of all later ones, oldest first. Rows that do not verify are left out."""
 
+    # -- what is kept for others
+    def kept(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
+        """What is kept of a kind in these scopes, or in all, oldest first. Rows that do not verify are left out."""
+
+    def kept_row(self, kept_id: str) -> KeptRow | None:
+        """One of them, verified: `Corrupt` where it was changed outside."""
+
     # -- outbox, marks
     def outbox(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
         """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
@@ -236,4 +244,4 @@ class Store(Protocol):
     def sweep(self, at: Sweep) -> Sweep | None:
         """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
         consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
-        none and what was spent from before the other time, texts of flows that nobody pins. Then free pages are given back."""
+        none, what was spent, and notes that are over, from before the other time, texts of flows that nobody pins. Then free pages are given back."""

@@ -18,6 +18,7 @@ from engine.journal.records import (
     DropTimer,
     InboxItem,
     InboxRow,
+    KeptRow,
     Mark,
     OutboxRow,
     PromptRow,
@@ -32,6 +33,7 @@ from engine.journal.records import (
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
 from engine.storage.flows import FLOWS_HELD, FlowTables
+from engine.storage.kept import KeptTables
 from engine.storage.locks import LockTables, SpendTables
 from engine.storage.tables import INBOX, MARKS, OUTBOX, PROMPTS, TIMERS, at_most, reads, writes
 
@@ -103,6 +105,8 @@ _MARK = MARKS.where("scope = ?")
 _MARKS = MARKS.where("substr(scope, 1, ?) = ? ORDER BY scope")
 _PUT_MARK = MARKS.upsert("scope")
 
+_STALE_KEPT = "SELECT n, '', expires_at < ?1 FROM kept WHERE n > ?2 ORDER BY n LIMIT ?3"
+
 
 class Swept(NamedTuple):
     """A table that is swept: `look` gives keys after one with their times and whether nobody needs them."""
@@ -122,11 +126,12 @@ _SWEPT = (
         _STALE_OUTBOX, "DELETE FROM outbox WHERE id = ? AND state != 'pending'", lambda at: at.ended_before
     ),
     Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
+    Swept(_STALE_KEPT, "DELETE FROM kept WHERE n = ?", lambda at: at.ended_before),
     Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, "", FLOWS_HELD),
 )
 
 
-class RowTables(FlowTables, LockTables, SpendTables):
+class RowTables(FlowTables, LockTables, SpendTables, KeptTables):
     """Everything but sessions."""
 
     def _put_all(self, rows: Iterable[Row], now: str) -> None:
@@ -151,6 +156,8 @@ class RowTables(FlowTables, LockTables, SpendTables):
                     self._put_spend(row)
                 case SettleSpend():
                     self._settle_spend(row)
+                case KeptRow():
+                    self._put_kept(row)
 
     # -- inbox
 

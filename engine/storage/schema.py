@@ -227,7 +227,23 @@ In a table of its own kind an event of more than a kilobyte no longer takes page
 reading what is over. Beside a pinned text, which its digest holds, stands what a release made of it (`engine.flow.form`), under
 a MAC of its own."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
+V7 = """
+CREATE TABLE kept (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    kept_id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    expires_at TEXT NOT NULL,
+    body BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX kept_scope ON kept (kind, scope, n);
+"""
+"""What outlives its session and is read by others: notes of agents. It counts for freshness, so that one that was
+forgotten cannot be written back."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 from engine.journal.records import (
     FlowForm,
     InboxRow,
+    KeptRow,
     LockRow,
     Mark,
     OutboxRow,
@@ -97,6 +98,7 @@ FORMS = Table("flows", FlowForm, b"form", "form of the flow")
 LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
 SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
 MARKS = Table("marks", Mark, b"mark", "mark")
+KEPT = Table("kept", KeptRow, b"kept", "note in row", numbered=True)
 
 
 def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:

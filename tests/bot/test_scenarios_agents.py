@@ -10,6 +10,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from bot.scenarios.play import Result
+from engine.decide.agents import memory
 from engine.journal.state import Spent, State
 from tests.bot.test_scenarios import after_a_kill, played, report
 from tests.support.proving import PROVE
@@ -369,3 +370,68 @@ async def test_what_a_server_asks_survives_every_kill(tmp_path: Path) -> None:
     result = await played(tmp_path, ASKS, flow=flow, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)
     assert (result.kills or 0) >= 15
+
+
+SAID = """
+start: {as: ana, said: ["ben: it is slow", "ben: it is the pool"]}
+claude:
+  - expect: {user: "ben: it is slow\\nben: it is the pool"}
+    text: Then it is the pool.
+steps:
+  - expect: {status: complete, posted: Then it is the pool}
+"""
+
+
+async def test_what_was_said_before_is_read_as_in_a_thread(tmp_path: Path) -> None:
+    """`said` of `start` stands in what `context` asks for, killed at every event too; `channel:1` takes the last of it."""
+    for place in ("thread", "channel:2"):
+        flow = FLOW.replace("max_turns: 4", f"max_turns: 4\n      context: {place}")
+        result = await played(tmp_path, SAID, flow=flow, head=HEAD, kills=True, step=1)
+        assert result.passed, report(result)
+    flow = FLOW.replace("max_turns: 4", "max_turns: 4\n      context: channel:1")
+    assert "expected" in report(await played(tmp_path, SAID, flow=flow, head=HEAD))
+
+
+async def test_a_note_is_kept_once_wherever_it_is_killed(tmp_path: Path) -> None:
+    """Killed before and after every commit: one row, with the same text and the same people."""
+    flow = FLOW.replace("max_turns: 4", "max_turns: 4\n      memory: approve")
+    result = await played(tmp_path, NOTED, flow=flow, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)
+    assert result.kills
+
+
+async def test_a_note_that_is_kept_before_its_approval_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seeded fault: each call of `remember` leaves a row as it is asked for."""
+    made = memory.NoteRows.__call__
+
+    def early(self: Any, before: Any, after: Any, events: Any) -> Any:
+        asked = [event for event in events if event.type == "agent:toolRequested"]
+        begun = [replace_type(event) for event in asked]
+        return [*made(self, before, after, events), *(memory._row(after, one, one) for one in begun)]
+
+    monkeypatch.setattr(memory.NoteRows, "__call__", early)
+    monkeypatch.setattr(memory.NoteRows, "about", ())
+    flow = FLOW.replace("max_turns: 4", "max_turns: 4\n      memory: approve")
+    assert "expected  no note" in report(await played(tmp_path, NOTED, flow=flow, head=HEAD))
+
+
+def replace_type(event: Any) -> Any:
+    """A request of a tool as what begins it."""
+    told = {**event.input, "scope": "channel", "keep": 60.0}
+    return replace(event, input=told)
+
+
+NOTED = """
+start: {as: ana, notes: [It was slow in May.]}
+claude:
+  - expect: {user: It was slow in May.}
+    tools: [{name: remember, input: {text: It is the pool.}}]
+  - expect: {result: It is the pool.}
+    text: I know it now.
+steps:
+  - expect: {prompt: diagnose, kind: approval, notes: []}
+  - ben: approve
+  - expect: {status: complete, notes: [It is the pool.]}
+"""

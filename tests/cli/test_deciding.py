@@ -273,3 +273,39 @@ def test_what_may_be_changed_is_shown_with_the_question(cli: Cli) -> None:
     """`prompts show` has each field with its value and the option that changes it."""
     done = cli.run("prompts", "show", asked(cli, FLOW))
     assert "Count: 2  --edit count=..." in done.out
+
+
+NOTING = """
+flow: noting
+nodes:
+  - {id: look, type: agent, with: {prompt: Look, memory: approve}}
+"""
+NOTES = """
+turns:
+  - expect: {user: nothing is noted}
+    tools: [{name: remember, input: {text: It is the pool.}}]
+    or: [{text: I have read a note.}]
+  - text: Done.
+"""
+
+
+def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
+    """Approved at the terminal, read by the next run; with who changed them, and for programs as JSON."""
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("noting.script.yml", NOTES))
+    cli.write("noting.yml", NOTING)
+    assert "Nothing is noted." in cli.run("memory", "list").out
+    asked = str(cli.run("run", "noting.yml").json["prompts"][0]["promptId"])
+    assert cli.run("memory", "list", "--json").json == {"notes": []}
+    assert "complete after" in cli.run("prompts", "answer", asked, "approve").out
+    (note,) = cli.run("memory", "list", "--json").json["notes"]
+    assert (note["text"], note["scope"]) == ("It is the pool.", "flow:noting")
+    assert len(note["by"]) == 1
+    assert "I have read a note" in cli.run("run", "noting.yml").out
+    changed = cli.run("memory", "edit", note["noteId"], "It was the disk.", "--json").json
+    assert (changed["text"], changed["changes"][0]["before"]) == ("It was the disk.", "It is the pool.")
+    assert "It was the disk." in cli.run("memory", "list").out
+    assert cli.run("memory", "edit", note["noteId"], " ").code == 2
+    assert "2,000 characters" in cli.run("memory", "edit", note["noteId"], "x" * 2001).err
+    assert "is forgotten" in cli.run("memory", "forget", note["noteId"]).out
+    assert "There is no note" in cli.run("memory", "forget", note["noteId"]).err
+    assert "Nothing is noted." in cli.run("memory", "list").out

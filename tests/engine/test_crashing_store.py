@@ -24,6 +24,8 @@ READS = {
     "inbox",
     "inbox_row",
     "journal",
+    "kept",
+    "kept_row",
     "load",
     "locks",
     "mark",

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.journal.records import Commit, Consumed, DropLock, PutOutbox
+from engine.journal.records import Commit, Consumed, DropLock, KeptRow, PutOutbox
 from engine.language.errors import KeyMissing, StorageError, StoreSuspended
 from engine.storage import schema
 from engine.storage.freshness import Anchor, Freshness, anchor_of
@@ -254,6 +254,19 @@ def test_a_message_that_was_taken_is_not_taken_twice(backend: SqliteBackend, sto
     store.consume([Consumed(1, "applied")], NOW)
     for column in ("outcome", "mac"):
         backend.change("inbox", 0, column, before[column])
+    store.close()
+    assert "written back" in (why(backend.path) or "")
+
+
+def test_a_note_that_was_forgotten_does_not_come_back(backend: SqliteBackend, store: Store) -> None:
+    """The row as it was before somebody deleted its text, with its MAC."""
+    row = KeptRow("n1", "note", "channel:C1", 1, NOW, b"text")
+    store.consume([], NOW, [row])
+    [before] = backend.rows("kept")
+    store.consume([], NOW, [row.but(rev=2, body=b"")])
+    for column in ("rev", "body", "mac"):
+        backend.change("kept", 0, column, before[column])
+    assert store.kept("note") == [row]  # the row is genuine
     store.close()
     assert "written back" in (why(backend.path) or "")
 

@@ -9,6 +9,7 @@ Files:
 * `conversation`: what makes a conversation go on: first message, model calls, answers, people who speak
 * `grants`: calls of a tool that people allow always, for a time
 * `listings`: servers that describe their tools in other words than a conversation was opened with
+* `memory`: notes that agents keep for later runs: their rows, and how they are read
 * `model_request`: what is sent to the model, and what sayso itself tells it
 * `outcomes`: model calls without an answer to go on with: what follows, what people are asked
 * `people`: what people say to an agent, who is overheard, and how long it listens after its answer

@@ -208,6 +208,12 @@ def _mcp(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]
     return {**named, **base, "arguments": {**given, **(base.get("arguments") or {})}}
 
 
+def _remember(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
+    if not given["text"].strip():
+        raise ToolRefused("the note is empty. Write what is to be remembered.")
+    return {**base, "text": given["text"].strip()}
+
+
 _PREPARE: Mapping[str, Callable[[ToolPlan, dict[str, Json], _Base], dict[str, Json]]] = {
     "ask_human": _ask_human,
     "shell": _shell,
@@ -216,4 +222,5 @@ _PREPARE: Mapping[str, Callable[[ToolPlan, dict[str, Json], _Base], dict[str, Js
     "write_file": _file,
     "python": _python,
     "mcp": _mcp,
+    "remember": _remember,
 }

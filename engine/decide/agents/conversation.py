@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, listings, outcomes, tool_calls
+from engine.decide.agents import memory as notes
 from engine.decide.agents.grants import revoke as grant_revoked
 from engine.decide.agents.listings import decided as listing_decided
 from engine.decide.agents.listings import withdraw_idle as listings_idle
@@ -92,6 +93,9 @@ def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]
             blocks.append({"type": "text", "text": transcript(name, said)})
         elif earlier is None and PLACE.fullmatch(name):
             blocks += _place(turn.state, name)
+    memory = plan_of(node).memory
+    if memory is not None:
+        blocks.append(_read_later("memory", notes.place(turn.state, memory.scope)))
     blocks += [_file_block(given) for given in config.get("files") or ()]
     blocks.append({"type": "text", "text": unposed(config["prompt"])})
     _say(turn, path, node.id, "prompt", blocks)
@@ -108,7 +112,12 @@ def _place(state: State, name: str) -> list[Json]:
         place["most"] = int(most)
     else:
         place["thread"] = str(thread["key"]).rpartition(":")[2]
-    return [{"type": "sayso_file", "path": "", "name": name, "mediaType": None, "place": place}]
+    return [_read_later(name, place)]
+
+
+def _read_later(name: str, place: Json) -> Json:
+    """What is read with the first model call, and frozen by it."""
+    return {"type": "sayso_file", "path": "", "name": name, "mediaType": None, "place": place}
 
 
 def _file_block(given: Json) -> Json:

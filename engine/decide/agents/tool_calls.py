@@ -42,6 +42,10 @@ VALID_SECONDS = 30 * 86400.0
 """How long the approval of a call holds: it runs at once, unless the session is held."""
 
 
+NEVER_ALWAYS = ("remember",)
+"""Tools of which each call is decided by itself: nothing is remembered that nobody has read."""
+
+
 def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
     """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
     owner = agent_of(turn.state, path)
@@ -132,10 +136,10 @@ def _granted(
     turn: Turn, path: str, plan: AgentPlan, rule: Rule, given: Json, config: dict[str, Json]
 ) -> bool:
     """Whether people allow calls like this one always."""
-    if plan.grants == "off":
-        return False
     tool = plan.tool(rule.tool)
     assert tool is not None
+    if plan.grants == "off" or tool.kind in NEVER_ALWAYS:
+        return False
     read = call_to_node.as_read(tool, given, config)
     bound_to = grants.definition(turn, path, tool, rule)
     return grants.use(turn, path, tool, read, bound_to, covered_nodes.digest(tool.node.type, config))
@@ -165,7 +169,8 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     name = agent.name or agent.id
     editable = "edit" in rule.verdicts
     fields = edit_fields(tool, call.input) if editable else []
-    always = {"always": True} if plan_of(agent).grants != "off" else {}
+    lasting = plan_of(agent).grants != "off" and tool.kind not in NEVER_ALWAYS
+    always = {"always": True} if lasting else {}
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
     asked = Question(
         kind="approval",

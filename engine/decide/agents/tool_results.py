@@ -30,7 +30,7 @@ MOST_SHOWN_BYTES = 15 * 2**20
 
 _GAP = "[\\s/\u00ad\u200b-\u200f\u2060\ufeff]*"
 """What does not show, or does not matter, between a bracket and a word."""
-_OURS = "tool_output|earlier_conversation|summary_of_the_conversation|overheard|thread"
+_OURS = "tool_output|earlier_conversation|summary_of_the_conversation|overheard|thread|memory"
 _MARKS = re.compile(f"<(?={_GAP}(?:{_OURS}|message|reason|system)\\b)", re.IGNORECASE)
 _POSES = re.compile(f"<(?={_GAP}(?:(?:{_OURS})\\b|message\\s+from\\b))", re.IGNORECASE)
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
@@ -288,11 +288,16 @@ def _write_file(output: Mapping[str, Json]) -> str:
     return f"wrote {output.get('size')} bytes to {_value(output.get('path'))}"
 
 
+def _remember(output: Mapping[str, Json]) -> str:
+    return f"kept: {output.get('text')}"
+
+
 _TOLD: Mapping[str, Callable[[Mapping[str, Json]], str]] = {
     "shell": _shell,
     "http": _http,
     "read_file": _read_file,
     "write_file": _write_file,
+    "remember": _remember,
 }
 
 

@@ -58,6 +58,11 @@ def check_agent(node: Mapping[str, Any], around: AgentContext) -> Iterator[Fault
 
 def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     known: dict[str, Entry] = {}
+    memory = _memory_mode(with_.get("memory"))
+    if memory != "off":
+        known["remember"] = Entry("remember")
+    if memory == "approve" and not around.asks:
+        yield Fault(("memory",), "`finally` asks nobody", "write `auto`, or leave it out", on_key=True)
     for index, item in enumerate(as_list(with_.get("tools"))):
         for fault in _entry(item, around, known):
             yield fault.under(("tools", index))
@@ -67,11 +72,15 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     for index, name in enumerate(as_list(with_.get("context"))):
         if isinstance(name, str) and not (PLACE.fullmatch(name) and around.scope.find(name) is None):
             yield from _context(name, ("context", index), around.scope)
-    for field in ("output", "context"):
+    for field in ("output", "context", "memory"):
         for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():
             yield Fault((field, *path), f"`{field}` is not evaluated", "write it out")
     if with_.get("approvals") and not around.asks:
         yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
+
+
+def _memory_mode(written: Any) -> Json:
+    return written.get("write") if isinstance(written, dict) else written or "off"
 
 
 def _expressions_in(value: Json) -> Iterator[Path]:

@@ -31,6 +31,7 @@ Files:
 * `switch`: one of several bodies
 * `turn`: a model call, made by an agent
 * `wait`: time
+* `remember`: a note that an agent keeps for later runs
 * `write_file`: a file written by an agent
 * `addresses`: which addresses a flow may reach over HTTP; which hosts a list of hosts means
 * `fields`: names, the kinds of fields that configurations are made of, and `Config`, the root of all of them

@@ -111,6 +111,23 @@ class ServerToolsConfig(Config):
     code_execution: CodeConfig | None = Field(None, description="Run code.")
 
 
+MemoryWrite: TypeAlias = Literal["approve", "auto", "off"]
+
+
+class MemoryConfig(Config):
+    """Notes that an agent keeps for later runs."""
+
+    write: MemoryWrite = Field(
+        description="`approve`: people see and approve each note first. `auto`: nobody is asked. `off`: there is no memory."
+    )
+    scope: Literal["channel", "flow"] = Field(
+        "channel",
+        description="Who reads them: agents in the session's channel, or agents of this flow. What was noted in a channel that "
+        "is not public stays there.",
+    )
+    keep: Duration = Field(90 * 86400.0, description="For how long they are kept.")
+
+
 class AgentConfig(Config):
     """Lets Claude work on a task, with tools, until it is done.
 
@@ -204,6 +221,12 @@ class AgentConfig(Config):
         "[Approvals of tool calls](#approvals-of-tool-calls).",
     )
 
+    memory: MemoryWrite | MemoryConfig | None = Field(
+        None,
+        exclude=True,
+        description="Notes for later runs: `approve`, `auto`, `off`, or a mapping. It reads those that there are when it begins, "
+        "and writes them with the tool `remember`. Left out: `off`.",
+    )
     grants: Literal["off", "run"] = Field(
         "off",
         exclude=True,
@@ -234,7 +257,7 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
         )
 
 
-_STATIC = frozenset({"tools", "approvals", "output", "context", "grants"})
+_STATIC = frozenset({"tools", "approvals", "output", "context", "grants", "memory"})
 """What a flow says once and for all of an agent. It stands in its plan, and is not recorded."""
 
 SPEC = NodeSpec(
@@ -267,6 +290,7 @@ SPEC = NodeSpec(
     warnings=_warnings,
     described={
         "`compact`": CompactConfig,
+        "`memory`": MemoryConfig,
         "`server_tools`": ServerToolsConfig,
         "`web_search`, `web_fetch`": WebConfig,
     },

@@ -46,7 +46,13 @@ TYPES: Mapping[str, Mode] = {
 """sayso's own types in the order of the flow reference, each with who does its work. The module of that name has its
 `SPEC`; it is loaded by the first node of the type, since loading all of them is a large part of a start."""
 
-INTERNAL: Mapping[str, Mode] = {"turn": "run", "mcp": "run", "read_file": "run", "write_file": "run"}
+INTERNAL: Mapping[str, Mode] = {
+    "turn": "run",
+    "mcp": "run",
+    "read_file": "run",
+    "write_file": "run",
+    "remember": "pure",
+}
 """What conversations are made of. The registry knows them by name and lists them nowhere."""
 
 
@@ -115,7 +121,7 @@ def absent_spec(name: str) -> NodeSpec:
 
 def mode_of(name: str) -> Mode:
     """The mode of a type, whether it is installed or not: all types but sayso's own are run by a process."""
-    return TYPES.get(name, "run")
+    return TYPES.get(name) or INTERNAL.get(name, "run")
 
 
 def code_key(name: str, with_: Json) -> str | None:

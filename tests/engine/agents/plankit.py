@@ -18,7 +18,7 @@ def tool(
 ) -> ToolPlan:
     """A tool of this kind: `config` is the `with` that the author gave its node, `settings` are its allow-lists."""
     builtin = BUILTIN.get(kind)
-    node_type = TOOLS[kind].node_type
+    node_type = TOOLS[kind].node_type if kind in TOOLS else kind
     spec, raw = node_types()[node_type], dict(config or {})
     node = Node(
         id=f"diagnose.{kind}",

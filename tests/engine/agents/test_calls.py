@@ -367,11 +367,20 @@ def test_whatever_a_model_asks_is_asked_or_refused(properties: dict[str, Any], r
     assert [field["name"] for field in config["form"]["fields"]] == list(properties)
 
 
+REMEMBERS = {"scope": "channel", "keep": 60.0}
+
+
 @settings(max_examples=tries(200), suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(sorted(BUILTIN)), st.dictionaries(st.sampled_from(["question", "choices", "command", "url", "method", "headers", "body", "path", "first_line", "lines", "content"]), _JSON, max_size=4) | _JSON)  # fmt: skip
+@given(st.sampled_from(sorted(BUILTIN)), st.dictionaries(st.sampled_from(["question", "choices", "command", "url", "method", "headers", "body", "path", "first_line", "lines", "content", "text"]), _JSON, max_size=4) | _JSON)  # fmt: skip
 def test_whatever_a_model_gives_is_taken_or_refused(kind: Any, given_: Any) -> None:
     """No input, of any shape, raises anything but a refusal, and that is short."""
-    plan = tool(kind, commands=["*"], hosts=["*.example"], methods=["GET", "POST"])
+    plan = tool(
+        kind,
+        REMEMBERS if kind == "remember" else None,
+        commands=["*"],
+        hosts=["*.example"],
+        methods=["GET", "POST"],
+    )
     try:
         told = str(prepare(plan, given_))
     except ToolRefused as refusal:

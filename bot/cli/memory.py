@@ -1,0 +1,79 @@
+"""`memory list`, `edit` and `forget`: what agents have noted for later runs."""
+
+from __future__ import annotations
+
+import sys
+
+from bot.cli.lookup import actor_for, need_database
+from bot.terminal.console import (
+    Exit,
+    Paint,
+    Place,
+    UsageError,
+    clean,
+    database_exists,
+    moment,
+    opened,
+    print_json,
+    table,
+    writing,
+)
+from engine.decide.agents import memory
+from engine.journal.records import KeptRow
+from engine.language.codec import Json, clean_text
+from engine.run.memory import stored_note
+from engine.run.stored import utc_now
+
+
+def list_notes(place: Place, *, as_json: bool) -> int:
+    """Print the notes that hold, oldest first."""
+    settings, rows = place.settings(), list[KeptRow]()
+    if database_exists(settings):
+        with opened(settings) as store:
+            rows = [row for row in store.kept(memory.NOTE) if memory.current(row, utc_now())]
+    if as_json:
+        print_json({"notes": [_as_json(row) for row in rows]})
+    elif not rows:
+        print("Nothing is noted.")
+    else:
+        for line in table(("NOTE", "FOR", "BY", "UNTIL", "TEXT"), list(map(_cells, rows)), Paint(sys.stdout)):
+            print(line)
+    return Exit.OK
+
+
+def _cells(row: KeptRow) -> tuple[str, ...]:
+    told = memory.note(row)
+    people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
+    return row.kept_id, clean(row.scope), clean(people), moment(row.expires_at), clean(str(told["text"]))
+
+
+def _as_json(row: KeptRow) -> dict[str, Json]:
+    told = memory.note(row)
+    return {"noteId": row.kept_id, "scope": row.scope, "until": row.expires_at, **told}
+
+
+def edit_note(place: Place, note_id: str, text: str, as_name: str | None, *, as_json: bool) -> int:
+    """Give a note another text. Raises `UnknownNote`, `TooLong`."""
+    text = clean_text(text)[0].strip()
+    if not text:
+        raise UsageError("An empty note says nothing: use `sayso memory forget` to delete one.")
+    return _change(place, note_id, text, as_name, as_json=as_json)
+
+
+def forget_note(place: Place, note_id: str, as_name: str | None, *, as_json: bool) -> int:
+    """Delete a note's text; who did it stays. Raises `UnknownNote`."""
+    return _change(place, note_id, "", as_name, as_json=as_json)
+
+
+def _change(place: Place, note_id: str, text: str, as_name: str | None, *, as_json: bool) -> int:
+    settings = place.settings()
+    need_database(settings, f"no note {note_id!r}")
+    with writing(settings) as store:
+        row = stored_note(store, note_id, utc_now())
+        after = memory.changed(row, text, actor_for(settings, as_name).record(), utc_now())
+        store.consume([], utc_now(), [after])
+    if as_json:
+        print_json(_as_json(after))
+    else:
+        print(f"{row.kept_id} is forgotten." if not text else f"{row.kept_id}: {clean(text)}")
+    return Exit.OK

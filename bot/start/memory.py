@@ -1,0 +1,94 @@
+"""`@sayso memory`: the notes that agents read in a channel; members edit and forget those that were made there."""
+
+from __future__ import annotations
+
+import re
+
+from bot.intents.session_rows import note_row
+from bot.outbound.notices import Notices
+from bot.rendering.text import date, one_line, person, safe
+from bot.wire.users import Channels
+from engine.decide.agents import memory
+from engine.decide.policy import authorize
+from engine.journal.records import InboxRow, KeptRow
+from engine.language.actors import Actor
+from engine.language.codec import Json
+from engine.language.errors import Corrupt, Overtaken
+from engine.run.memory import UnknownNote, notes_of, stored_note
+from prompt_state.question_row import thread_key
+
+_ASKED = re.compile(
+    r"memory(?:\s+(?:(?P<forget>forget)\s+(?P<id>n[0-9a-f]{10})|edit\s+(?P<edited>n[0-9a-f]{10})\s+(?P<text>\S.*)))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_MOST_LISTED = 30
+_HOW = "`memory edit ID new text` changes one, `memory forget ID` deletes it."
+
+
+def asks_about_memory(text: str) -> bool:
+    """Whether somebody asks for what is noted, or changes it."""
+    return _ASKED.fullmatch(text.strip()) is not None
+
+
+class Notes:
+    """What is noted for the agents of a channel."""
+
+    def __init__(self, notices: Notices, channels: Channels) -> None:
+        self._notices, self._channels = notices, channels
+
+    async def listed(self, channel: str) -> str:
+        """The notes that agents may read there, as mrkdwn."""
+        engine = self._notices.engine
+        rows = await notes_of(engine, None, channel, self._channels.public)
+        rows = [
+            row for row in rows if not row.scope.startswith("channel:") or row.scope == f"channel:{channel}"
+        ]
+        if not rows:
+            return "Nothing is noted here."
+        left = len(rows) - _MOST_LISTED
+        more = [f"_and {left} older ones: `sayso memory list`_"] if left > 0 else []
+        return "\n".join([*map(_line, rows[-_MOST_LISTED:]), *more, f"_{_HOW}_"])
+
+    async def asked(self, row: InboxRow, data: dict[str, Json], text: str, actor: Actor) -> bool:
+        """Answer a message that asks about notes, and carry out what it says."""
+        found = _ASKED.fullmatch(text.strip())
+        assert found is not None, "asks_about_memory said so"
+        kept_id = found["id"] or found["edited"]
+        if kept_id is None:
+            return await self._notices.look(row, data, actor, await self.listed(data["channel"]))
+        verdict = authorize(actor, "status", self._notices.gate.target({}, True))
+        if not verdict.allowed:
+            return await self._notices.whisper(row, data, verdict.reason or "", "refused")
+        new = "" if found["forget"] else found["text"].strip()
+        return await self._change(row, data, kept_id.lower(), new, actor)
+
+    async def _change(
+        self, row: InboxRow, data: dict[str, Json], kept_id: str, text: str, actor: Actor
+    ) -> bool:
+        engine, channel = self._notices.engine, data["channel"]
+        while True:
+            try:
+                stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())
+                if memory.note(stored).get("channel") != channel:
+                    raise UnknownNote(f"The note {kept_id} was not made here: change it where it was made.")
+                changed = memory.changed(stored, text, actor.record(), engine.now())
+                done = f"Noted: {_line(changed)}" if text else f"`{kept_id}` is forgotten."
+                thread_ts = str(data.get("threadTs") or data["ts"])
+                lane = thread_key(data["team"], channel, thread_ts)
+                told = note_row(f"note:{row.key}", lane, channel, thread_ts, done)
+                return await self._notices.consume(row, "applied", changed, told)
+            except (UnknownNote, Corrupt, memory.TooLong) as error:
+                return await self._notices.whisper(row, data, str(error), "refused")
+            except Overtaken:
+                continue
+
+
+def _line(row: KeptRow) -> str:
+    told = memory.note(row)
+    people = ", ".join(person(actor) for actor in told["by"]) or "nobody"
+    where = "this channel" if row.scope.startswith("channel:") else f"flow {told['flow']}"
+    text = safe(one_line(str(told["text"]), 300))
+    about = f"{safe(where)} · approved by {people} · until {date(row.expires_at)}"
+    changes = told["changes"]
+    edited = f" · changed by {person(changes[-1]['by'])}" if changes else ""
+    return f"• `{row.kept_id}` {text} _({about}{edited})_"

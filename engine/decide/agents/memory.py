@@ -1,0 +1,154 @@
+"""Notes that agents keep for later runs: the rows that a step leaves, who reads them, how people change them. Pure.
+
+A note is written in the commit in which its call ends, so it is there once, whenever a process dies. It belongs to a channel or
+to a flow. An agent reads those of its scope once, as its conversation begins, as data; what was noted in a channel that not
+everybody can read is read there and nowhere else. Who approved a note, changed it or had it forgotten stands in its row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from engine.decide.agents.tool_results import person
+from engine.decide.question import deciders
+from engine.journal.events import AgentToolResult, ChildStarted, Event
+from engine.journal.queries import agent_of
+from engine.journal.records import KeptRow, Row
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.codec import Json, decode, encode
+from engine.language.errors import InvalidAnswer
+
+NOTE = "note"
+"""The kind of these rows."""
+REMEMBER = "remember"
+"""The type of the nodes that make them."""
+MOST = 2000
+"""Characters of a note."""
+
+
+class TooLong(InvalidAnswer):
+    """A note is longer than one may be."""
+
+
+MOST_NOTES = 100
+"""Notes that an agent reads at most, the newest; see also `engine.models.turn_runner.MOST_SAID`."""
+
+
+class NoteRows(Struct, frozen=True):
+    """The extension that writes them."""
+
+    def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
+        """The notes that were kept in this step. A journal that comes from elsewhere as a whole keeps none."""
+        if not before.seq:
+            return ()
+        ended = {each.path: each for each in events if isinstance(each, AgentToolResult)}
+        return [
+            _row(after, each, ended[each.path])
+            for each in events
+            if isinstance(each, ChildStarted) and each.node_type == REMEMBER and each.path in ended
+            if not ended[each.path].is_error
+        ]
+
+    about = (ChildStarted,)
+    """Nothing follows from a step without one of these."""
+
+
+def _row(state: State, begun: ChildStarted, event: AgentToolResult) -> KeptRow:
+    told, path = begun.input, str(event.path)
+    owner = agent_of(state, path) or ""
+    channel = (state.thread or {}).get("channel")
+    asked = [prompt for prompt in state.prompts.values() if prompt.path == path and prompt.answer]
+    by: list[Json] = [actor for prompt in asked for actor in deciders(prompt)]
+    body: dict[str, Json] = {
+        "text": told["text"],
+        "flow": state.flow_name,
+        "agent": state.nodes[owner].node_id,
+        "channel": channel,
+        "session": state.session_id,
+        "path": path,
+        "at": event.timestamp,
+        "by": by,
+        "changes": [],
+    }
+    number = hashlib.blake2b(f"{state.session_id}:{event.seq}".encode(), digest_size=5).hexdigest()
+    expires_at = timestamps.after(event.timestamp, float(told["keep"]))
+    scope = scope_of(str(told["scope"]), state.flow_name, channel)
+    return KeptRow(f"n{number}", NOTE, scope, 1, expires_at, encode(body))
+
+
+# --- who reads them ------------------------------------------------------------------------------------------------
+
+
+def scope_of(scope: str, flow: str, channel: Json) -> str:
+    """Where a note holds. Where there is no channel, it is the flow's."""
+    return f"channel:{channel}" if scope == "channel" and channel else f"flow:{flow}"
+
+
+def place(state: State, scope: str) -> dict[str, Json]:
+    """What the reader of a session's notes is to look for."""
+    channel = (state.thread or {}).get("channel")
+    return {"memory": scope_of(scope, state.flow_name, channel), "channel": channel}
+
+
+def elsewhere(rows: Sequence[KeptRow], channel: Json) -> set[str]:
+    """The channels, other than this one, in which some of these were noted."""
+    found = {note(row).get("channel") for row in rows}
+    return {str(each) for each in found if each and each != channel}
+
+
+def note(row: KeptRow) -> dict[str, Json]:
+    """What a note says."""
+    found: dict[str, Json] = decode(row.body)
+    return found
+
+
+def current(row: KeptRow, now: str) -> bool:
+    """Whether it is neither over nor forgotten."""
+    return row.expires_at > now and bool(note(row)["text"])
+
+
+def lines(rows: Sequence[KeptRow]) -> list[str]:
+    """Notes as an agent reads them, each with its author, source and end."""
+    found: list[str] = []
+    for row in rows:
+        told = note(row)
+        # No line of a note can pass for the first line of another one.
+        text = str(told["text"]).replace("\n", "\n    ")
+        found.append(f"[{about(row)}] {text}")
+    return found
+
+
+def about(row: KeptRow) -> str:
+    """Where a note is from, and until when it holds."""
+    told = note(row)
+    people = ", ".join(person(actor) for actor in told["by"])
+    parts = [
+        row.kept_id,
+        f"agent {told['agent']} of the flow {told['flow']}",
+        f"approved by {people}" if people else "approved by nobody",
+        *(f"changed by {person(change['by'])}" for change in told["changes"][-1:]),
+        timestamps.told(str(told["at"])),
+        f"until {timestamps.told(row.expires_at)}",
+    ]
+    return "; ".join(parts)
+
+
+# --- what people do with them ---------------------------------------------------------------------------------------
+
+
+def changed(row: KeptRow, text: str, by: Mapping[str, Json], now: str) -> KeptRow:
+    """The note with another text; without one it is forgotten, and so is every text that it had. Raises `TooLong`."""
+    if len(text) > MOST:
+        raise TooLong(f"A note has at most {MOST:,} characters; this one has {len(text):,}.")
+    told = note(row)
+    forgotten = not text
+    entry: dict[str, Json] = {"at": now, "by": dict(by), "did": "forgot" if forgotten else "edited"}
+    changes = [*told["changes"], entry if forgotten else {**entry, "before": told["text"]}]
+    if forgotten:
+        changes = [{name: value for name, value in each.items() if name != "before"} for each in changes]
+    body = encode({**told, "text": text, "changes": changes})
+    return row.but(rev=row.rev + 1, body=body, expires_at=now if forgotten else row.expires_at)

@@ -1,0 +1,60 @@
+"""Reads the notes that agents keep for later runs, and changes them for people: see `engine.decide.agents.memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from engine.decide.agents import memory
+from engine.journal.records import KeptRow
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.storage.port import Store
+
+if TYPE_CHECKING:
+    from engine.models.turn_runner import SaidIn
+    from engine.run.engine import Engine
+
+Public = Callable[[str], Awaitable[bool]]
+"""Whether everybody here can read a channel."""
+
+
+class UnknownNote(SaysoError):
+    """There is no note of this id, or it is over."""
+
+    code = "unknown_note"
+
+
+async def nowhere(channel: str) -> bool:
+    """Where nobody can say what a channel is: what was noted there stays there."""
+    return False
+
+
+def places(engine: Callable[[], Engine], said_in: SaidIn | None = None, public: Public = nowhere) -> SaidIn:
+    """Reads what a model call names: notes itself, what was said somewhere by `said_in`."""
+
+    async def read(place: Mapping[str, Json]) -> Sequence[str]:
+        if "memory" not in place:
+            return () if said_in is None else await said_in(place)
+        found = await notes_of(engine(), [str(place["memory"])], place.get("channel"), public)
+        return memory.lines(found)[-memory.MOST_NOTES :]
+
+    return read
+
+
+async def notes_of(
+    engine: Engine, scopes: Sequence[str] | None, channel: Json, public: Public
+) -> list[KeptRow]:
+    """The notes of these scopes, or of all, that may be read in a channel now, oldest first."""
+    rows: list[KeptRow] = await engine.writer.call(engine.store.kept, memory.NOTE, scopes)
+    rows = [row for row in rows if memory.current(row, engine.now())]
+    open_here = {name for name in memory.elsewhere(rows, channel) if await public(name)}
+    return [row for row in rows if memory.note(row).get("channel") in (None, channel, *open_here)]
+
+
+def stored_note(store: Store, kept_id: str, now: str) -> KeptRow:
+    """A note that holds. Raises `UnknownNote`, and `Corrupt` where its row was changed outside."""
+    row = store.kept_row(kept_id)
+    if row is None or row.kind != memory.NOTE or not memory.current(row, now):
+        raise UnknownNote(f"There is no note {kept_id[:40]}, or it is over or forgotten.")
+    return row

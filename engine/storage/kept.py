@@ -1,0 +1,46 @@
+"""What outlives its session and is read by others, such as notes of agents: statements and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from engine.journal.records import KeptRow
+from engine.language.errors import Overtaken
+from engine.storage.tables import KEPT, Tables, reads
+
+_KEPT = KEPT.where("n = ?")
+_N_OF = "SELECT n FROM kept WHERE kept_id = ?"
+_OF_KIND = "SELECT n FROM kept WHERE kind = ? ORDER BY n"
+_IN = "SELECT n FROM kept WHERE kind = ? AND scope IN (SELECT value FROM json_each(?)) ORDER BY n"
+
+
+class KeptTables(Tables):
+    """What is kept for others."""
+
+    def _put_kept(self, row: KeptRow) -> None:
+        self._db.hold(f"kept {row.kept_id}")
+        found = self._db.one(_N_OF, (row.kept_id,))
+        if row.rev == 1:
+            if found is None:
+                self._put(KEPT, KEPT.insert, row, self._next("kept", "n"))
+            return
+        stored = self._held(KEPT, _KEPT, found[0]) if found else None
+        if found is None or stored is None or stored.rev != row.rev - 1:
+            raise Overtaken(f"{row.kept_id} was changed meanwhile.")
+        self._update(KEPT, row, found[0])
+
+    @reads
+    def kept(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
+        """See `Store.kept`."""
+        if scopes is None:
+            return list(self._each(KEPT, _KEPT, self._db.all(_OF_KIND, (kind,))))
+        ids = self._db.all(_IN, (kind, orjson.dumps(list(scopes)).decode()))
+        return list(self._each(KEPT, _KEPT, ids))
+
+    @reads
+    def kept_row(self, kept_id: str) -> KeptRow | None:
+        """See `Store.kept_row`."""
+        found = self._db.one(_N_OF, (kept_id,))
+        return self._get(KEPT, _KEPT, found[0]) if found else None

@@ -1,0 +1,79 @@
+"""What outlives its session and is read by others: stored once, changed in turn, and never believed unless it verifies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engine.journal.records import KeptRow
+from engine.language.errors import Corrupt, Overtaken
+from engine.storage.port import Store
+from engine.storage.schema import STEPS, migrate
+from engine.storage.sqlite import open_sqlite
+from tests.storage.storagekit import KEY, NOW, SqliteBackend, at, reaped
+
+ROW = KeptRow("n1", "note", "channel:C1", 1, at(60), b"{}")
+
+
+def test_a_row_is_stored_once_and_found_by_its_scope(store: Store) -> None:
+    """A second one with its id and `rev` 1 is a no-op, so a step that is carried out again doubles nothing."""
+    store.consume([], NOW, [ROW, ROW.but(kept_id="n2", scope="flow:x")])
+    store.consume([], NOW, [ROW.but(body=b"other")])
+    assert store.kept("note", ["channel:C1"]) == [ROW]
+    assert [row.kept_id for row in store.kept("note")] == ["n1", "n2"]
+    assert store.kept("other") == []
+    assert store.kept_row("n3") is None
+
+
+def test_a_change_names_the_one_before(store: Store) -> None:
+    """Whoever changes what another one has changed meanwhile is told to look again, and nothing is stored."""
+    store.consume([], NOW, [ROW])
+    store.consume([], NOW, [ROW.but(rev=2, body=b"second")])
+    for late in (ROW.but(rev=2, body=b"late"), ROW.but(rev=4), ROW.but(kept_id="n9", rev=2)):
+        with pytest.raises(Overtaken):
+            store.consume([], NOW, [late])
+    found = store.kept_row("n1")
+    assert found is not None
+    assert (found.rev, found.body) == (2, b"second")
+
+
+@pytest.mark.parametrize("column", ["kept_id", "kind", "scope", "expires_at", "body"])
+def test_a_row_that_was_changed_is_not_read(backend: SqliteBackend, store: Store, column: str) -> None:
+    """It is left out of lists; asked for by itself it is an error that says so, and it cannot be changed further."""
+    store.consume([], NOW, [ROW])
+    backend.change("kept", 0, column, b"note" if column == "scope" else b"n7")
+    assert store.kept("note") == []
+    if column != "kept_id":
+        with pytest.raises(Corrupt, match="changed outside"):
+            store.kept_row("n1")
+        with pytest.raises(Corrupt):
+            store.consume([], NOW, [ROW.but(rev=2)])
+
+
+def test_what_is_over_is_deleted_with_the_retention(store: Store) -> None:
+    """Later than its end by as long as sessions are kept."""
+    store.consume([], NOW, [ROW])
+    reaped(store, at(60), at(0))
+    assert store.kept("note") == [ROW]
+    reaped(store, at(61), at(0))
+    assert store.kept("note") == []
+
+
+def test_a_database_of_the_sixth_schema_gets_the_table(tmp_path: Path) -> None:
+    """A file without it gets it, is copied before, and is as new as it was."""
+    path = tmp_path / "sayso.db"
+    path.touch(mode=0o600)
+    connection = apsw.Connection(str(path))
+    migrate(connection, path, [], STEPS[:6])
+    connection.close()
+    store = open_sqlite(path, key=KEY)
+    assert store.suspended() is None
+    store.consume([], NOW, [ROW])
+    store.close()
+    store = open_sqlite(path, key=KEY)
+    assert store.kept("note") == [ROW]
+    assert store.suspended() is None
+    store.close()
+    assert (tmp_path / "sayso.db.v6.bak").exists()
