@@ -142,7 +142,7 @@ async def test_older_rows_are_put_right(home: Home) -> None:
     """A prompt that is open again, a timer at another time, a lock of a session that has ended: genuine, and wrong."""
     async with home.rig() as rig:
         session_id = await asked(rig)
-        home.outside("CREATE TABLE kept AS SELECT * FROM prompts")
+        home.outside("CREATE TABLE aside AS SELECT * FROM prompts")
         home.outside("CREATE TABLE times AS SELECT * FROM timers")
         home.outside("CREATE TABLE places AS SELECT * FROM locks")
         await rig.reply(session_id, "yes")
