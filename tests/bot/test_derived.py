@@ -148,7 +148,7 @@ async def test_older_rows_are_put_right(home: Home) -> None:
         await rig.reply(session_id, "yes")
         before = home.rows()
         home.outside("DELETE FROM prompts")
-        for table, copy in (("prompts", "kept"), ("timers", "times"), ("locks", "places")):
+        for table, copy in (("prompts", "aside"), ("timers", "times"), ("locks", "places")):
             home.outside(f"INSERT INTO {table} SELECT * FROM {copy}")  # noqa: S608 - our own names
         [what] = told(rig.store)
         assert "(locks, prompts, timers)" in what
