@@ -1,10 +1,10 @@
-# Six words: run, test, check, fix, prove, bench. All that they need is Python 3.11 or later, git and make.
+# Six words: run, test, check, fix, prove, bench; and for whoever releases: lock, release. All that they need is Python 3.11 or later, git and make.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test check fix prove bench docs clean
+.PHONY: run test check fix prove bench docs lock release clean
 
 run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
@@ -21,6 +21,7 @@ check: $(VENV)/.dev
 	$(BIN)/python -m mypy
 	$(BIN)/sayso validate examples
 	$(BIN)/sayso test examples/scenarios
+	$(BIN)/python -m deploy.audit
 
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -38,6 +39,16 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 
+# The packages that sayso needs to run, of the versions of constraints.txt, with the hashes of all their files.
+lock: $(VENV)/.release
+	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -c constraints.txt -o deploy/requirements.txt pyproject.toml
+
+# Wheel, source archive, SBOM and checksums in dist, tried in a fresh environment.
+release: $(VENV)/.release
+	$(BIN)/python -m deploy.audit
+	$(BIN)/python -m deploy.release $(ARGS)
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sayso needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -50,5 +61,9 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@ $(VENV)/.run
 
+$(VENV)/.release: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,release]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -1,0 +1,1 @@
+"""What a release is made of, and the files with which it is deployed."""

@@ -1,0 +1,89 @@
+"""The locked packages are those of this release and all that it needs, and the audit of them says what it found."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from deploy import audit, release
+
+ROOT = Path(__file__).resolve().parents[2]
+PIN = re.compile(r"(?m)^([\w.-]+)==(\S+)")
+LOCKED = dict(PIN.findall((ROOT / "deploy/requirements.txt").read_text()))
+"""What is locked, by name."""
+
+
+def needed(name: str, extras: frozenset[str], found: set[str]) -> set[str]:
+    """A package with all that it needs here, by name."""
+    for line in requires(name) or ():
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in (extras or {""})):
+            known = canonicalize_name(requirement.name)
+            if known not in found:
+                found.add(known)
+                needed(known, frozenset(requirement.extras), found)
+    return found
+
+
+def test_exactly_what_sayso_needs_is_locked() -> None:
+    """No package of the tests or the benchmark, and none is missing: `make lock` after a change of pyproject.toml."""
+    assert {canonicalize_name(name) for name in LOCKED} == needed("sayso", frozenset(), set())
+
+
+def test_the_locked_versions_are_those_that_were_tested() -> None:
+    """`make lock` after a change of constraints.txt."""
+    tested = dict(PIN.findall((ROOT / "constraints.txt").read_text()))
+    assert {name: tested[name] for name in LOCKED} == LOCKED
+
+
+def test_the_lock_has_names_versions_and_hashes_only() -> None:
+    """Where a file is fetched from is for whoever installs to say."""
+    text = (ROOT / "deploy/requirements.txt").read_text()
+    left = re.sub(r"(?m)^[\w.-]+==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", "", text)
+    assert left == ""
+
+
+CLEAN = '{"dependencies": [{"name": "a", "version": "1", "vulns": []}]}'
+BAD = '{"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}]}'
+SKIPPED = '{"dependencies": [{"name": "a", "skip_reason": "Dependency not found"}]}'
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (CLEAN, 0, "1 packages, 0 known vulnerabilities."),
+        (BAD, 1, "a 1: CVE-1, fixed in 2"),
+        (SKIPPED, 0, "were not looked up: the index has none for a."),
+        ("", 0, "were not looked up: pip-audit could not ask for them."),
+    ],
+)
+def test_the_audit_says_what_is_known(
+    answer: str,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A known vulnerability fails; without advisories, as away from an index, it is one line."""
+    (tmp_path / "pip_audit.py").write_text(f"print({answer!r})")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert audit.main() == code
+    assert said in capsys.readouterr().out
+
+
+def test_what_is_no_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version without a heading in the changelog and a tag on the commit is a draft at most."""
+    monkeypatch.setattr("sys.argv", ["release"])
+    monkeypatch.setattr(release, "run", lambda *command: "")
+    with pytest.raises(SystemExit, match=r"has no tag v\d"):
+        release.version_to_release()
+    monkeypatch.setattr("sys.argv", ["release", "--draft"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", release.version_to_release())
