@@ -118,7 +118,7 @@ def make_engine(
 
             extensions.append(scripted_rows)
     extensions += [SpendRows(settings.agents.day_cap), NoteRows()]
-    source = SecretSource(settings.env, settings.secrets_dir)
+    source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     servers = ToolServers(settings.mcp_file, source.get, settings.agents.link_hosts)
     read = places(lambda: engine, said_in, public)
     models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), read)

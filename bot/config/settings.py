@@ -44,6 +44,15 @@ def _text(raw: str, cwd: Path) -> str:
     return raw.strip()
 
 
+def _words(raw: str, cwd: Path) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        return tuple(shlex.split(raw))
+    except ValueError:
+        raise ValueError("a program and its arguments, quoted as in a shell") from None
+
+
 def _path(raw: str, cwd: Path) -> Path:
     return (cwd / raw).resolve()
 
@@ -219,6 +228,8 @@ class Settings:
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", lambda raw, cwd: raw.encode(), repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
     secrets_dir: Path | None = setting("SAYSO_SECRETS_DIR", _path)
+    secret_command: tuple[str, ...] = setting("SAYSO_SECRET_COMMAND", _words, ())
+    """A program that prints the secret that its last argument names."""
     admins: frozenset[str] = setting("SAYSO_ADMINS", _names, frozenset())
     allow_guests: bool = setting("SAYSO_ALLOW_GUESTS", _boolean, False)
     users: frozenset[str] = setting("SAYSO_USERS", _names, frozenset())

@@ -156,7 +156,7 @@ def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
             hint = suggest(name, known) or "Add it, or set SAYSO_MCP_CONFIG."
             text = f"flow {flow_name} uses the MCP server {name}, which {settings.mcp_file} does not have"
             yield Check("mcp", "fail", text, hint)
-    source = SecretSource(settings.env, settings.secrets_dir)
+    source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     for server in known.values():
         yield from _check_server(server, source)
 

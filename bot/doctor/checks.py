@@ -155,7 +155,7 @@ def check_flows(settings: Settings) -> Iterator[Check]:
 
 
 def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
-    source = SecretSource(settings.env, settings.secrets_dir)
+    source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.secrets})
     for name, flow_name in wanted:
         try:

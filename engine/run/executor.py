@@ -7,10 +7,11 @@ A `Job` is the work of one node: what its runner gets, and what its outcome mean
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language.errors import SaysoError, SessionError
 from engine.nodes.runtime.folder import SESSIONS
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
-from engine.nodes.runtime.secrets import without_secrets
+from engine.nodes.runtime.secrets import references, without_secrets
 from engine.nodes.types.spec import Meter
 
 if TYPE_CHECKING:
@@ -292,6 +293,8 @@ class JobRunner(Struct, frozen=True):
                 return NodeBroke(
                     path, run.attempt, {"type": "internal", "message": _NO_RUNNER.format(run.type)}
                 )
+            if named := references(run.input):
+                await asyncio.to_thread(self._look_up, named)
             outcome = await runner(run.input, self._context(job))
             if job.secrets:
                 outcome = await asyncio.to_thread(without_secrets, outcome, job.secrets, self.secret)
@@ -300,6 +303,12 @@ class JobRunner(Struct, frozen=True):
             log.exception("node %s of %s raised", path, job.session_id)
             message = f"node {run.node_id}: {type(error).__name__}: {error}"
             return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
+
+    def _look_up(self, names: Iterable[str]) -> None:
+        """Ask for secrets away from the event loop, where a program gives them; the runner says what cannot be had."""
+        for name in names:
+            with contextlib.suppress(SaysoError):
+                self.secret(name)
 
     def _context(self, job: Job) -> NodeContext:
         flow_file, flow_dir = _file_and_folder(job.file)

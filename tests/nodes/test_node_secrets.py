@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from engine import Actor, Runtime, load_flow
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Refusal
-from engine.nodes.runtime.secrets import Resolver, SecretSource, SecretUnavailable
+from engine.nodes.runtime.secrets import (
+    KEPT_SECONDS,
+    REFUSED_SECONDS,
+    Resolver,
+    SecretSource,
+    SecretUnavailable,
+)
 
 
 def refusal(source: SecretSource, name: str) -> str:
@@ -120,6 +128,81 @@ def test_names_are_listed_from_both_places(tmp_path: Path) -> None:
     env = {"SAYSO_SECRET_A": "x", "SAYSO_SECRETS_DIR": "x", "PATH": "x", "SAYSO_SECRET_": "x"}
     assert SecretSource(env, tmp_path).names() == ("A", "B")
     assert SecretSource({}, tmp_path / "missing").names() == ()
+
+
+def program(folder: Path, script: str) -> list[str]:
+    """A program that gives secrets; it writes down each question."""
+    file = folder / "give.sh"
+    file.write_text(f'#!/bin/sh\necho "$2" >> {folder}/asked\n{script}\n')
+    file.chmod(0o700)
+    return [str(file), "read"]
+
+
+def test_a_program_gives_what_is_nowhere_else(tmp_path: Path) -> None:
+    """It is run with the name as its last argument; a variable stands before it, and no variable of sayso's reaches it."""
+    env = {
+        "SAYSO_SECRET_OTHER": "env",
+        "VAULT_TOKEN": "v",
+        "SLACK_BOT_TOKEN": "xoxb",
+        "PATH": os.environ["PATH"],
+    }
+    source = SecretSource(
+        env, None, program(tmp_path, 'echo "$2 $VAULT_TOKEN [$SAYSO_SECRET_OTHER$SLACK_BOT_TOKEN]"')
+    )
+    assert source.get("TOKEN") == "TOKEN v []"
+    assert source.get("OTHER") == "env"
+    assert refusal(source, "COMMAND")
+    assert (tmp_path / "asked").read_text() == "TOKEN\n"
+
+
+def test_a_program_is_asked_again_after_a_while(tmp_path: Path) -> None:
+    """A value is kept for a minute, a refusal for seconds: a rotated secret is seen, and a vault is not asked for each node."""
+    now = [0.0]
+    source = SecretSource({}, None, program(tmp_path, f"cat {tmp_path}/value"), steady=lambda: now[0])
+    assert "ended with 1" in refusal(source, "TOKEN")
+    (tmp_path / "value").write_text("old1\n")
+    assert "ended with 1" in refusal(source, "TOKEN")
+    now[0] = REFUSED_SECONDS
+    assert source.get("TOKEN") == "old1"
+    (tmp_path / "value").write_text("new1\n")
+    assert source.get("TOKEN") == "old1"
+    now[0] += KEPT_SECONDS
+    assert source.get("TOKEN") == "new1"
+    assert len((tmp_path / "asked").read_text().split()) == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo canary-in-complaint >&2; exit 7", "ended with 7"),
+        ("head -c 100000 /dev/zero", "printed too much"),
+        (r"printf '\377'", "printed what is not text"),
+        ("true", "is empty"),
+    ],
+)
+def test_a_program_that_gives_nothing_usable_is_one_sentence(tmp_path: Path, script: str, told: str) -> None:
+    """People in threads read it, so what the program complained of is in the log only."""
+    text = refusal(SecretSource(dict(os.environ), None, program(tmp_path, script)), "TOKEN")
+    assert told in text
+    assert "canary" not in text
+    assert "could not be started" in refusal(SecretSource({}, None, ["/nowhere/give"]), "TOKEN")
+
+
+async def test_the_event_loop_does_not_wait_for_a_secret(tmp_path: Path) -> None:
+    """A node's secrets are looked up in a thread of their own before it runs."""
+    threads: list[threading.Thread] = []
+
+    def secret(name: str) -> str:
+        threads.append(threading.current_thread())
+        return "canary"
+
+    flow = load_flow(
+        "flow: one\nnodes: [{id: a, type: shell, with: {run: [\"true\"], env: {A: '{{ secrets.TOKEN }}'}}}]"
+    )
+    async with Runtime("memory:", home=tmp_path, secret=secret) as runtime:
+        session = await (await runtime.start(flow, actor=Actor.local("ana"))).ended()
+    assert session.status == "complete"
+    assert threads[0] is not threading.main_thread()
 
 
 def test_references_become_text() -> None:

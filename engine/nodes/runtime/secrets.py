@@ -8,9 +8,13 @@ take their values out of what comes back.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -25,9 +29,18 @@ from engine.nodes.runtime.runner import Completed, Interrupted, Outcome, Refusal
 if TYPE_CHECKING:
     from engine.nodes.runtime.redact import Redactor
 
+log = logging.getLogger(__name__)
+
 PREFIX = "SAYSO_SECRET_"
-RESERVED = frozenset({"KEY"})
-"""`SAYSO_SECRET_KEY` signs the database: it must never be readable by a flow."""
+RESERVED = frozenset({"KEY", "COMMAND"})
+"""`SAYSO_SECRET_KEY` signs the database: it must never be readable by a flow. `SAYSO_SECRET_COMMAND` is no secret."""
+COMMAND_SECONDS = 20.0
+"""How long the command may take that gives secrets."""
+KEPT_SECONDS = 60.0
+"""How long a value is kept that the command gave."""
+REFUSED_SECONDS = 5.0
+"""How long it is not asked again for one that it did not give."""
+_OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _LARGEST = 64 * 1024
@@ -40,16 +53,30 @@ class SecretUnavailable(SaysoError):
 
 
 class SecretSource:
-    """Secrets by name, from the environment (`SAYSO_SECRET_NAME`, which wins) and from mounted files.
+    """Secrets by name, from the environment (`SAYSO_SECRET_NAME`, which wins), from mounted files, and from a command.
 
     `directory` is what `SAYSO_SECRETS_DIR` names: one file a secret, named as the secret; one newline at its
     end is not part of the value. Links inside the directory are followed (that is how Kubernetes mounts
     them), links out of it are refused. Values are read anew each time, so a rotated secret is seen.
+
+    `command` is what `SAYSO_SECRET_COMMAND` names: it is run with the secret's name as its last argument, and what it
+    prints is the value, without one newline at its end. That is kept for `KEPT_SECONDS`. It sees no variable of sayso's.
     """
 
-    def __init__(self, env: Mapping[str, str], directory: Path | None) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        directory: Path | None,
+        command: Sequence[str] = (),
+        *,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._env = env
         self._directory = directory
+        self._command = tuple(command)
+        self._steady = steady
+        self._kept: dict[str, tuple[float, str | SecretUnavailable | None]] = {}
+        self._asking = threading.Lock()
 
     def get(self, name: str) -> str:
         """The value of this secret. Raises `SecretUnavailable`."""
@@ -64,6 +91,8 @@ class SecretSource:
         value = self._env.get(PREFIX + name)
         if value is None and self._directory is not None:
             value = _read(self._directory, name)
+        if value is None and self._command:
+            value = self._asked(name)
         if value is None:
             raise SecretUnavailable(f"secret {name} is not set: {self._how_to_set(name)}")
         if not value or "\0" in value:
@@ -79,6 +108,18 @@ class SecretSource:
             found |= {entry.name for entry in self._directory.iterdir() if entry.is_file()}
         return tuple(sorted(name for name in found - RESERVED if _NAME.fullmatch(name)))
 
+    def _asked(self, name: str) -> str:
+        """What the command says, or said a moment ago; one question at a time. Raises `SecretUnavailable`."""
+        with self._asking:
+            until, told = self._kept.get(name, (0.0, None))
+            if told is None or self._steady() >= until:
+                told = _printed([*self._command, name], self._env)
+                seconds = KEPT_SECONDS if isinstance(told, str) else REFUSED_SECONDS
+                self._kept[name] = (self._steady() + seconds, told)
+        if isinstance(told, SecretUnavailable):
+            raise told
+        return told
+
     def _how_to_set(self, name: str) -> str:
         text = f"set {PREFIX}{name}"
         if self._directory is not None:
@@ -88,6 +129,41 @@ class SecretSource:
         near = difflib.get_close_matches(name.upper(), [known.upper() for known in self.names()], 1)
         known = [other for other in self.names() if other.upper() in near and other != name]
         return f"{text} (did you mean {known[0]}?)" if known else text
+
+
+def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretUnavailable:
+    """What a program prints that gives a secret. Its complaints go to the log: people in threads read the error."""
+    program, name = command[0], command[-1]
+    seen = {key: value for key, value in env.items() if not key.startswith(_OURS)}
+    try:
+        done = subprocess.run(
+            command,
+            env=seen,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        if done.returncode == 0 and len(done.stdout) <= _LARGEST:
+            return done.stdout.decode().removesuffix("\n").removesuffix("\r")
+        told = f"ended with {done.returncode}" if done.returncode else "printed too much"
+        log.warning("%s %s: %s", program, name, done.stderr.decode(errors="replace").strip()[-2000:])
+    except subprocess.TimeoutExpired:
+        told = f"took longer than {COMMAND_SECONDS:g} s"
+    except UnicodeDecodeError:
+        told = "printed what is not text"
+    except OSError as error:
+        told = f"could not be started: {error.strerror}"
+    return SecretUnavailable(f"secret {name} is not to be had: {program} (SAYSO_SECRET_COMMAND) {told}")
+
+
+def references(value: Json) -> set[str]:
+    """The names of the secrets that a node's input refers to."""
+    if isinstance(value, dict):
+        if set(value) == {"$secret"} and isinstance(value["$secret"], str):
+            return {value["$secret"]}
+        return set().union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
 
 
 class Resolver:
