@@ -227,8 +227,10 @@ def elicited_prompt(node: Node, run: NodeRun) -> Question:
         [] if asked.get("form") else [option("accept", "Done" if asked.get("url") else "Yes", "primary")]
     )
     options = [*accepts, option("decline", "Decline"), option("cancel", "Cancel")]
-    open_for = {"timeout_seconds": run.saved["open"], "on_timeout": "cancel"} if run.saved.get("open") else {}
-    return step_prompt(node, ELICIT, text, *options, form=asked.get("form"), **open_for)
+    open_for = run.saved.get("open")
+    return step_prompt(
+        node, ELICIT, text, *options, form=asked.get("form"), on_timeout="cancel", timeout_seconds=open_for
+    )
 
 
 def failed_prompt(node: Node, run: NodeRun) -> Question:
