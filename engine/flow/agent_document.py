@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.flow.builtin_tools import pattern_problem
+from engine.flow.builtin_tools import RESOURCES, pattern_problem
 from engine.flow.input_document import InputDoc
 from engine.flow.node import ToolKind, Verdict
 from engine.language.codec import Json
@@ -219,21 +219,33 @@ class PythonTool(ToolSettings):
 
 
 class McpTool(ToolSettings):
-    """The model uses tools of an MCP server, as `<server>__<tool>`."""
+    """The model uses tools of an MCP server, as `<server>__<tool>`, and reads its resources, with `<server>__resources` and
+    `<server>__resource`."""
 
     node_type = "mcp"
     example = "write mcp: {server: grafana, tools: [query]}"
 
     server: Server = Field(description="The server, by the name that it is configured under.")
-    tools: Annotated[list[Text], Field(min_length=1)] = Field(
-        description="Those of its tools that may be used."
+    tools: list[Text] = Field([], description="Those of its tools that may be used.")
+    resources: list[Text] = Field(
+        [], description="Patterns of the addresses of what may be read; `*` is anything: `docs://runbooks/*`."
     )
     timeout: Duration = Field(300.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
     def shared(self, name: str) -> dict[str, Json]:
-        """The server, and its own name for the tool."""
-        return {"server": self.server, "tool": name.removeprefix(f"{self.server}__")}
+        """The server, and its own name for the tool; or what may be read."""
+        tool = name.removeprefix(f"{self.server}__")
+        reads = tool in RESOURCES and tool not in self.tools
+        return {"server": self.server, "tool": tool, **({"resources": self.resources} if reads else {})}
+
+    @classmethod
+    def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
+        """It gives something."""
+        if not raw.get("tools") and not raw.get("resources"):
+            yield Fault(
+                (), "list the `tools` that may be used, or the `resources` that may be read", cls.example
+            )
 
 
 TOOLS: Mapping[ToolKind, type[ToolSettings]] = {

@@ -18,6 +18,7 @@ from engine.flow.agent_document import TOOLS, RuleDoc, ToolDoc
 from engine.flow.builtin_tools import (
     ASKS_PEOPLE,
     BUILTIN,
+    RESOURCES,
     Entry,
     agents,
     described,
@@ -354,19 +355,18 @@ class _Tools:
         settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
         for name in tool_names(entry):
             config = {key: given[key] for key in given if key in tool.given} | model.shared(name)
+            reads = RESOURCES[config["tool"]] if "resources" in config else None
             node = self._placed(
                 name,
                 tool.node_type,
                 config,
                 line,
                 getattr(model, "timeout", None) if kind != "ask_human" else None,
-                getattr(model, "on_crash", None),
+                "again" if reads else getattr(model, "on_crash", None),
             )
-            self.plans.append(
-                ToolPlan(
-                    name, kind, _description(kind, given, settings), _schema(kind, model), node, settings
-                )
-            )
+            told = reads.description if reads else _description(kind, given, settings)
+            schema = reads.input_schema if reads else _schema(kind, model)
+            self.plans.append(ToolPlan(name, kind, told, schema, node, settings))
 
     def _placed(
         self,

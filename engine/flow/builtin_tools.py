@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from engine.flow.checks.shape import as_list, as_mapping, talks, walk
 from engine.flow.node import ToolKind
@@ -197,6 +199,20 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
 """The tools by name. Tools of Python functions, MCP servers, nodes and flows get theirs from what they call."""
 
 
+RESOURCES: Mapping[str, Builtin] = {
+    "resources": Builtin(
+        "Lists the resources of the server that you may read: address, name and what each is. Addresses with {braces} are "
+        "templates to fill in.",
+        _object({}),
+    ),
+    "resource": Builtin(
+        "Reads one resource of the server by its address.",
+        _object({"uri": _text("The address, as listed.", minLength=1, maxLength=4000)}, "uri"),
+    ),
+}
+"""The tools with which resources of an MCP server are listed and read."""
+
+
 def described(kind: ToolKind, settings: Mapping[str, Json]) -> str:
     """What the model is told about one of these tools with these settings: what it may do, too."""
     told = [BUILTIN[kind].description]
@@ -210,6 +226,12 @@ def described(kind: ToolKind, settings: Mapping[str, Json]) -> str:
 
 def _listed(names: Json) -> str:
     return ", ".join(f"`{name}`" for name in names or ()) or "none"
+
+
+def may_read(uri: str, patterns: Iterable[str]) -> bool:
+    """Whether one of these patterns allows a resource; nothing that leads out of its folder is allowed by any."""
+    plain = unquote(unquote(uri)).replace("\\", "/")
+    return ".." not in plain.split("/") and any(fnmatchcase(uri, pattern) for pattern in patterns)
 
 
 # --- command lines -----------------------------------------------------------------------------------------
@@ -342,7 +364,8 @@ def tool_names(entry: Entry) -> list[str]:
     settings = entry.settings or {}
     if entry.name == "mcp":
         tools = [tool for tool in as_list(settings.get("tools")) if isinstance(tool, str)]
-        return [f"{settings.get('server')}__{tool}" for tool in tools]
+        reads = [tool for tool in RESOURCES if settings.get("resources")]
+        return [f"{settings.get('server')}__{tool}" for tool in (*tools, *reads)]
     name, call = settings.get("name"), settings.get("call")
     if isinstance(name, str) and name:
         return [name]

@@ -11,7 +11,7 @@ import ipaddress
 import shlex
 from collections.abc import Callable, Mapping
 
-from engine.flow.builtin_tools import PATTERNS, allowed, split_command
+from engine.flow.builtin_tools import PATTERNS, allowed, may_read, split_command
 from engine.flow.node import ToolPlan
 from engine.language.codec import Json, encode, problems
 from engine.language.errors import SaysoError, ToolRefused
@@ -205,6 +205,10 @@ def _python(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Js
 
 def _mcp(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
     named = {name: tool.settings[name] for name in ("server", "tool") if name in tool.settings}
+    patterns = base.get("resources")
+    if patterns and "uri" in given and not may_read(given["uri"], patterns):
+        listed = ", ".join(f"`{pattern}`" for pattern in patterns)
+        raise ToolRefused(f"the resource {given['uri'][:200]} is not allowed here. Allowed are: {listed}.")
     return {**named, **base, "arguments": {**given, **(base.get("arguments") or {})}}
 
 

@@ -77,7 +77,7 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
         "system": system_text(config, plan),
         "asks": {name: config.get(name) for name in ("thinking", "effort", "fallbacks")}
         | {"format": plan.output},
-        "tools": [_tool(tool) for tool in plan.tools if tool.kind != "mcp"],
+        "tools": [_tool(tool) for tool in plan.tools if not _of_server(tool)],
         "serverTools": config.get("server_tools") or {},
         "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
     }
@@ -110,11 +110,14 @@ def _cache(config: Mapping[str, Json], plan: AgentPlan) -> str:
     return "1h" if asks or config.get("follow_up") else "5m"
 
 
+def _of_server(tool: ToolPlan) -> bool:
+    """Whether an MCP server says what it takes."""
+    return tool.kind == "mcp" and tool.input_schema is None
+
+
 def says_itself(tool: ToolPlan) -> bool:
     """Whether only a server, or a function, knows what this tool takes or what it is for."""
-    return tool.kind == "mcp" or (
-        tool.kind == "python" and (tool.input_schema is None or not tool.description)
-    )
+    return _of_server(tool) or (tool.kind == "python" and (tool.input_schema is None or not tool.description))
 
 
 def _tool(tool: ToolPlan) -> dict[str, Json]:
@@ -130,7 +133,7 @@ def _tool(tool: ToolPlan) -> dict[str, Json]:
 def _servers(plan: AgentPlan) -> list[Json]:
     found: dict[str, list[Json]] = {}
     for tool in plan.tools:
-        if tool.kind == "mcp":
+        if _of_server(tool):
             server, _, name = tool.name.partition("__")
             found.setdefault(server, []).append(name)
     return [{"server": server, "tools": names} for server, names in found.items()]

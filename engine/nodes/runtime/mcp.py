@@ -18,7 +18,7 @@ import contextlib
 import importlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
@@ -27,9 +27,9 @@ from engine.language.codec import Json
 from engine.language.diagnostics import suggest
 from engine.language.errors import SaysoError
 from engine.messages.turns import Tool
-from engine.nodes.runtime import mcp_asks
+from engine.nodes.runtime import mcp_asks, mcp_resources
 from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
-from engine.nodes.runtime.mcp_results import clean, output_of
+from engine.nodes.runtime.mcp_results import clean, output, output_of
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
@@ -83,11 +83,8 @@ class McpServers:
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Call what `config` says: server, tool, arguments. See `Runner`."""
-        return await self.call(config["server"], config["tool"], config.get("arguments") or {}, ctx)
-
-    async def call(self, server: str, tool: str, arguments: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """Call a tool and say how that ended."""
-        work = asyncio.ensure_future(self._call(server, tool, arguments, ctx))
+        server, tool = str(config["server"]), str(config["tool"])
+        work = asyncio.ensure_future(self._call(server, tool, config, ctx))
         try:
             reason = await first_of(work, ctx.aborted, ctx.timeout)
             if reason is None:
@@ -129,7 +126,8 @@ class McpServers:
         connections, self._open = list(self._open.values()), {}
         await asyncio.gather(*(connection.close() for connection in connections))
 
-    async def _call(self, server: str, tool: str, arguments: dict[str, Json], ctx: NodeContext) -> Outcome:
+    async def _call(self, server: str, tool: str, config: Mapping[str, Json], ctx: NodeContext) -> Outcome:
+        arguments: dict[str, Json] = config.get("arguments") or {}
         saved: dict[str, Json] = dict(ctx.saved or {})
         for again in (True, False):
             try:
@@ -138,6 +136,9 @@ class McpServers:
             except SaysoError as error:
                 return Failed(error.code, str(error))
             try:
+                if config.get("resources"):
+                    parts = await mcp_resources.parts(client, arguments.get("uri"), config["resources"])
+                    return Completed(output(parts, connection.redactor))
                 return await self._asked(connection, client, (tool, arguments), ctx, saved)
             except _Gone as error:
                 return Interrupted("cut", f"{tool} of the MCP server {server}: {error}")

@@ -32,16 +32,20 @@ def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
     parts = [_part(part) for part in result.content[:MOST_PARTS]]
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
+    structured = _structured(result.structured_content, redactor)
+    return output(parts, redactor, is_error=bool(result.is_error), structured=structured)
+
+
+def output(
+    parts: list[dict[str, Json]], redactor: Redactor, *, is_error: bool = False, structured: Json = None
+) -> dict[str, Json]:
+    """These parts as an output: bounded, and without secrets."""
     room = MOST_TEXT
     for part in parts:
         if part["type"] == "text":
             part["text"] = _cut(redactor.text(part["text"]), room)
             room = max(0, room - len(part["text"]))
-    return {
-        "content": parts,
-        "isError": bool(result.is_error),
-        "structured": _structured(result.structured_content, redactor),
-    }
+    return {"content": parts, "isError": is_error, "structured": structured}
 
 
 def clean(text: str) -> str:
@@ -58,15 +62,18 @@ def _part(part: Any) -> dict[str, Json]:
     if kind == "resource_link":
         return _text(f"(a resource: {part.name}, {part.uri})")
     if kind == "resource":
-        inner = part.resource
-        text = getattr(inner, "text", None)
-        told = (
-            f"(resource {inner.uri})\n{text}"
-            if isinstance(text, str)
-            else f"(resource {inner.uri}, which is no text)"
-        )
-        return _text(told)
+        return resource(part.resource)
     return _text(f"(a part of type {kind}, which cannot be shown)")
+
+
+def resource(inner: Any) -> dict[str, Json]:
+    """What stands in a resource: its text, a picture, or that it is neither."""
+    text, kind = getattr(inner, "text", None), str(inner.mime_type or "")
+    if isinstance(text, str):
+        return _text(f"(resource {inner.uri})\n{text}")
+    if kind in IMAGE_TYPES:
+        return _image(inner.blob, kind)
+    return _text(f"(resource {inner.uri} of type {kind[:60] or 'unknown'}, which is no text)")
 
 
 def _image(data: str, media_type: str) -> dict[str, Json]:

@@ -19,6 +19,9 @@ class McpConfig(Config):
     server: Text = Field(description="The server, by the name that it is configured under.")
     tool: Text = Field(description="The tool, by the server's name for it.")
     arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
+    resources: list[Text] | None = Field(
+        None, description="Patterns of what may be read: resources of the server are listed, or one is read."
+    )
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:
@@ -30,10 +33,11 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
 SPEC = NodeSpec(
     config=McpConfig,
     any_output=True,
+    sparse_fields=frozenset({"resources"}),
     timeout=300.0,
     on_crash=ask,
     preview=_preview,
-    previewed=frozenset({"server", "tool", "arguments"}),
+    previewed=frozenset({"server", "tool", "arguments", "resources"}),
     uninspectable="what the server does with that",
     internal=True,
 )
