@@ -7,7 +7,8 @@ its field out, and the agent goes on without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from engine.language.codec import Json
@@ -154,6 +155,23 @@ def server_tools(asked: Mapping[str, Json], model: ModelFacts) -> list[Tool]:
     if asked.get("code_execution") is not None and model.code_execution:
         made.append(Tool("code_execution", "", None, {"type": "code_execution_20260521"}))
     return made
+
+
+def looked_for(tools: Sequence[Tool], how: str) -> list[Tool]:
+    """These tools, of which the model is told once it has looked for them, and the tool with which it looks."""
+    name = f"tool_search_tool_{how}"
+    deferred = [replace(tool, more={**tool.more, "defer_loading": True}) for tool in tools]
+    return [Tool(name, "", None, {"type": f"{name}_20251119"}), *deferred]
+
+
+def is_about_search(refusal: str) -> bool:
+    """Whether a refusal is about looking for tools."""
+    return any(word in refusal.lower() for word in ("tool_search", "tool search", "defer_loading"))
+
+
+def looks_for_tools(body: Mapping[str, Json]) -> bool:
+    """Whether a conversation that begins with this body looks for tools."""
+    return any(str(tool.get("type")).startswith("tool_search_tool") for tool in body.get("tools") or ())
 
 
 def _thinking(wanted: str, model: ModelFacts) -> Json:

@@ -341,14 +341,21 @@ def _cached(body: dict[str, Json], life: str) -> dict[str, Json]:
     """
     mark = {"type": "ephemeral", **({"ttl": life} if life != "5m" else {})}
     marked = dict(body)
-    for name in ("tools", "system"):
-        if name in marked:
-            marked[name] = _last_marked(marked[name], mark)
+    if "system" in marked:
+        marked["system"] = _last_marked(marked["system"], mark)
+    if "tools" in marked:
+        marked["tools"] = _told_marked(marked["tools"], mark)
     messages = list(marked["messages"])
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     for index in users[-2:]:
         messages[index] = {**messages[index], "content": _last_marked(messages[index]["content"], mark)}
     return {**marked, "messages": messages}
+
+
+def _told_marked(tools: list[Json], mark: Json) -> list[Json]:
+    """Tools of which the last that the model is told of at once has a mark: others may have none."""
+    last = max(index for index, tool in enumerate(tools) if not tool.get("defer_loading"))
+    return [{**tool, "cache_control": mark} if index == last else tool for index, tool in enumerate(tools)]
 
 
 def _last_marked(items: list[Json], mark: Json) -> list[Json]:

@@ -41,7 +41,7 @@ from engine.messages.messages import (
     text_document_block,
 )
 from engine.messages.models import ModelFacts, shipped
-from engine.messages.request import server_tools, settings_for
+from engine.messages.request import is_about_search, looked_for, server_tools, settings_for
 from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.function_tools import with_functions
 from engine.models.provider import Abortable, Aborted, Provider
@@ -191,6 +191,15 @@ class TurnRunner:
             return Failed("internal", f"{type(error).__name__}: {error}", no_details())
 
     async def _result(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        try:
+            return await self._once(config, ctx)
+        except InvalidRequest as error:
+            if config.get("body") is not None or not (config.get("search") and is_about_search(str(error))):
+                raise
+            log.warning("%s %s: the model cannot look for tools: %s", ctx.session_id, ctx.path, error)
+            return await self._once({**config, "search": None}, ctx)
+
+    async def _once(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         abortable = Abortable(ctx.aborted)
         try:
             made = await abortable.run(self._made(config, ctx))
@@ -314,9 +323,13 @@ class TurnRunner:
         request = request_from(config, facts)
         offered = list(request.tools)
         found = [tool for tool in offered if tool.name in functions]
+        served = list[Tool]()
         for server in config.get("mcp") or ():
             told = await self._tools_of(server["server"], server["tools"])
-            offered, found = [*offered, *told], [*found, *told]
+            served, found = [*served, *told], [*found, *told]
+        if served and config.get("search"):
+            served = looked_for(served, config["search"])
+        offered += served
         return replace(request, tools=tuple(offered)), found
 
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:

@@ -50,6 +50,7 @@ BLOCKS: dict[str, tuple[set[str], set[str]]] = {
     "web_search_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control", "caller"}),
     "web_fetch_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control", "caller"}),
     "code_execution_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control"}),
+    "tool_search_tool_result": ({"type", "tool_use_id", "content"}, {"cache_control"}),
     "fallback": ({"type", "from", "to"}, {"trigger"}),
     "compaction": ({"type"}, {"cache_control", "content", "encrypted_content", "signature", "tool_changes"}),
 }
@@ -66,6 +67,7 @@ BY_ROLE = {
         "web_search_tool_result",
         "web_fetch_tool_result",
         "code_execution_tool_result",
+        "tool_search_tool_result",
         "fallback",
         "compaction",
     },
@@ -95,6 +97,7 @@ def check(body: Any, thoughts: dict[str, str], betas: Collection[str] = ()) -> N
         raise Refusal("model: String should have at least 1 character")
     _check_frame(body)
     turns = _merged(body["messages"])
+    _check_references(body, turns)
     for index, (role, blocks) in enumerate(turns):
         _check_blocks(index, role, blocks, thoughts)
     _check_order(turns)
@@ -238,6 +241,8 @@ SERVER_TOOLS: dict[str, set[str]] = {
         *("max_content_tokens", "citations"),
     },
     "code_execution_20260521": {"cache_control"},
+    "tool_search_tool_bm25_20251119": {"cache_control"},
+    "tool_search_tool_regex_20251119": {"cache_control"},
 }
 
 
@@ -257,18 +262,34 @@ def _check_frame(body: dict[str, Any]) -> None:
         _fields(
             tool,
             {"name", "input_schema"},
-            {"description", "type", "strict", "cache_control"},
+            {"description", "type", "strict", "cache_control", "defer_loading"},
             f"tools.{index}",
         )
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"]):
             raise Refusal(f"tools.{index}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if tool["input_schema"].get("type") != "object":
             raise Refusal(f"tools.{index}.input_schema.type: Field required")
+        if tool.get("defer_loading") and "cache_control" in tool:
+            raise Refusal(f"tools.{index}: Tools with defer_loading cannot use prompt caching")
         names.append(tool["name"])
+    deferred = [tool["name"] for tool in body.get("tools", []) if tool.get("defer_loading")]
+    if names and len(deferred) == len(names):
+        raise Refusal("tools: All tools have defer_loading set. At least one tool must be non-deferred.")
     if len(set(names)) != len(names):
         raise Refusal("tools: Tool names must be unique.")
     if any(not text.strip() for text in body.get("stop_sequences", [])):
         raise Refusal("stop_sequences: each stop sequence must contain non-whitespace")
+
+
+def _check_references(body: dict[str, Any], turns: list[tuple[str, list[Block]]]) -> None:
+    """What was found has to be there for as long as it stands in the conversation."""
+    names = {tool["name"] for tool in body.get("tools", [])}
+    for _, blocks in turns:
+        for block in blocks:
+            found = block.get("content") if block.get("type") == "tool_search_tool_result" else None
+            for each in (found or {}).get("tool_references", []):
+                if each["tool_name"] not in names:
+                    raise Refusal(f"Tool reference '{each['tool_name']}' not found in available tools")
 
 
 def _merged(messages: Any) -> list[tuple[str, list[Block]]]:

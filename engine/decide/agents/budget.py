@@ -14,7 +14,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.decide.agents.model_request import says_itself, spoken, system_text, unsent
+from engine.decide.agents.model_request import says_itself, searched, spoken, system_text, unsent
 from engine.decide.agents.tool_results import full_of_pictures
 from engine.decide.question import option, step_prompt
 from engine.flow import Node
@@ -38,7 +38,7 @@ from engine.messages.prices import (
     prompt_bound,
     worst_case,
 )
-from engine.messages.request import FETCHED
+from engine.messages.request import FETCHED, looks_for_tools
 from engine.messages.turns import Tool, TurnRequest, Usage
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
         full = full or (bool(agent.context) and (agent.context > at or prompt + answer > context * _FULL))
     # Where another model goes on, what the first one took is paid as well.
     models = [agent.model, *fallbacks(turn, path)]
-    searches, rounds, given = _served(turn.state.nodes[path].input.get("server_tools") or {})
+    config = turn.state.nodes[path].input
+    plan = plan_of(turn.node(path))
+    looks = bool(searched(config, plan)) if agent.body is None else looks_for_tools(agent.body)
+    searches, rounds, given = _served(config.get("server_tools") or {}, looks)
     prompt = prompt + given if price is None else min(prompt + given, context)
     tokens = (prompt + answer) * rounds * len(models)
     if price is None:
@@ -108,14 +111,14 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
     return Estimate(tokens, most + searches * SEARCH, full, room)
 
 
-def _served(asked: Mapping[str, Json]) -> tuple[int, int, int]:
+def _served(asked: Mapping[str, Json], looks: bool) -> tuple[int, int, int]:
     """Of tools that run at the provider: the most searches, how often the conversation is read, and by how many tokens it
-    grows."""
+    grows; `looks`: it looks for tools there."""
     if not asked:
-        return 0, 1, 0
+        return 0, _RUNS + 1 if looks else 1, 0
     uses = {name: (asked.get(name) or {}).get("max_uses", 0) for name in ("web_search", "web_fetch")}
     given = uses["web_search"] * SEARCHED + uses["web_fetch"] * FETCHED
-    runs = sum(uses.values()) + (_RUNS if asked.get("code_execution") is not None else 0)
+    runs = sum(uses.values()) + (_RUNS if looks or asked.get("code_execution") is not None else 0)
     return uses["web_search"], min(runs, _RUNS) + 1, given
 
 

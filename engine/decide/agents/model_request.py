@@ -79,8 +79,22 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
         | {"format": plan.output},
         "tools": [_tool(tool) for tool in plan.tools if not _of_server(tool)],
         "serverTools": config.get("server_tools") or {},
+        **({"search": found} if (found := searched(config, plan)) else {}),
         "drop": any(message["role"] == "assistant" for message in agent.messages.values()),
     }
+
+
+MANY_TOOLS = 30
+"""Tools of MCP servers of which the model is told of all at once."""
+
+
+def searched(config: Mapping[str, Json], plan: AgentPlan) -> str | None:
+    """How the model looks for tools of MCP servers: by words, or by patterns; None where it is told of all."""
+    wanted = config.get("tool_search") or "auto"
+    of_servers = sum(map(_of_server, plan.tools))
+    if wanted == "auto":
+        return "bm25" if of_servers > MANY_TOOLS else None
+    return str(wanted) if wanted != "off" and of_servers else None
 
 
 def _container(agent: AgentRun, now: str) -> dict[str, Json]:

@@ -157,6 +157,11 @@ class AgentConfig(Config):
         description="For how long Claude keeps what is sent again. Left out: `auto`, an hour where people are asked, else "
         "five minutes.",
     )
+    tool_search: Literal["auto", "bm25", "regex", "off"] | None = Field(
+        None,
+        description="Claude looks for tools of MCP servers by words (`bm25`) or patterns (`regex`) and is told of those that "
+        "it finds. Left out: `auto`, `bm25` for more than 30 of them.",
+    )
     server_tools: ServerToolsConfig | None = Field(
         None, description="Tools that run at Anthropic, each only where it stands here."
     )
@@ -281,6 +286,7 @@ SPEC = NodeSpec(
             "cache",
             "compact",
             "server_tools",
+            "tool_search",
             "name",
             "listen",
             "guests",

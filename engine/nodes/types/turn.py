@@ -32,6 +32,9 @@ class TurnConfig(Config):
     server_tools: dict[str, Any] = Field(
         default_factory=dict, alias="serverTools", description="Tools that run at the provider."
     )
+    search: str | None = Field(
+        None, description="How tools of servers are looked for, in place of being told of all."
+    )
     container: str | None = Field(None, description="Where code of the model ran.")
     count: bool = Field(False, description="Whether the call is only counted, and not made.")
     weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
