@@ -73,6 +73,7 @@ def main() -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted(DIST.iterdir()))
     (wheel,) = DIST.glob("*.whl")
     try_it(wheel, DIST / f"sayso-{version}.cdx.json")
+    shutil.copy(LOCKED, DIST / f"sayso-{version}.requirements.txt")
     files = sorted(DIST.iterdir())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (DIST / "SHA256SUMS").write_text("".join(sums))

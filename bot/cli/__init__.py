@@ -16,6 +16,7 @@ Files:
 * `commands`: the commands, their options and their help, as data; what they do is imported when they run
 * `completion`: completion of commands, options, names of flows and files in bash, zsh and fish
 * `declare`: how a command is declared, as data
+* `doctor`: checks of an installation; whether it is served
 * `dry_run`: `run --dry-run`, what a flow would do; `test`, which plays scenarios
 * `flow_names`: the names that flow files give themselves, without reading them as flows
 * `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
@@ -33,7 +34,7 @@ Files:
 * `serve`: `start` and `dev`, the bot; `start-flow`, a flow in a channel
 * `sessions`: `sessions list`; `spend`, what agents have cost
 * `show`: `sessions show` and `export`
-* `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify` and `doctor`
+* `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify`
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ TOP = (
     ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
     command(
-        "doctor = store:doctor_command",
+        "doctor = doctor:doctor_command",
         "Check versions, settings, flows, the database, tokens, scopes and the manifest, and say what to do.",
         option("--manifest", "The app manifest. [manifest.yml]", Path, **HERE),
         flag("--live", "Only say whether a bot serves this home, without Slack: for health checks."),

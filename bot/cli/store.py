@@ -5,25 +5,18 @@ prints the checks as they come in.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec import to_builtins
 
 from bot.cli.audit import broken_seal, seal_file
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.compose import retention
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
-from bot.doctor.checks import examine
-from bot.doctor.findings import Check
 from bot.terminal.console import (
     Exit,
-    Paint,
     Place,
     UsageError,
     clean,
@@ -57,7 +50,6 @@ from engine.language.errors import (
 from engine.language.timestamps import parse_duration
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
-from engine.storage.leases import BEAT_SECONDS, serving
 from engine.storage.port import Store
 from engine.storage.private_files import read_key
 from engine.storage.sealing import Sealer
@@ -386,70 +378,3 @@ def _history(rows: Iterable[bytes], flow: Flow | None) -> State:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         # Values of another form than any release writes, deep in an event.
         raise MalformedJournal(f"an event holds something that none can hold: {error!r}") from error
-
-
-# --- doctor ------------------------------------------------------------------------------------------------
-
-
-_MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
-
-
-_HUNG_SECONDS = 6 * BEAT_SECONDS
-
-
-def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: bool, as_json: bool) -> int:
-    """Print every check, or only whether the bot runs; the exit code says whether one failed. Raises `SettingsError`."""
-    if live:
-        return _say_whether_served(place.settings(), as_json=as_json)
-    checks = asyncio.run(_examine(place.settings(), manifest, deep=deep, quiet=as_json))
-    failed = sum(1 for check in checks if check.level == "fail")
-    warned = sum(1 for check in checks if check.level == "warn")
-    if as_json:
-        print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
-    else:
-        print(f"{plural(len(checks), 'check')}: {failed} failed, {plural(warned, 'warning')}.")
-    return Exit.FAILED if failed else Exit.OK
-
-
-def _say_whether_served(settings: Settings, *, as_json: bool) -> int:
-    """For health checks: asks a file, and neither the database nor Slack. Raises `UsageError`."""
-    file = database_file(settings)
-    if file is None:
-        raise UsageError("--live looks at a database that is a file, and SAYSO_DATABASE_URL names none.")
-    found = serving(file, time.time())
-    holder, silent = found or (None, 0.0)
-    ok = holder is not None and (holder.address is None or silent <= _HUNG_SECONDS)
-    if as_json:
-        print_json(
-            {
-                "ok": ok,
-                "server": None if holder is None else to_builtins(holder),
-                "silent_seconds": round(silent),
-            }
-        )
-    elif holder is None:
-        print(f"Nobody serves {file}.")
-    else:
-        state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
-        print(
-            f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {file} since {holder.since}."
-        )
-    return Exit.OK if ok else Exit.FAILED
-
-
-async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, quiet: bool) -> list[Check]:
-    paint, checks = Paint(sys.stdout), []
-    async for check in examine(settings, manifest, deep=deep):
-        checks.append(check)
-        if not quiet:
-            print(_line(check, paint), flush=True)
-    return checks
-
-
-def _line(check: Check, paint: Paint) -> str:
-    color, sign = _MARKS[check.level]
-    first, *rest = clean(check.text).splitlines() or [""]
-    lines = [f"{paint(color, sign)} {check.name:<10} {first}", *(f"{'':13}{part}" for part in rest)]
-    if check.hint:
-        lines.append(f"{'':13}{paint('dim', clean(check.hint))}")
-    return "\n".join(lines)

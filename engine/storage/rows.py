@@ -32,7 +32,6 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
-from engine.storage.counts import CountTables
 from engine.storage.flows import FLOWS_HELD, FlowTables
 from engine.storage.kept import KeptTables
 from engine.storage.locks import LockTables, SpendTables
@@ -132,7 +131,7 @@ _SWEPT = (
 )
 
 
-class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
+class RowTables(FlowTables, LockTables, SpendTables, KeptTables):
     """Everything but sessions."""
 
     def _put_all(self, rows: Iterable[Row], now: str) -> None:

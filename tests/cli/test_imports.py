@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.storage.leases import lease
 from tests.support import prefork
 
 HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.models.turn_runner")
@@ -116,6 +117,13 @@ def test_a_list_of_sessions_takes_neither_an_event_loop_nor_a_flow(tmp_path: Pat
         prefork.run(run, cwd=tmp_path, env=os.environ)
     words = ["--home", "home", "sessions", "list", "--all"]
     assert loaded(SAYSO.format(words=words), tmp_path, (*OF_FLOWS, *OF_ENGINES, *OF_AGENTS, *OF_NODES)) == []
+
+
+def test_a_health_check_takes_no_more_than_a_list(tmp_path: Path) -> None:
+    """It is asked twice a minute: no event loop, no database, no flow."""
+    words = ["--home", "home", "doctor", "--live"]
+    with lease(tmp_path / "home/sayso.db", "sayso start", "now"):
+        assert loaded(SAYSO.format(words=words), tmp_path, (*OF_FLOWS, *OF_ENGINES, "apsw")) == []
 
 
 def test_a_file_that_was_run_before_is_not_read_again(tmp_path: Path) -> None:

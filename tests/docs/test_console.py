@@ -103,7 +103,7 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/sessions.md"])
+@pytest.mark.parametrize("page", ["docs/production.md", "docs/quickstart.md", "docs/sessions.md"])
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
     """Whoever types what the page shows, in a folder that `sayso init` made, sees what it shows."""
     terminal = Terminal(tmp_path)

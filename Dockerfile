@@ -1,0 +1,29 @@
+# docker build -t sayso . ; docs/production.md has how to run it. What flows call (git, kubectl, …) belongs into an image
+# of your own: FROM sayso, USER root, install, USER 10001:10001.
+ARG PYTHON=3.12
+FROM python:${PYTHON}-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/sayso
+ENV PATH=/opt/sayso/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY deploy/requirements.txt deploy/requirements.txt
+RUN pip install --require-hashes --only-binary :all: -r deploy/requirements.txt
+COPY pyproject.toml README.md LICENSE .env.example ./
+COPY examples examples
+COPY prompt_state prompt_state
+COPY engine engine
+COPY bot bot
+RUN pip install --no-deps .
+
+FROM python:${PYTHON}-slim
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data sayso \
+ && install -d -o 10001 -g 10001 -m 700 /data /flows
+COPY --from=build /opt/sayso /opt/sayso
+ENV PATH=/opt/sayso/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    SAYSO_HOME=/data SAYSO_FLOWS=/flows
+WORKDIR /data
+VOLUME /data
+USER 10001:10001
+# Asks a file of the home, not Slack.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 CMD ["sayso", "doctor", "--live"]
+ENTRYPOINT ["sayso"]
+CMD ["start"]

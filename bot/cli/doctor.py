@@ -1,0 +1,86 @@
+"""`doctor`: the checks of an installation. `--live` reads a file and loads little: health checks ask it twice a minute."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+
+from bot.terminal.console import Exit, Paint, Place, UsageError, clean, database_file, plural, print_json
+from engine.storage.leases import BEAT_SECONDS, serving
+
+if TYPE_CHECKING:
+    from bot.config.settings import Settings
+    from bot.doctor.findings import Check
+
+_MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
+
+
+_HUNG_SECONDS = 6 * BEAT_SECONDS
+
+
+def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: bool, as_json: bool) -> int:
+    """Print every check, or only whether the bot runs; the exit code says whether one failed. Raises `SettingsError`."""
+    if live:
+        return _say_whether_served(place.settings(), as_json=as_json)
+    import asyncio
+
+    checks = asyncio.run(_examine(place.settings(), manifest, deep=deep, quiet=as_json))
+    failed = sum(1 for check in checks if check.level == "fail")
+    warned = sum(1 for check in checks if check.level == "warn")
+    if as_json:
+        print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
+    else:
+        print(f"{plural(len(checks), 'check')}: {failed} failed, {plural(warned, 'warning')}.")
+    return Exit.FAILED if failed else Exit.OK
+
+
+def _say_whether_served(settings: Settings, *, as_json: bool) -> int:
+    """For health checks: asks a file, and neither the database nor Slack. Raises `UsageError`."""
+    file = database_file(settings)
+    if file is None:
+        raise UsageError("--live looks at a database that is a file, and SAYSO_DATABASE_URL names none.")
+    found = serving(file, time.time())
+    holder, silent = found or (None, 0.0)
+    ok = holder is not None and (holder.address is None or silent <= _HUNG_SECONDS)
+    if as_json:
+        print_json(
+            {
+                "ok": ok,
+                "server": None if holder is None else to_builtins(holder),
+                "silent_seconds": round(silent),
+            }
+        )
+    elif holder is None:
+        print(f"Nobody serves {file}.")
+    else:
+        state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
+        print(
+            f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {file} since {holder.since}."
+        )
+    return Exit.OK if ok else Exit.FAILED
+
+
+async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, quiet: bool) -> list[Check]:
+    from bot.doctor.checks import examine  # reads flows, and speaks to Slack
+
+    checks: list[Check] = []
+    paint = Paint(sys.stdout)
+    async for check in examine(settings, manifest, deep=deep):
+        checks.append(check)
+        if not quiet:
+            print(_line(check, paint), flush=True)
+    return checks
+
+
+def _line(check: Check, paint: Paint) -> str:
+    color, sign = _MARKS[check.level]
+    first, *rest = clean(check.text).splitlines() or [""]
+    lines = [f"{paint(color, sign)} {check.name:<10} {first}", *(f"{'':13}{part}" for part in rest)]
+    if check.hint:
+        lines.append(f"{'':13}{paint('dim', clean(check.hint))}")
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""The files with which sayso is deployed name what there is: commands, settings, paths, and a user who is not root."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bot.cli.app import ROOT as COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy/helm/sayso"
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = yaml.safe_load((ROOT / "compose.yml").read_text())["services"]["sayso"]
+UNIT = dict(re.findall(r"(?m)^(\w+)=(.*)$", (ROOT / "deploy/sayso.service").read_text()))
+SECURED = (
+    "ProtectSystem=strict",
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "SystemCallFilter=@system-service",
+)
+
+
+def known(words: list[str]) -> bool:
+    """Whether a command line calls a command that there is, with options that it has."""
+    name, command, *options = words
+    there = COMMANDS.commands[command]
+    flags = {flag for one in there.options for flag in one.flags}
+    return Path(name).name == "sayso" and {word for word in options if word.startswith("--")} <= flags
+
+
+def pod() -> dict[str, Any]:
+    """The chart's pod, with what its templates would insert left out."""
+    text = (CHART / "templates/statefulset.yaml").read_text()
+    lines = [line for line in text.splitlines() if not re.match(r"\s*\{\{.*\}\}$", line)]
+    plain = re.sub(r'"?\{\{[^}]*\}\}"?(:\{\{[^}]*\}\}"?)?', "x", "\n".join(lines))
+    found: dict[str, Any] = yaml.safe_load(plain)["spec"]["template"]["spec"]
+    return found
+
+
+def test_what_is_started_and_what_checks_its_health_are_commands() -> None:
+    """In the image, under systemd, in the chart."""
+    said = re.search(r"HEALTHCHECK .* CMD (\[.*\])", DOCKERFILE)
+    assert said is not None
+    (container,) = pod()["containers"]
+    lines = [
+        yaml.safe_load(said[1]),
+        shlex.split(UNIT["ExecStart"]),
+        *(container[probe]["exec"]["command"] for probe in ("startupProbe", "livenessProbe")),
+        ["sayso", *container["args"]],
+    ]
+    assert [line for line in lines if not known(line)] == []
+    assert 'ENTRYPOINT ["sayso"]\nCMD ["start"]' in DOCKERFILE
+
+
+def test_nothing_runs_as_root_or_writes_outside_of_its_home() -> None:
+    """One user id everywhere; the root file system is read-only, and nobody gets more rights than that."""
+    (user,) = re.findall(r"(?m)^USER (\d+):\d+$", DOCKERFILE)
+    assert f"useradd --uid {user}" in DOCKERFILE
+    assert DOCKERFILE.rindex("USER ") > DOCKERFILE.rindex("RUN ")
+    found = pod()
+    (container,) = found["containers"]
+    assert (found["securityContext"]["runAsUser"], found["securityContext"]["runAsNonRoot"]) == (
+        int(user),
+        True,
+    )
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert (COMPOSE["read_only"], COMPOSE["cap_drop"]) == (True, ["ALL"])
+    assert UNIT["User"] == "sayso"
+    assert [
+        line for line in SECURED if f"\n{line}\n" not in (ROOT / "deploy/sayso.service").read_text()
+    ] == []
+
+
+def test_settings_that_are_named_are_read() -> None:
+    """A mistyped name would be a default that nobody sees."""
+    files = [ROOT / "Dockerfile", ROOT / "compose.yml", *CHART.rglob("*.*")]
+    named = {
+        name for file in files for name in re.findall(r"\b(?:SAYSO|SLACK)_[A-Z_]+[A-Z]\b", file.read_text())
+    }
+    assert "SAYSO_HOME" in named
+    settings = (ROOT / ".env.example").read_text()
+    assert [name for name in sorted(named) if f"{name}=" not in settings] == []
+
+
+def test_everything_has_the_time_that_a_stop_takes() -> None:
+    """Running steps get ten seconds, and what was cut is recorded after them."""
+    seconds = [COMPOSE["stop_grace_period"], UNIT["TimeoutStopSec"], pod()["terminationGracePeriodSeconds"]]
+    assert [int(str(value).removesuffix("s")) for value in seconds] == [60, 60, 60]
+
+
+def test_what_is_copied_into_the_image_is_there_and_let_through() -> None:
+    """And it is all that the package is built from."""
+    copied = {
+        name for line in re.findall(r"(?m)^COPY (?!--from)(.*) \S+$", DOCKERFILE) for name in line.split()
+    }
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    let_through = re.findall(r"(?m)^!(.*)$", (ROOT / ".dockerignore").read_text())
+    assert sorted(let_through) == sorted(copied)
+    assert {"bot", "engine", "prompt_state", "examples", ".env.example", "pyproject.toml"} <= copied
+
+
+def test_the_chart_is_of_this_release() -> None:
+    """Its version and the image that it takes."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+@pytest.mark.parametrize("file", sorted(CHART.glob("templates/*")), ids=lambda file: file.name)
+def test_templates_use_values_that_there_are(file: Path) -> None:
+    """Each has its default in values.yaml."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for path in re.findall(r"\.Values\.([\w.]+)", file.read_text()):
+        place = values
+        for name in path.split("."):
+            assert name in place, f"{file.name} uses {path}"
+            place = place[name]
