@@ -141,6 +141,10 @@ def start_command(place: Place, flows: list[Path]) -> int:
     """Serve flows in Slack until a signal. Raises `SettingsError`, `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
     settings = place.settings()
     slack_tokens(settings)
+    if settings.log_json or settings.log_levels is not None:
+        from bot.config.logs import set_up
+
+        set_up(settings.log_levels or {}, as_json=settings.log_json)
     # A script that is left over from a test must never speak for Claude to people.
     settings = replace(settings, agents=replace(settings.agents, scripted="never"))
     database = database_file(settings)
@@ -182,6 +186,8 @@ async def _start(bot: Bot, held: Lease | None) -> None:
         if held is not None:
             held.reached_at(f"@{identity.bot_user} in {identity.team}")
         print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
+        if bot.metrics_at is not None:
+            print(f"Metrics: {bot.metrics_at}", flush=True)
         _list_broken(bot.library)
 
     await bot.run(ready)

@@ -17,6 +17,8 @@ from engine.language.codec import Json, decode
 from engine.language.errors import NotJson, SaysoError
 from engine.language.timestamps import parse_duration
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
 
 class SettingsError(SaysoError):
     """A setting is missing or cannot be used; says which one and what it should be."""
@@ -29,6 +31,13 @@ class Rate(NamedTuple):
 
     most: int
     seconds: float
+
+
+class Address(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
 
 
 # --- how a setting is read ---------------------------------------------------------------------------------
@@ -161,6 +170,29 @@ def _dollars(raw: str, cwd: Path) -> Decimal | None:
     return value
 
 
+def _address(raw: str, cwd: Path) -> Address:
+    host, _, port = raw.strip().rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise ValueError("a port, or an address and a port: 9464, 0.0.0.0:9464")
+    return Address(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def _log_format(raw: str, cwd: Path) -> bool:
+    if raw.strip().lower() not in ("text", "json"):
+        raise ValueError("text or json")
+    return raw.strip().lower() == "json"
+
+
+def _log_levels(raw: str, cwd: Path) -> Mapping[str, str]:
+    found = {}
+    for entry in raw.lower().split(","):
+        name, _, level = entry.strip().rpartition("=")
+        if level not in LEVELS:
+            raise ValueError(f"a level ({', '.join(LEVELS)}), and others for parts: info,sayso.slack=debug")
+        found[name.strip()] = level
+    return found
+
+
 def _rate(raw: str, cwd: Path) -> Rate | None:
     if raw.strip().lower() in ("off", "none"):
         return None
@@ -247,6 +279,11 @@ class Settings:
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
     people: Path | None = setting("SAYSO_PEOPLE", _path)
     """The file about people; without it `people.yml` in the home, which need not exist."""
+    metrics: Address | None = setting("SAYSO_METRICS", _address)
+    """Where metrics and health are served; None is nowhere."""
+    log_json: bool = setting("SAYSO_LOG_FORMAT", _log_format, False)
+    log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
+    """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
     retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
     local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
     agents: AgentSettings = field(default_factory=AgentSettings)

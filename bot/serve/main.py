@@ -101,6 +101,9 @@ class Bot:
         self.stopping = asyncio.Event()
         self._gap = asyncio.Event()
         self._heard = 0
+        self._connected = False
+        self.metrics_at: str | None = None
+        """Where metrics are served."""
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
@@ -119,7 +122,9 @@ class Bot:
         store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
         try:
             self._assemble(store, identity, bot, app, app_token)
-            await self._serve(identity, on_ready)
+            async with contextlib.AsyncExitStack() as stack:
+                await self._measured(stack)
+                await self._serve(identity, on_ready)
         finally:
             store.close()
 
@@ -392,12 +397,32 @@ class Bot:
         for task in done - {stop}:
             task.result()
 
+    async def _measured(self, stack: contextlib.AsyncExitStack) -> None:
+        """Serve metrics and health from here on, where an address is set for them. Raises `StartFailed`."""
+        if self.settings.metrics is None:
+            return
+        from bot.serve.metrics import Metrics, Sources, served
+
+        cap, refusals = self.settings.agents.day_cap, self.budget.refusals
+        metrics = Metrics(Sources(self.engine, refusals, self.slack.sockets.open, cap, self.machine.now))
+        served_at = served(self.settings.metrics, metrics, self._unready)
+        self.metrics_at = await stack.enter_async_context(served_at)
+
+    def _unready(self) -> str | None:
+        """Why the bot is not ready, in words for whoever watches over it."""
+        if self.stopping.is_set():
+            return "it is stopping"
+        if not self._connected:
+            return "it is starting: it has no connection to Slack yet, or its store is suspended"
+        return "no connection to Slack is open" if self.slack.sockets.down() else None
+
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         """Connect, read what was missed, and again after every gap."""
         await waited_out(self.catchup.begin, "reading what was missed")
         self.machine.started()
         await self.slack.connect()
         self.slack.reconnected()
+        self._connected = True
         if on_ready is not None:
             on_ready(identity)
         while True:

@@ -17,6 +17,7 @@ import json
 import logging
 import random
 from bisect import insort
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
@@ -189,6 +190,8 @@ class Budget:
         self._number = 0
         self._under_way = 0
         self._unanswered = 0
+        self.refusals: Counter[str] = Counter()
+        """How many calls Slack refused for their rate so far, by method."""
 
     # --- taking turns --------------------------------------------------------------------------------------
 
@@ -261,6 +264,7 @@ class Budget:
             if wait is not None and gate is turn.gates[-1]:
                 refused = wait * (1 + self._chance() / 10)
                 method.refused += 1
+                self.refusals[turn.method] += 1
                 method.refusing.add(gate)
             gate.end(now, made=turn.made, probe=probe, refused_for=refused, heard=turn.heard)
         self._give(method)

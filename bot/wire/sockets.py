@@ -130,6 +130,14 @@ class Sockets:
         self._known = now
         return changed
 
+    async def open(self) -> int:
+        """How many sockets are connected."""
+        return sum([await socket.client.is_connected() for socket in self.sockets])
+
+    def down(self) -> bool:
+        """Whether all of them were found without a connection."""
+        return all(socket.down_since is not None for socket in self.sockets)
+
     def _sessions(self) -> list[Any]:
         return [socket.client.current_session for socket in self.sockets]
 

@@ -343,3 +343,19 @@ class Sweep(Record, frozen=True):
     inbox_before: str
     stage: int = 0
     after: int | str = 0
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How much lies in a store that is not over yet. Times are those of the oldest; None where there is none."""
+
+    sessions: dict[str, int]
+    """By status: `running` and `paused`."""
+    prompts: dict[str, int]
+    """Open questions, by flow."""
+    inbox: int
+    oldest_inbox: str | None
+    dead: int
+    """Dead letters."""
+    outbox: int
+    oldest_outbox: str | None
+    quarantined: int

@@ -21,6 +21,7 @@ Files:
 * `flow_files`: flow files: one, or a folder of them, with the flows that they call
 * `frontend`: what shows questions and messages to people, the loop that calls it, and its lease
 * `hub`: the face of one session: its status, its events, and what can be asked of it
+* `log_context`: what a line of the log is about
 * `memory`: notes that agents keep for later runs, read for a model call and for people
 * `remote_commands`: requests for a session that travel through the inbox
 * `runtime`: a program's own sayso: a store, an engine over it, and all that keeps its sessions going

@@ -38,6 +38,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.run.engine import Engine
+from engine.run.log_context import about
 from engine.run.remote_commands import BadRequest, command, migration_of
 
 log = logging.getLogger("sayso.service")
@@ -254,6 +255,10 @@ class Dispatcher:
 
     async def _guarded(self, work: Awaitable[object], session_id: str) -> None:
         """What goes wrong with one session concerns no other, as long as the disk can be trusted."""
+        with about(session=session_id):
+            await self._kept_apart(work, session_id)
+
+    async def _kept_apart(self, work: Awaitable[object], session_id: str) -> None:
         try:
             await work
         except StorageBroken:
@@ -308,7 +313,9 @@ class Dispatcher:
         while rows and not self._stopping.is_set():
             row = min(rows, key=self._order)
             woken = self._woken
-            if await self._handle(row):
+            with about(session=row.session_id, thread=row.thread_key):
+                done = await self._handle(row)
+            if done:
                 rows.remove(row)
                 self._handled(row)
                 delay = BACKOFF_SECONDS

@@ -32,6 +32,7 @@ from engine.nodes.runtime.folder import SESSIONS
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import references, without_secrets
 from engine.nodes.types.spec import Meter
+from engine.run.log_context import about
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
@@ -280,10 +281,11 @@ class JobRunner(Struct, frozen=True):
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
-        try:
-            return await self._perform(job)
-        finally:
-            self.meter(job.session_id, job.path, None)
+        with about(session=job.session_id, path=job.path):
+            try:
+                return await self._perform(job)
+            finally:
+                self.meter(job.session_id, job.path, None)
 
     async def _perform(self, job: Job) -> Command:
         path, run = job.path, job.run

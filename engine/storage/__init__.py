@@ -19,6 +19,7 @@ Files:
 
 * `backoff`: what a store refuses for now is tried again, later each time
 * `connection`: SQLite behind `database`: one connection with the settings that durability needs, and its errors in our words
+* `counts`: how much there is of what waits, for metrics
 * `database`: statements and transactions, as the parts of a store use them
 * `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 from engine.journal.records import (
     Commit,
     Consumed,
+    Counts,
     FlowForm,
     Head,
     InboxItem,
@@ -226,6 +227,9 @@ class Store(Protocol):
         """Take what is stored for true, and allow writes: a person has seen to what may happen a second time."""
 
     # -- housekeeping
+    def counts(self) -> Counts:
+        """How much there is of what waits, unverified: for metrics, never for a decision."""
+
     def changed(self) -> bool:
         """Whether another connection or process has committed since the last call."""
 

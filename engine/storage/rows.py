@@ -32,6 +32,7 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
+from engine.storage.counts import CountTables
 from engine.storage.flows import FLOWS_HELD, FlowTables
 from engine.storage.kept import KeptTables
 from engine.storage.locks import LockTables, SpendTables
@@ -131,7 +132,7 @@ _SWEPT = (
 )
 
 
-class RowTables(FlowTables, LockTables, SpendTables, KeptTables):
+class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     """Everything but sessions."""
 
     def _put_all(self, rows: Iterable[Row], now: str) -> None:

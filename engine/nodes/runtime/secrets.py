@@ -29,7 +29,7 @@ from engine.nodes.runtime.runner import Completed, Interrupted, Outcome, Refusal
 if TYPE_CHECKING:
     from engine.nodes.runtime.redact import Redactor
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("sayso.node")
 
 PREFIX = "SAYSO_SECRET_"
 RESERVED = frozenset({"KEY", "COMMAND"})

@@ -1,0 +1,43 @@
+"""What a process logs: as text or as JSON lines, each part at its own level."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from engine.run.log_context import current
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio")
+
+
+def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
+    """Log to standard error from here on: `levels` by the name of a logger, that of all others under the empty name."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
+    logging.basicConfig(handlers=[handler], level=levels.get("", "warning").upper(), force=True)
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for name, level in levels.items():
+        if name:
+            logging.getLogger(name).setLevel(level.upper())
+
+
+class JsonLines(logging.Formatter):
+    """A line is one JSON object: time (UTC), level, logger, message, and the session, path and thread that it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **current(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

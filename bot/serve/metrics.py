@@ -1,0 +1,226 @@
+"""Metrics for Prometheus, and whether the bot lives (`/healthz`) and is ready (`/readyz`), over HTTP. Off unless
+`SAYSO_METRICS` names an address.
+
+What happened is counted from committed events, never by the code that runs: what was rolled back was not counted. What
+waits is counted in the store when somebody asks. Labels are names of flows, node types and Slack methods; no label holds a
+session or a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import NamedTuple
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from bot.config.settings import Address
+from bot.serve.identity import StartFailed
+from engine.journal import events as ev
+from engine.journal.events import Event
+from engine.journal.records import NANO, Counts
+from engine.journal.state import Asked, State
+from engine.language import timestamps
+from engine.language.errors import SaysoError, StorageError
+from engine.run.engine import Engine
+from engine.run.stored import stored_state
+from engine.storage.port import Store
+from prompt_state import question_row
+
+_WAITS = (10, 30, 60, 300, 900, 3600, 4 * 3600, 86400, 3 * 86400, 7 * 86400)
+_ENDS: dict[type, str] = {
+    ev.NodeCompleted: "completed",
+    ev.ChildCompleted: "completed",
+    ev.NodeFailed: "failed",
+    ev.NodeRetried: "retried",
+    ev.NodeInterrupted: "interrupted",
+}
+_DECIDED = (ev.PromptAnswered, ev.PromptExpired, ev.PromptCancelled)
+READ_SECONDS = 8.0
+"""How long a reading may wait for the store; Prometheus gives up after ten."""
+HEARD: tuple[type[Event], ...] = (*_ENDS, *_DECIDED, ev.SessionStarted, ev.SessionEnd)
+"""The kinds of event that are counted."""
+
+
+class Sources(NamedTuple):
+    """What a reading looks at besides the events."""
+
+    engine: Engine
+    refusals: Mapping[str, int]
+    """Calls that Slack refused for their rate so far, by method."""
+    connected: Callable[[], Awaitable[int]]
+    """How many sockets are open."""
+    day_cap: Decimal | None
+    now: Callable[[], str]
+
+
+class Metrics:
+    """Counts what happens, and reads what waits."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._known: dict[str, int] = {}
+        self.registry = registry = CollectorRegistry(auto_describe=True)
+
+        def gauge(name: str, what: str, *labels: str) -> Gauge:
+            return Gauge(f"sayso_{name}", what, labels, registry=registry)
+
+        self._started = Counter("sayso_sessions_started", "Sessions that began.", ["flow"], registry=registry)
+        self._ended = Counter(
+            "sayso_sessions_ended", "Sessions that ended.", ["flow", "status"], registry=registry
+        )
+        self._steps = Counter("sayso_steps", "Ends of nodes.", ["flow", "outcome"], registry=registry)
+        self._wait = Histogram(
+            "sayso_prompt_wait_seconds",
+            "How long people were waited for, from the question to its end.",
+            ["flow", "group", "outcome"],
+            buckets=_WAITS,
+            registry=registry,
+        )
+        self._refused = Counter(
+            "sayso_slack_refused", "Calls that Slack refused for their rate.", ["method"], registry=registry
+        )
+        self._open = gauge("sessions_open", "Sessions that are not over.", "status")
+        self._prompts = gauge("prompts_open", "Questions that wait for people.", "flow")
+        self._oldest_prompt = gauge("prompt_oldest_seconds", "How long the oldest open question has waited.")
+        self._inbox = gauge("inbox_rows", "What arrived and was not handled yet.")
+        self._oldest_inbox = gauge("inbox_oldest_seconds", "How long the oldest of it has waited.")
+        self._outbox = gauge("outbox_rows", "What is to be sent to Slack.")
+        self._oldest_outbox = gauge("outbox_oldest_seconds", "How long the oldest of it has waited.")
+        self._dead = gauge("dead_letters", "What arrived and was set aside: sayso inbox list.")
+        self._quarantined = gauge("sessions_quarantined", "Sessions whose records do not verify.")
+        self._suspended = gauge("store_suspended", "1 while the store is suspended: sayso doctor.")
+        self._connected = gauge("slack_sockets", "Open connections to Slack.")
+        self._spent = gauge("spend_today_dollars", "What model calls of this day (UTC) count for.")
+        self._cap = gauge("spend_cap_dollars", "What they may cost a day (SAYSO_MAX_COST_PER_DAY).")
+        if sources.day_cap is not None:
+            self._cap.set(float(sources.day_cap))
+        sources.engine.subscribe(self.happened, *HEARD)
+
+    def happened(self, state: State, events: Sequence[Event]) -> None:
+        """Count what was committed."""
+        flow = state.flow_name
+        for event in events:
+            if type(event) in _ENDS:
+                self._steps.labels(flow, _ENDS[type(event)]).inc()
+            elif isinstance(event, ev.SessionStarted):
+                self._started.labels(flow).inc()
+            elif isinstance(event, ev.SessionEnd):
+                self._ended.labels(flow, event.status).inc()
+            elif isinstance(event, _DECIDED):
+                asked = state.prompts.get(event.prompt_id)
+                if asked is not None:
+                    waited = timestamps.seconds_between(asked.requested_at, event.timestamp)
+                    self._wait.labels(flow, group_of(asked), _outcome(event)).observe(max(0.0, waited))
+
+    async def read(self) -> bytes:
+        """The text that Prometheus reads. Raises `StorageError`."""
+        sources, now = self._sources, self._sources.now()
+        counts, oldest, spent, suspended = await sources.engine.writer.call(_look, sources.engine.store, now)
+        for status in ("running", "paused"):
+            self._open.labels(status).set(counts.sessions.get(status, 0))
+        self._prompts.clear()
+        for flow, number in counts.prompts.items():
+            self._prompts.labels(flow).set(number)
+        self._oldest_prompt.set(_age(oldest, now))
+        for number, gauge in (
+            (counts.inbox, self._inbox),
+            (counts.outbox, self._outbox),
+            (counts.dead, self._dead),
+        ):
+            gauge.set(number)
+        self._oldest_inbox.set(_age(counts.oldest_inbox, now))
+        self._oldest_outbox.set(_age(counts.oldest_outbox, now))
+        self._quarantined.set(counts.quarantined)
+        self._suspended.set(suspended)
+        self._spent.set(spent / NANO)
+        self._connected.set(await sources.connected())
+        for method, number in sources.refusals.items():
+            self._refused.labels(method).inc(number - self._known.get(method, 0))
+            self._known[method] = number
+        return generate_latest(self.registry)
+
+
+def group_of(asked: Asked) -> str:
+    """Which group was asked: the first that the question names, else nothing. Never a person."""
+    names = asked.approvers or asked.who or ()
+    return next((name for name in names if name.startswith(("@", "rota:")) or name == "channel"), "")
+
+
+def _outcome(event: Event) -> str:
+    """How a question ended; of an answer only whether it was a decision, for choices are words of a flow."""
+    match event:
+        case ev.PromptAnswered(answer=answer):
+            return str(answer.get("value")) if answer.get("value") in ("approve", "reject") else "answered"
+        case ev.PromptExpired():
+            return "expired"
+        case _:
+            return "cancelled"
+
+
+def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:
+    return store.counts(), _oldest_question(store), store.spent(now[:10]), store.suspended() is not None
+
+
+def _oldest_question(store: Store) -> str | None:
+    """Since when the oldest open question waits, as far as its session can be read."""
+    oldest = store.prompts(statuses=question_row.OPEN_STATUSES, limit=1)
+    if not oldest:
+        return None
+    try:
+        asked = stored_state(store, oldest[0].session_id).prompts.get(oldest[0].prompt_id)
+    except SaysoError:
+        return None
+    return asked.requested_at if asked is not None else None
+
+
+def _age(since: str | None, now: str) -> float:
+    return 0.0 if since is None else max(0.0, timestamps.seconds_between(since, now))
+
+
+# --- over HTTP -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def served(address: Address, metrics: Metrics, unready: Callable[[], str | None]) -> AsyncIterator[str]:
+    """Answer at this address meanwhile; the URL of the metrics. `unready` says why the bot is not ready. Raises `StartFailed`."""
+
+    async def read(request: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                body = await metrics.read()
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        except (StorageError, TimeoutError) as error:
+            return web.Response(status=503, text=f"The store cannot be read: {error}\n")
+
+    async def healthy(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(request: web.Request) -> web.Response:
+        why = unready()
+        told = json.dumps({"ready": why is None, "why": why})
+        return web.Response(status=503 if why else 200, text=told, content_type="application/json")
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", read), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, address.host, address.port)
+        try:
+            await site.start()
+        except OSError as error:
+            where = f"{address.host}:{address.port}"
+            raise StartFailed(
+                f"SAYSO_METRICS: nothing can listen at {where}: {os.strerror(error.errno or 0)}."
+            ) from error
+        host, port = runner.addresses[0][:2]
+        yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,84 @@
+"""Logs for machines: what a line is about, and which parts say how much."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot.config.logs import JsonLines, set_up
+from bot.config.settings import SettingsError, load_settings
+from engine import Actor, Runtime, load_flow, node
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What is logged as JSON, line by line."""
+    found: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(self.format(record))
+
+    handler = Kept()
+    handler.setFormatter(JsonLines())
+    logging.getLogger().addHandler(handler)
+    yield found
+    logging.getLogger().removeHandler(handler)
+
+
+@node("log_breaks")
+async def breaks() -> None:
+    """Raises what no runner may, with a line break in it."""
+    logging.getLogger("sayso.node").warning("first\nsecond")
+
+
+async def test_a_line_says_which_session_and_node_it_is_about(lines: list[str], tmp_path: Path) -> None:
+    """Also one that a node of somebody else's writes; each is one line."""
+    flow = load_flow("flow: one\nnodes: [{id: a, type: log_breaks}]")
+    async with Runtime("memory:", home=tmp_path) as runtime:
+        session = await (await runtime.start(flow, actor=Actor.local("ana"))).ended()
+    (line,) = [text for text in lines if "first" in text]
+    assert "\n" not in line
+    told = json.loads(line)
+    assert (told["session"], told["path"], told["level"]) == (session.session_id, "a", "warning")
+    assert told["message"] == "first\nsecond"
+
+
+def test_a_part_has_its_own_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """`warning,sayso.slack=debug` lets one part tell all, as JSON with what was raised."""
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        levels = load_settings({"SAYSO_LOG_LEVEL": "warning, sayso.slack=debug"}, cwd=Path("/")).log_levels
+        set_up(levels or {}, as_json=True)
+        logging.getLogger("sayso.slack").debug("heard")
+        logging.getLogger("sayso.engine").info("quiet")
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            logging.getLogger("sayso.engine").exception("loud")
+    finally:
+        logging.getLogger().handlers[:], logging.getLogger().level = before
+        logging.getLogger("sayso.slack").setLevel(logging.NOTSET)
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["message"] for line in told] == ["heard", "loud"]
+    assert told[1]["exception"].endswith("ValueError: broken")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("SAYSO_LOG_LEVEL", "loud", "takes a level"),
+        ("SAYSO_LOG_FORMAT", "xml", "takes text or json"),
+        ("SAYSO_METRICS", "everywhere", "takes a port"),
+        ("SAYSO_METRICS", "0.0.0.0:99999", "takes a port"),
+        ("SAYSO_SECRET_COMMAND", "vault 'x", "takes a program"),
+    ],
+)
+def test_a_setting_of_operations_that_cannot_be_used_is_refused(name: str, value: str, told: str) -> None:
+    """By its name, with what it takes."""
+    with pytest.raises(SettingsError, match=f"^{name} is .* it {told}"):
+        load_settings({name: value}, cwd=Path("/"))

@@ -1,0 +1,69 @@
+"""Metrics and health of the running bot, over HTTP."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.acting import Workspace
+from tests.support.bot import BotProcess, running_bot, start_flow
+
+FLOW = """
+flow: gate
+nodes:
+  - {id: first, type: noop}
+  - {id: ok, type: approval, with: {message: "Go?", approvers: [channel]}}
+"""
+
+
+async def got(url: str) -> tuple[int, str]:
+    """What a GET answers."""
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """The samples by name and the values of their labels."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.process
+async def test_people_are_counted_as_an_objective(workspace: Workspace, tmp_path: Path) -> None:
+    """Who waits, and for how long it took once somebody decided; ready while it is connected; names of flows only."""
+    async with running_bot(workspace, tmp_path, {"gate": FLOW}, SAYSO_METRICS="0") as bot:
+        base = (await bot.said("metrics:")).split()[1].removesuffix("/metrics")
+        assert await got(f"{base}/healthz") == (200, "ok\n")
+        assert (await got(f"{base}/readyz"))[0] == 200
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        question = await thread.says("Go?")
+        found = samples((await got(f"{base}/metrics"))[1])
+        assert found["sayso_prompts_open", "gate"] == 1
+        assert found["sayso_sessions_open", "paused"] == 1
+        assert found["sayso_slack_sockets",] == 2
+        await thread.press("ben", question, "Approve")
+        await thread.says("Completed")
+        text = (await got(f"{base}/metrics"))[1]
+    after = samples(text)
+    assert after["sayso_prompt_wait_seconds_count", "gate", "channel", "approve"] == 1
+    assert after["sayso_sessions_ended_total", "gate", "complete"] == 1
+    assert after["sayso_steps_total", "gate", "completed"] == 2
+    assert ("sayso_prompts_open", "gate") not in after
+    assert "ana" not in text
+
+
+async def test_an_address_that_is_taken_is_said_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
+    """One sentence that names the setting; nothing was served."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        bot = BotProcess(workspace, tmp_path, tmp_path, SAYSO_METRICS=str(port))
+        await bot.launch()
+        await bot.said(f"sayso_metrics: nothing can listen at 127.0.0.1:{port}: address already in use")
+        assert await bot.ended() == 7
