@@ -44,7 +44,7 @@ async def test_a_line_says_which_session_and_node_it_is_about(lines: list[str], 
     (line,) = [text for text in lines if "first" in text]
     assert "\n" not in line
     told = json.loads(line)
-    assert (told["session"], told["path"], told["level"]) == (session.session_id, "a", "warning")
+    assert (told["session"], told["path"], told["level"]) == (session.id, "a", "warning")
     assert told["message"] == "first\nsecond"
 
 
