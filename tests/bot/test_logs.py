@@ -12,6 +12,7 @@ import pytest
 from bot.config.logs import JsonLines, set_up
 from bot.config.settings import SettingsError, load_settings
 from engine import Actor, Runtime, load_flow, node
+from engine.nodes.types.registry import forget
 
 
 @pytest.fixture
@@ -30,12 +31,19 @@ def lines() -> Iterator[list[str]]:
     logging.getLogger().removeHandler(handler)
 
 
-@node("log_breaks")
-async def breaks() -> None:
-    """Raises what no runner may, with a line break in it."""
-    logging.getLogger("sayso.node").warning("first\nsecond")
+@pytest.fixture
+def complaining() -> Iterator[None]:
+    """A node type that logs a text of two lines."""
+
+    @node("log_breaks")
+    async def breaks() -> None:
+        logging.getLogger("sayso.node").warning("first\nsecond")
+
+    yield
+    forget()
 
 
+@pytest.mark.usefixtures("complaining")
 async def test_a_line_says_which_session_and_node_it_is_about(lines: list[str], tmp_path: Path) -> None:
     """Also one that a node of somebody else's writes; each is one line."""
     flow = load_flow("flow: one\nnodes: [{id: a, type: log_breaks}]")
