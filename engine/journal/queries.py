@@ -181,6 +181,14 @@ def holds(agent: AgentRun) -> bool:
     return last["role"] == "assistant" and bool(open_tools(last["content"]))
 
 
+def tool_is_open(agent: AgentRun) -> bool:
+    """The same also where the results of tools stand behind it by now: nothing else may, not a summary either."""
+    last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
+    before = agent.messages.get(len(agent.messages) - 2)
+    behind = last["role"] == "user" and before is not None and bool(open_tools(before["content"]))
+    return holds(agent) or behind
+
+
 def open_tools(content: Sequence[Json]) -> list[Json]:
     """The calls of tools of the provider's in an answer that have no result there."""
     ended = {block.get("tool_use_id") for block in content}

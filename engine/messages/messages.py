@@ -126,8 +126,16 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
 
 
 def _paused(message: Message) -> bool:
-    """Whether the API stopped here, with a tool of its own under way, and goes on when it gets this back."""
-    return bool(message.content) and message.content[-1]["type"] == "server_tool_use"
+    """Whether the API may have stopped here, among tools of its own, and goes on when it gets this back."""
+    return served(message.content)
+
+
+def served(content: Sequence[Json]) -> bool:
+    """Whether an answer ends among tools of the provider's: in a call, or in what one gave."""
+    kind = str(content[-1]["type"]) if content else ""
+    return kind in ("server_tool_use", "mcp_tool_use") or (
+        kind.endswith("_tool_result") and kind != "tool_result"
+    )
 
 
 def _summed(message: Message) -> bool:

@@ -390,7 +390,9 @@ def _check_order(turns: list[tuple[str, list[Block]]]) -> None:
         if len(set(made)) != len(made) or seen & set(made):
             raise Refusal(f"messages.{index}: `tool_use` ids must be unique")
         seen |= set(made)
-    if turns[-1][0] != "user" and not _open(turns[-1][1]):
+    ends = turns[-1][1][-1]["type"]
+    served = ends == "server_tool_use" or (ends.endswith("_tool_result") and ends != "tool_result")
+    if turns[-1][0] != "user" and not (_open(turns[-1][1]) or served):
         raise Refusal("This model does not support assistant message prefill.")
 
 

@@ -89,26 +89,32 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
         prompt = _since(agent, 0, price) + _around(turn, path)
     room = _room(turn, path, agent, before)
     context = UNKNOWN_CONTEXT if price is None else price.context
-    prompt += context if room is None else room
+    # Where another model goes on, what the first one took is paid as well; each is bound by what it can keep in mind.
+    prices = [price_for(turn, model) or price for model in (agent.model, *fallbacks(turn, path))]
+    prompt += max([context, *(each.context for each in prices if each)]) if room is None else room
     full = full_of_pictures([*spoken(agent), {"content": unsent(agent)}])
     if price is not None:
-        prompt = min(prompt, context)
         at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
-        full = full or (bool(agent.context) and (agent.context > at or prompt + answer > context * _FULL))
-    # Where another model goes on, what the first one took is paid as well.
-    models = [agent.model, *fallbacks(turn, path)]
+        full = full or (
+            bool(agent.context) and (agent.context > at or min(prompt, context) + answer > context * _FULL)
+        )
     config = turn.state.nodes[path].input
     plan = plan_of(turn.node(path))
     looks = bool(searched(config, plan)) if agent.body is None else looks_for_tools(agent.body)
     searches, rounds, given = _served(config.get("server_tools") or {}, looks)
-    prompt = prompt + given if price is None else min(prompt + given, context)
-    tokens = (prompt + answer) * rounds * len(models)
+    bounds = [prompt + given if each is None else min(prompt + given, each.context) for each in prices]
+    tokens = sum(bound + answer for bound in bounds) * rounds
     if price is None:
         return Estimate(tokens, None, full, room)
     asked = TurnRequest(agent.model, (), answer)
-    prices = [price_for(turn, model) or price for model in models]
-    most = sum((worst_case(asked, each, prompt_tokens=prompt) * rounds for each in prices), Decimal(0))
-    return Estimate(tokens, most + searches * SEARCH, full, room)
+    most = sum(
+        (
+            worst_case(asked, each or price, prompt_tokens=bound)
+            for each, bound in zip(prices, bounds, strict=True)
+        ),
+        Decimal(0),
+    )
+    return Estimate(tokens, most * rounds + searches * SEARCH, full, room)
 
 
 def _served(asked: Mapping[str, Json], looks: bool) -> tuple[int, int, int]:

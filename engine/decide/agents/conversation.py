@@ -277,7 +277,7 @@ def _answered(turn: Turn, owner: str, path: str, output: Json) -> None:
     stayed = outcomes.kept(output, agent_at(turn.state, owner).structured)
     if stayed is not None:
         _record(turn, owner, path, output, stayed)
-        outcomes.unusable(turn, owner, output, stayed)
+        outcomes.unusable(turn, owner, output, stayed, (run.input or {}).get("model"))
     elif uses:
         _record(turn, owner, path, output, content)
         _request_tools(turn, owner, path, uses)

@@ -27,13 +27,14 @@ from engine.journal.queries import (
     asks_for_more,
     is_outage,
     open_prompt_at,
+    tool_is_open,
 )
 from engine.journal.state import RETRY, AgentRun, Asked, in_finally
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer
 from engine.language.template import escape_markup
-from engine.messages.messages import problem_of
+from engine.messages.messages import problem_of, served
 from engine.messages.models import shipped
 from engine.messages.prices import DEFAULTS
 
@@ -75,16 +76,20 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
     return None if spoke or calls else []
 
 
-def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json]) -> None:
-    """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it."""
+def unusable(
+    turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json], asked: str | None = None
+) -> None:
+    """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it; `asked` is the
+    model that was asked."""
     agent, reason = agent_at(turn.state, owner), str(output.get("stopReason"))
     if asks_for_more(agent.pending) and (reason == "end_turn" or (reason == "max_tokens" and stayed)):
         return  # somebody spoke meanwhile, and that is gone on with
     if reason == "refusal":
-        _refused(turn, owner, agent, output)
-    elif reason == "max_tokens" and stayed:
-        _alone(turn, owner, "go_on", _cut_error(), text=agent.text, content=_text(_GO_ON))
-    elif reason == "max_tokens":
+        if asked not in (None, agent.model):
+            _emit(turn, owner, "again", text=agent.text)  # people have chosen another model meanwhile
+        else:
+            _refused(turn, owner, agent, output)
+    elif reason == "max_tokens" and not stayed:
         more_room(turn, owner, "room", _cut_error())
     elif reason == "model_context_window_exceeded":
         too_long(
@@ -93,9 +98,11 @@ def unusable(turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequenc
             {"type": reason, "message": "the conversation is longer than the model can keep in mind"},
             agent.text,
         )
-    elif reason == "pause_turn" and stayed:
+    elif reason == "pause_turn" and served(stayed):
         error = {"type": reason, "message": f"the model paused {_ALONE['resend']} times"}
         _alone(turn, owner, "resend", error, text=agent.text)
+    elif reason in ("max_tokens", "pause_turn") and stayed:
+        _alone(turn, owner, "go_on", _cut_error(), text=agent.text, content=_text(_GO_ON))
     else:
         error = {"type": "empty", "message": "the model answered nothing, twice"}
         if not agent.text:
@@ -146,7 +153,8 @@ def longest(turn: Turn, owner: str) -> int:
 def too_long(turn: Turn, owner: str, error: dict[str, Json], text: str, *, brief: bool = False) -> None:
     """The conversation does not fit: it is summed up. `text` is what its answer has so far; `brief`: it does not fit into
     that call either, as it is."""
-    if len(agent_at(turn.state, owner).messages) > 1:
+    agent = agent_at(turn.state, owner)
+    if len(agent.messages) > 1 and not tool_is_open(agent):
         _alone(turn, owner, "compact", error, brief=brief or None, text=text or None)
     else:
         stuck(turn, owner, error)
@@ -296,7 +304,10 @@ def _ways(
         if agent.text.strip():
             yield option("take", "Take it as it is")
     elif kind in ("context_too_long", "model_context_window_exceeded"):
-        yield option("compact", "Drop the largest results")
+        if tool_is_open(agent):
+            yield _other_model(turn, agent)
+        else:
+            yield option("compact", "Drop the largest results")
     elif kind == "empty":
         yield _worded("otherwise", "Nudge", "What should it be told?", default=_EMPTY)
         yield option("take", "Take it as done")

@@ -226,6 +226,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
     said = [block["text"] for block in event.content if block["type"] == "text"]
     calls = any(block["type"] == "tool_use" for block in event.content)
+    cut = agent.cut and "".join([agent.cut, *said])
     agent = replace(
         agent,
         messages=messages,
@@ -234,7 +235,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         counted=counted[1],
         weighed=counted[2],
         text="".join([agent.cut, *said]),
-        cut=agent.cut if (run.input or {}).get("cut") else "",
+        cut=cut if event.interrupted or (run.input or {}).get("cut") else "",
         container=event.container or agent.container,
         final=bool(event.final),
         alone={} if calls else agent.alone,

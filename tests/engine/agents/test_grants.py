@@ -159,6 +159,9 @@ tools:
 MARKS = "tools: [mark]\napprovals: {mark: {approvers: [channel], required: 1}}"
 
 
+SERVED = "tools: [{mcp: {server: ops, tools: [mark]}}]\napprovals: {ops__mark: {approvers: [channel], required: 1}}"
+
+
 def defined(rules: str, head: str = MARK, told: str = "Mark a host") -> str:
     """The digest of the definition of an agent's tool that is asked about; the model was told so of it."""
     case = talk(rules, head=SERVICE + head)
@@ -180,6 +183,9 @@ def test_the_digest_of_a_definition_is_another_for_each_part_of_it() -> None:
         defined(MARKS.replace("channel", "U0BEN")),
         defined(MARKS.replace("required: 1", "required: 2")),
         defined(MARKS.replace("required: 1", "exclude_requester: true")),
+        defined(SERVED),
+        # Another tool beside it, in the same entry: nothing but the settings says so.
+        defined(SERVED.replace("[mark]", "[mark, unmark]")),
         defined(RULES),
         defined(RULES.replace('"*"', '"rm *"')),
     ]

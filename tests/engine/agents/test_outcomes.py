@@ -14,6 +14,7 @@ from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.errors import InvalidAnswer
+from engine.messages.messages import Message, legal
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_listening import ana, carl, listening
 from tests.support.engine import ANA
@@ -408,6 +409,51 @@ def test_what_paused_goes_back_after_a_pause_of_the_session_too() -> None:
     assert case.sent == [USE]
 
 
+def test_a_pause_behind_what_a_tool_gave_is_sent_back_too() -> None:
+    """The provider's tool has its result already; what paused is legal as it stands, and goes back."""
+    case = talk()
+    ends(case, stop="pause_turn", content=[USE, FOUND])
+    said = case.request()["messages"]
+    assert said[-1] == {"role": "assistant", "content": [USE, FOUND]}
+    assert legal([Message.from_json(message) for message in said]) == ()
+    ends(case, "All is well.", stop="end_turn")
+    assert case.node("helper").output["text"] == "All is well."
+
+
+def test_a_pause_in_the_middle_of_words_is_gone_on_with() -> None:
+    """No model takes back what ends in its own words: it is told to go on."""
+    case = ends(talk(), "One, ", stop="pause_turn")
+    assert "Go on exactly" in case.said()
+    assert case.model("two.").node("helper").output["text"] == "One, two."
+
+
+OPENED = [USE, {"type": "tool_use", "id": "toolu_9", "name": "shell", "input": {"command": "restart db"}}]
+
+
+@pytest.mark.parametrize("stop", ["", "model_context_window_exceeded"])
+def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> None:
+    """A summary may not stand there: people are asked, and may choose a model that can keep more in mind."""
+    case = talk(SHELL)
+    done = case.reply("", stop="tool_use")
+    case.when(NodeDone(done.path, done.attempt, {**done.output, "content": OPENED}))
+    case.tool("tool[0]", RAN)
+    before = case.request()["messages"]
+    if stop:
+        ends(case, stop=stop)
+    else:
+        case.when(case.broke("context_too_long", retryable=False))
+    assert labels(case) == ["Other model", "Stop"]
+    case.decide("model", reason="claude-opus-5-5")
+    assert (case.request()["purpose"], case.request()["messages"]) == ("answer", before)
+
+
+def test_what_was_cut_stays_over_a_pause_of_the_session() -> None:
+    """The first part of an answer stands in front of what the model says once people go on."""
+    case = ends(talk(), "One, ", stop="max_tokens")
+    case.when(Hold(ANA, "h1")).model("two, ", interrupted=True).when(Resume("Go on.", ANA, "r1"))
+    assert asked_anew(case).model("three.").node("helper").output["text"] == "One, two, three."
+
+
 # --- too long, wrong form ------------------------------------------------------------------------------------------
 
 
@@ -525,6 +571,18 @@ def test_an_outage_is_decided_while_a_try_runs(value: str) -> None:
     assert case.node("helper").output["text"] == "The end."
     assert Decimal(case.event("agent:message").cost) == 2
     assert derive_state(case.events) == case.state
+
+
+def test_a_model_that_people_chose_is_not_replaced_by_a_fallback() -> None:
+    """The try that ran when they chose is refused: the model that they named goes on, and no other one."""
+    case = away(after_a_tool("fallbacks: [claude-opus-5]"), 11)
+    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
+    case.now = timer.due_at
+    case.when(Due(timer.timer_id))
+    refused = case.reply("", stop="refusal")
+    case.decide("model", reason="claude-haiku-5-5").when(refused)
+    assert derive_state(case.events) == case.state
+    assert case.request()["model"] == "claude-haiku-5-5"
 
 
 def test_what_was_cut_before_an_outage_stays_in_front_of_the_answer() -> None:

@@ -338,6 +338,20 @@ def test_tools_and_models_of_the_provider_are_reserved_for() -> None:
     assert reserved(served) == least + 3 * plain
 
 
+def test_each_model_in_line_is_bound_by_what_it_can_keep_in_mind() -> None:
+    """A long file fills the first model's 200,000 tokens, and more of the one that goes on, which keeps a million."""
+
+    def tokens(more: str) -> int:
+        case = talk(f"max_tokens: 1000\nmodel: claude-haiku-4-5\nsystem: {'x' * 240_000}{more}")
+        reserved_for: int = case.node(case.calling).input["tokens"]
+        return reserved_for
+
+    first = tokens("")
+    assert first == 201_000
+    assert tokens("\nfallbacks: [claude-sonnet-5-5]") - first > 240_000
+    assert tokens("\nfallbacks: [claude-sonnet-4-5]") == 2 * first
+
+
 @pytest.mark.parametrize("priced", [True, False])
 def test_tokens_of_the_provider_s_tools_and_models_are_reserved_for(priced: bool) -> None:
     """Each run of a tool reads the conversation once more, and each model in line too, whether it has a price or not."""
