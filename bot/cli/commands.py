@@ -305,6 +305,7 @@ PROMPTS = (
         option("--reason TEXT", "Why, for a decision; or the result in place of a tool's."),
         option("--always TIME", "Approve a tool call, and allow it for so long: 8h."),
         option("--match FIELD=PATTERN", "With --always, what a field may be; repeatable.", list[str]),
+        option("--scope WHERE", "With --always: run, thread, or flow (its runs in the channel). [run]"),
         option(
             "--edit FIELD=VALUE",
             "Change what an approval proposes, in place of an answer; repeatable.",

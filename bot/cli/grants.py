@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import sys
 
+from bot.cli.lookup import actor_for
 from bot.cli.prompts import Change, change_prompt
 from bot.rendering.grants import what
 from bot.rendering.text import plain
-from bot.terminal.console import Exit, Paint, Place, clean, database_exists, moment, opened, print_json, table
+from bot.terminal.console import (
+    Exit,
+    Paint,
+    Place,
+    clean,
+    database_exists,
+    moment,
+    opened,
+    print_json,
+    table,
+    writing,
+)
+from engine.decide.agents import wide_grants
 from engine.decide.agents.grants import standing
+from engine.journal.folds.grants import grant_told
 from engine.journal.state import Grant, State
 from engine.language.codec import Json
 from engine.run.stored import stored_state, utc_now
@@ -17,30 +31,35 @@ from engine.run.stored import stored_state, utc_now
 def list_grants(place: Place, *, as_json: bool) -> int:
     """Print the grants of sessions that are under way, by session."""
     settings = place.settings()
-    found: list[tuple[State, Grant]] = []
+    found, wide = list[tuple[State, Grant]](), list[Grant]()
     if database_exists(settings):
         with opened(settings) as store:
             for head in store.heads(statuses=("running", "paused"), limit=None):
                 if head.quarantined is None:
                     state = stored_state(store, head.session_id)
                     found += [(state, grant) for grant in standing(state, utc_now())]
+            wide = wide_grants.current(store.kept(wide_grants.GRANT), utc_now())
     if as_json:
-        print_json({"grants": [_as_json(state, grant) for state, grant in found]})
-    elif not found:
+        print_json(
+            {"grants": [_as_json(state, grant) for state, grant in found] + list(map(_wide_json, wide))}
+        )
+    elif not found and not wide:
         print("No call is always allowed right now.")
     else:
+        named = [(state.flow_name, grant) for state, grant in found]
+        named += [(str((grant.wide or {})["scope"]), grant) for grant in wide]
         rows = [
             (
                 grant.prompt_id,
-                clean(state.flow_name),
+                clean(counts_in),
                 _by(grant),
                 moment(grant.until),
                 str(grant.used),
                 plain(what(grant)),
             )
-            for state, grant in found
+            for counts_in, grant in named
         ]
-        for row in table(("GRANT", "FLOW", "BY", "UNTIL", "USED", "CALLS"), rows, Paint(sys.stdout)):
+        for row in table(("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS"), rows, Paint(sys.stdout)):
             print(row)
     return Exit.OK
 
@@ -63,12 +82,43 @@ def _as_json(state: State, grant: Grant) -> dict[str, Json]:
     }
 
 
+def _wide_json(grant: Grant) -> dict[str, Json]:
+    told = grant_told(grant)
+    names = ("scope", "flow", "nodeId", "tool", "fields", "until", "used", "requester")
+    by = [actor.get("id") for actor in grant.by]
+    return {"grantId": grant.prompt_id, "by": by, **{name: told.get(name) for name in names}}
+
+
+REVOKED = "Revoked: such calls are asked about again."
+
+
+def _revoke_wide(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> bool:
+    """Take back one that counts beyond its run, which may be over; False where there is none such."""
+    settings = place.settings()
+    if not database_exists(settings):
+        return False
+    with writing(settings) as store:
+        wide = wide_grants.current(store.kept(wide_grants.GRANT), utc_now())
+        found = next((grant for grant in wide if grant.prompt_id == grant_id), None)
+        if found is None:
+            return False
+        by = actor_for(settings, as_name).record()
+        store.consume([], utc_now(), [wide_grants.revoked(found, by, utc_now())])
+    if as_json:
+        print_json(_wide_json(found))
+    else:
+        print(REVOKED)
+    return True
+
+
 def revoke_grant(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> int:
     """Ask again for calls that were always allowed. Raises `SaysoError`."""
+    if _revoke_wide(place, grant_id, as_name, as_json=as_json):
+        return Exit.OK
     return change_prompt(
         place,
         grant_id,
-        Change("undo", {}, "Revoked: such calls are asked about again."),
+        Change("undo", {}, REVOKED),
         as_name,
         as_json=as_json,
     )

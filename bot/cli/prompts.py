@@ -71,19 +71,22 @@ class Given:
     files: Sequence[Path] = ()
     always: str | None = None
     match: Sequence[str] = ()
+    scope: str | None = None
 
     @property
     def allowed(self) -> dict[str, Json] | None:
         """What is to be allowed always, from `--always` and `--match`. Raises `UsageError`."""
         if self.always is None:
-            if self.match:
-                raise UsageError("--match says what --always allows; say --always too.")
+            if self.match or self.scope:
+                raise UsageError("--match and --scope say what --always allows; say --always too.")
             return None
         try:
             seconds = timestamps.parse_duration(self.always)
         except ValueError as error:
             raise UsageError(f"--always takes a duration such as 8h, not {self.always!r}.") from error
-        return {"seconds": seconds, "patterns": _pairs("--match", self.match)}
+        return {"seconds": seconds, "patterns": _pairs("--match", self.match)} | (
+            {"scope": self.scope} if self.scope else {}
+        )
 
     def check(self) -> None:
         """Raise `UsageError` unless it was given in one way; words may go with files."""

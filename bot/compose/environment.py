@@ -21,6 +21,7 @@ from bot.config.directory import Directory
 from bot.config.settings import SLACK_PACE, Settings, Tuning
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.policy import Gate
 from engine.decide.reinstalled import restored
 from engine.flow import Flow
@@ -117,7 +118,7 @@ def make_engine(
             from bot.intents.session_rows import scripted_rows
 
             extensions.append(scripted_rows)
-    extensions += [SpendRows(settings.agents.day_cap), NoteRows()]
+    extensions += [SpendRows(settings.agents.day_cap), NoteRows(), GrantRows()]
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     servers = ToolServers(settings.mcp_file, source.get, settings.agents.link_hosts)
     read = places(lambda: engine, said_in, public)

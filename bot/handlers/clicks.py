@@ -19,6 +19,7 @@ from bot.rendering.calls import ALL, pairs, together
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.notes import AGENTS, MENU
 from bot.rendering.text import escape, one_line
+from bot.start.grants import WideGrants
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Steer, Undo
 from engine.decide.policy import authorize
@@ -131,11 +132,20 @@ class Presses:
         return done
 
     async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
-        prompt = await self._prompt(row, prompt_id)
+        prompt, grants = await self._prompt(row, prompt_id), WideGrants(self.notices)
+        if await self._is_over(prompt) and await grants.counts(prompt_id):
+            # The run that gave it is over: its row alone is changed.
+            return await grants.revoke(row, data, prompt_id, await self.people.actor(data))
         if prompt is None:
             return await self.notices.whisper(row, data, GONE, "refused")
         actor = await self.people.actor(data)
         return await self.replies.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
+
+    async def _is_over(self, prompt: PromptState | None) -> bool:
+        """Whether the session of a question has ended, or is gone."""
+        engine = self.notices.engine
+        head = None if prompt is None else await engine.writer.call(engine.store.head, prompt.session_id)
+        return head is None or head.status in ENDED
 
     async def _rated(self, row: InboxRow, data: dict[str, Json], value: str, key: str) -> bool:
         """Whether an agent's final answer helped, said by somebody who can read it; the session may be over long since."""

@@ -13,7 +13,8 @@ from engine.language.codec import Json, encode
 
 ALWAYS = "always"
 """The kind of the view in which calls are allowed always."""
-PATTERN, FOR = "pattern:", "for"
+PATTERN, FOR, IN = "pattern:", "for", "in"
+_PLACES = {"run": "this run", "thread": "runs in this thread", "flow": "runs of this flow in this channel"}
 _TIMES = {
     3600.0: "1 hour",
     USUAL_SECONDS: "8 hours",
@@ -39,8 +40,8 @@ def always_view(
     fields = (voted or {}).get("fields") or {}
     blocks: list[Block] = [
         section(
-            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it for the rest of this run. What is "
-            "not changed here has to be exactly as it is; `*` stands for anything."
+            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it for the rest of this run, or as far as "
+            "you say. What is not changed here has to be exactly as it is; `*` stands for anything."
         )
     ]
     for name in patterned(given):
@@ -61,6 +62,12 @@ def always_view(
         "initial_option": times[usual],
     }
     blocks.append(field_block(FOR, "For", menu))
+    wider = tool.get("always")
+    if isinstance(wider, list):
+        places = [option(_PLACES[name], name) for name in ("run", *wider)]
+        at = ["run", *wider].index((voted or {}).get("scope") or "run")
+        element = {"type": "static_select", "action_id": IN, "options": places, "initial_option": places[at]}
+        blocks.append(field_block(IN, "In", element))
     return modal("Always allow", blocks, kind=ALWAYS, meta=meta, submit="Approve and allow")
 
 
@@ -80,7 +87,16 @@ def line(grant: Grant) -> str:
     """A grant as mrkdwn: what, by whom, until when."""
     people = ", ".join(person(actor) for actor in grant.by)
     text = safe(what(grant)).replace("`", "'")
-    return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)}"
+    return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)}{where(grant)}"
+
+
+def where(grant: Grant) -> str:
+    """Where one counts beyond its run."""
+    told = grant.wide or {}
+    if not told:
+        return ""
+    place = "thread" if str(told["scope"]).startswith("thread:") else "channel"
+    return f" in runs of *{safe(str(told['flow']))}* in this {place}"
 
 
 def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
@@ -90,9 +106,16 @@ def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
     return [context(line(grant)), actions([button("Revoke", UNDO, handle(prompt))])]
 
 
-def home_grants(states: Sequence[State], now: str) -> list[Block]:
-    """The grants of some runs, each with its button."""
+def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -> list[Block]:
+    """The grants of some runs, and those beyond a run, each with its button."""
     made = []
+    for grant in wide:
+        told = grant.wide or {}
+        value = f"{grant.prompt_id}|||{told.get('channel')}|{told.get('thread')}"
+        block = with_id(
+            section(f"{line(grant)} · used {grant.used} times", most=900), f"grant:{grant.prompt_id}"
+        )
+        made.append({**block, "accessory": button("Revoke", UNDO, value)})
     for state in states:
         thread = state.thread or {}
         for grant in standing(state, now):

@@ -13,7 +13,7 @@ from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict_and_reason
-from engine.journal.state import State
+from engine.journal.state import Grant, State
 
 START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
 MOST_WAITING, MOST_OTHERS, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 22, 8, 8, 5, 14
@@ -69,6 +69,8 @@ class HomePage:
     look: Look = Look()
     about_me: str = ""
     """How this person wants to be told, and who stands in for them."""
+    allowed: Sequence[Grant] = ()
+    """Calls that this person allows beyond one run."""
 
 
 def home_view(page: HomePage) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def home_view(page: HomePage) -> dict[str, Any]:
         *_listed(
             [
                 *(_run(entry) for entry in page.running[:MOST_RUNNING]),
-                *home_grants([entry.state for entry in page.running], page.now),
+                *home_grants([entry.state for entry in page.running], page.now, page.allowed),
             ][: MOST_RUNNING + _MOST_GRANTS],
             len(page.running) - MOST_RUNNING,
             "Nothing of yours or of your channels is running.",

@@ -156,6 +156,8 @@ VERBS = (
         "reject",
         "answer",
         "always",
+        "always_in_thread",
+        "always_in_flow",
         "form",
         "files",
         "edit",

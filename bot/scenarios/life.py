@@ -18,6 +18,7 @@ from bot.rendering.notes import as_plain
 from bot.scenarios.document import is_place
 from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for
 from engine.decide.agents.memory import NoteRows
+from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.step import node_at
 from engine.journal.events import Event
@@ -116,7 +117,7 @@ class Life:
             runners=Fakes(self),
             home=world.home,
             secret=self._secret,
-            extensions=[projection, NoteRows()],
+            extensions=[projection, NoteRows(), GrantRows()],
             label="scenario",
             now=lambda: world.now,
             entropy=lambda: "scenario-0000000000000000",

@@ -312,7 +312,10 @@ class Reader:
         return self._checked(verb, value, (*path, verb))
 
     def _checked(self, verb: str, value: Json, path: Path) -> tuple[str, Json]:
-        fields, texts = ("form", "edit", "always"), ("reply", "message", "choose", "hand_over")
+        fields, texts = (
+            ("form", "edit", "always", "always_in_thread", "always_in_flow"),
+            ("reply", "message", "choose", "hand_over"),
+        )
         if verb in fields and not isinstance(value, dict):
             self._wrong(path, f"expected fields and their values, not {kind_of(value)}")
         elif verb == "files":

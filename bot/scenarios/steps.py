@@ -55,9 +55,11 @@ class Hand:
             case "edit":
                 prompt = self._open(state, lambda prompt: bool(prompt.editable))
                 return Edit(prompt.prompt_id, actor, key, dict(value))
-            case "always":
+            case "always" | "always_in_thread" | "always_in_flow":
                 prompt = self._open(state, lambda prompt: "always" in (prompt.tool or {}))
                 allowed: dict[str, Json] = {"patterns": dict(value)}
+                if act.verb != "always":
+                    allowed["scope"] = act.verb.rpartition("_")[2]
                 return Answer(prompt.prompt_id, actor, key, value="approve", always=allowed)
             case "form":
                 prompt = self._open(state, lambda prompt: bool(prompt.fields))

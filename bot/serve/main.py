@@ -38,6 +38,7 @@ from bot.serve.bolt import SlackApp
 from bot.serve.identity import Identity, StartFailed, identify
 from bot.start.form import FlowChoice, StartForm
 from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
+from bot.start.grants import WideGrants
 from bot.start.memory import Notes
 from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
@@ -222,9 +223,8 @@ class Bot:
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
         triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
-        starts = MessageStarts(
-            self.library, people, home, starter, threads, status, notices, Notes(notices, channels)
-        )
+        kept = Notes(notices, channels), WideGrants(notices)
+        starts = MessageStarts(self.library, people, home, starter, threads, status, notices, *kept)
         replies = Replies(people, notices, incoming)
         agents = ToAgents(notices, replies.do, incoming)
         talk = Conversation(people, home, starts, replies, agents, status, notices)

@@ -13,6 +13,7 @@ Files:
 
 * `form`: starts by a form: inputs as fields, and the channel where nobody knows it yet
 * `from_slack`: starts by a message, a slash command, words, a reaction, the shortcut; who only asks gets told
+* `grants`: calls that are always allowed beyond one run: told, taken back
 * `memory`: what agents have noted for a channel: told, edited, forgotten
 * `schedules`: starts at the times that flows name
 * `starter`: every start: one check, one rate limit, one place that refuses; threads that the bot begins

@@ -25,6 +25,7 @@ from bot.rendering.grants import line
 from bot.rendering.notes import note, start_blocks
 from bot.rendering.text import safe
 from bot.start.form import shortcut_of
+from bot.start.grants import WideGrants, asks_about_grants, revoked_in
 from bot.start.memory import Notes, asks_about_memory
 from bot.start.starter import (
     Refusal,
@@ -92,7 +93,7 @@ class SessionStatus:
         reading = self._catching_up()
         return "\n".join([text, *limits, *([reading] if reading else [])])
 
-    async def allowed(self, channel: str) -> str:
+    async def allowed(self, channel: str, wider: Sequence[str]) -> str:
         """Which calls of agents are always allowed in a channel, and where that is taken back."""
         now, states = self._engine.now(), await self._states(await self._living_in(channel))
         lines = [
@@ -100,6 +101,7 @@ class SessionStatus:
             for state in states
             for grant in standing(state, now)
         ]
+        lines = [*wider, *lines]
         if not lines:
             return "No call is always allowed here."
         return "\n".join(
@@ -124,7 +126,11 @@ class SessionStatus:
 
 def asks_about_flows(said: Message) -> bool:
     """Whether a message asks which flows there are, how they go, or how all this works."""
-    return control_word(said.text) in ("help", "status") or said.text.lower() in ("list", "flows", "grants")
+    return (
+        control_word(said.text) in ("help", "status")
+        or said.text.lower() in ("list", "flows")
+        or asks_about_grants(said.text)
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -139,6 +145,7 @@ class MessageStarts:
     status: SessionStatus
     notices: Notices
     notes: Notes
+    grants: WideGrants
 
     # --- messages ------------------------------------------------------------------------------------------
 
@@ -146,7 +153,7 @@ class MessageStarts:
         """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
         if not self._calls_us(said, data) or said.edited:
             return False
-        about = said.text.lower() == "grants" or self.about_memory(said)
+        about = asks_about_grants(said.text) or self.about_memory(said)
         return not heads or about or self.names_flow(said)
 
     def about_memory(self, said: Message) -> bool:
@@ -172,6 +179,8 @@ class MessageStarts:
             actor = await self.people.actor(data, in_channel=True)
             if self.about_memory(said):
                 return await self.notes.asked(row, data, said.text, actor)
+            if (grant_id := revoked_in(said.text)) is not None:
+                return await self.grants.revoke(row, data, grant_id, actor)
             return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
         flows = self.library.refresh()
         thread_ts = data["threadTs"] or data["ts"]
@@ -188,10 +197,13 @@ class MessageStarts:
         word = control_word(said.text)
         if word == "status":
             return await self.status.running(channel)
-        if said.text.lower() == "grants":
-            return await self.status.allowed(channel)
+        if asks_about_grants(said.text):
+            return await self._allowed(channel)
         flows = self.library.refresh()
         return phrases.help_text(flows) if not said.text or word == "help" else phrases.flows_text(flows)
+
+    async def _allowed(self, channel: str) -> str:
+        return await self.status.allowed(channel, await self.grants.listed(channel))
 
     # --- slash commands ------------------------------------------------------------------------------------
 
@@ -209,7 +221,7 @@ class MessageStarts:
         if decision.word == "status":
             return {"text": note(await self.status.running(decision.data["channel"])).text}
         if decision.word == "grants":
-            return {"text": note(await self.status.allowed(decision.data["channel"])).text}
+            return {"text": note(await self._allowed(decision.data["channel"])).text}
         if decision.word == "memory":
             return {"text": note(await self.notes.listed(decision.data["channel"])).text}
         listed = decision.word in ("list", "flows")

@@ -13,7 +13,7 @@ from engine.decide.policy import authorize
 from engine.journal.records import InboxRow, KeptRow
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.language.errors import Corrupt, Overtaken
+from engine.language.errors import Corrupt, KeptMoved
 from engine.run.memory import UnknownNote, notes_of, stored_note
 from prompt_state.question_row import thread_key
 
@@ -79,7 +79,7 @@ class Notes:
                 return await self._notices.consume(row, "applied", changed, told)
             except (UnknownNote, Corrupt, memory.TooLong) as error:
                 return await self._notices.whisper(row, data, str(error), "refused")
-            except Overtaken:
+            except KeptMoved:
                 continue
 
 

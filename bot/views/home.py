@@ -40,6 +40,7 @@ from bot.views.me import about
 from bot.views.service import BROKEN, Kind
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
+from engine.decide.agents import wide_grants
 from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
 from engine.journal.records import InboxItem, InboxRow
 from engine.journal.state import State
@@ -186,7 +187,11 @@ class HomeKind(Kind):
             look = replace(look, start=0)
         now = self._engine.now()
         mine = about(await self._profiles.of(user), now)
-        page = HomePage(waiting, [], [], self._library.refresh(), now, others, look, mine)
+        kept = wide_grants.current(
+            await self._engine.writer.call(self._engine.store.kept, wide_grants.GRANT), now
+        )
+        allowed = [grant for grant in kept if user in [person.get("id") for person in grant.by]]
+        page = HomePage(waiting, [], [], self._library.refresh(), now, others, look, mine, allowed)
         seen = [*page_of(page), *others[:MOST_OTHERS]]
         spots = [_spot(entry.prompt) for entry in seen] + [_root(state) for state in [*running, *recent]]
         links = await self._links.those_known(spot for spot in spots if spot is not None)

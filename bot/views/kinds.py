@@ -21,7 +21,7 @@ from bot.inbound.decisions import (
 )
 from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole, whole_blocks
 from bot.rendering.blocks import about, field_block, modal, words
-from bot.rendering.grants import ALWAYS, FOR, PATTERN, always_view, patterned
+from bot.rendering.grants import ALWAYS, FOR, IN, PATTERN, always_view, patterned
 from bot.rendering.phrases import closed_text
 from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view, told_view
 from bot.views.service import Kind
@@ -296,6 +296,8 @@ class Always(PromptKind):
         given = grantable(asked.flow, asked.state, asked.run)
         chosen = submission.given(FOR).get("selected_option") or {}
         always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
+        scope = (submission.given(IN).get("selected_option") or {}).get("value")
+        always |= {} if scope is None else {"scope": scope}
         for name in patterned(given):
             text = str(submission.given(f"{PATTERN}{name}").get("value") or "").strip()
             if text != given[name].strip():  # Slack shows an input without the space around it

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from engine.forms.question import Question
+from engine.journal.records import KeptRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -63,6 +64,8 @@ class Facts(Struct, frozen=True):
     """Who manages a person, both by id or e-mail address, as far as the installation knows."""
     clock_jumped: bool = False
     """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
+    grants: Sequence[KeptRow] = ()
+    """Calls that are always allowed where the session lives, beyond it (`engine.decide.agents.wide_grants`)."""
 
 
 class Command(Struct, frozen=True):

@@ -308,6 +308,12 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
         """Whether a node of the flow runs a module or a program of its own."""
         return any(code_key(node.type, node.config) for each in self.lists.values() for node in each.nodes)
 
+    @cached_property
+    def allows_wide(self) -> bool:
+        """Whether people can allow calls of an agent beyond one run."""
+        nodes = (node for each in self.lists.values() for node in each.nodes)
+        return any(node.agent is not None and node.agent.grants == "flow" for node in nodes)
+
     def why_missing(self, node: Node) -> str | None:
         """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what
         it covers: without it nobody could be shown what would run."""

@@ -184,7 +184,7 @@ class AgentPlan(Struct, frozen=True, omit_defaults=True):
     output: Json = None
     context: tuple[str, ...] = ()
     keeps: bool = False
-    grants: Literal["off", "run"] = "off"
+    grants: Literal["off", "run", "flow"] = "off"
     """How far a person can allow calls like one that is approved."""
     memory: Memory | None = None
 

@@ -609,28 +609,32 @@ class PromptCancelled(PromptEvent, tag="prompt:cancelled", kw_only=True):
 
 
 class GrantGiven(PromptEvent, tag="grant:given", kw_only=True):
-    """Calls of this tool with such an input run unasked from now on, in this run: `prompt_id` is the approval with which
-    that was said. `definition` is a digest of the tool and
-    of its rule: with another one the grant counts for nothing."""
+    """Calls of this tool with such an input run unasked from now on: `prompt_id` is the approval with which that was said.
+    `definition` is a digest of the tool and of its rule: with another one the grant counts for nothing. `wide` is of one
+    beyond this run: the `scope`, and what else it is bound to (`engine.decide.agents.wide_grants`)."""
 
     node_id: str
     tool: str
     fields: dict[str, Json]
     definition: str
     until: str
+    wide: dict[str, Json] | None = None
 
 
 class GrantUsed(PromptEvent, tag="grant:used", kw_only=True):
-    """A call at `path` runs unasked. `digest` is of what it does, as an approval would have shown it."""
+    """A call at `path` runs unasked. `digest` is of what it does, as an approval would have shown it. `grant` has all of a
+    grant that other runs use, too, with this use."""
 
     digest: str
+    grant: dict[str, Json] | None = None
 
 
 class GrantRevoked(PromptEvent, tag="grant:revoked", kw_only=True):
-    """A person took it back."""
+    """A person took it back. `grant` as in `grant:used`."""
 
     actor: dict[str, Json]
     key: str
+    grant: dict[str, Json] | None = None
 
 
 class GrantExpired(PromptEvent, tag="grant:expired", kw_only=True):

@@ -156,9 +156,9 @@ class SettleSpend(Record, frozen=True):
 
 
 class KeptRow(Record, frozen=True):
-    """What outlives its session and is read by others: a note of an agent (`kind` note). `scope` is where it
+    """What outlives its session and is read by others: a note of an agent (`kind` note), a grant. `scope` is where it
     holds. In a commit `rev` 1 stores it, which is a no-op where it is stored; a higher one takes the place of the one before,
-    and is `Overtaken` where that is not the one that is stored."""
+    and is `KeptMoved` where that is not the one that is stored."""
 
     kept_id: str
     kind: str

@@ -295,6 +295,8 @@ class Grant(_Record):
     """The paths of the latest calls that ran by it."""
     over: str | None = None
     """`revoked` or `expired`."""
+    wide: dict[str, Json] | None = None
+    """Of one beyond its run: its `scope`, the `rev` of its row, and what else it is bound to."""
 
     @property
     def exact(self) -> bool:

@@ -198,6 +198,12 @@ class Fenced(StorageError):
     code = "fenced"
 
 
+class KeptMoved(StorageError):
+    """What is kept for others was changed since it was read. Nothing was stored; look again."""
+
+    code = "kept_moved"
+
+
 class Overtaken(Fenced):
     """A session is not where a claim found it: another process came first. Nothing was stored; look again."""
 

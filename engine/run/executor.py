@@ -25,7 +25,7 @@ from engine.decide.step import Turn, node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
 from engine.journal.queries import TURN, doomed
-from engine.journal.records import Row
+from engine.journal.records import KeptRow, Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language.errors import SaysoError, SessionError
 from engine.nodes.runtime.folder import SESSIONS
@@ -179,6 +179,8 @@ class ActiveSession(Struct):
     """How large the stored snapshot is, and the events after it."""
     day_left: Decimal | None = None
     """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
+    grants: Sequence[KeptRow] = ()
+    """What is always allowed where it lives, as it was read for the last step."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     stops: dict[str, StopSignal] = field(default_factory=dict)
     """Tells each task that it is to leave."""

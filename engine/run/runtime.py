@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.commands import Policy
 from engine.decide.policy import Gate
 from engine.flow import Flow
@@ -157,7 +158,7 @@ class Runtime:
             runners=with_runner(with_runner(runners, TURN, turns), "mcp", servers),
             home=home,
             secret=self._secret,
-            extensions=[SpendRows(None), NoteRows(), question_rows],
+            extensions=[SpendRows(None), NoteRows(), GrantRows(), question_rows],
             agents=AgentFacts(),
             snapshot_dir=self._snapshot_dir,
             shown=None if self._shows else self._unseen,

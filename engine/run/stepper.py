@@ -17,6 +17,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from engine.decide import limits
+from engine.decide.agents.wide_grants import GRANT, scopes
 from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy, Shown
 from engine.decide.decide import carry_out
 from engine.decide.due import due
@@ -31,6 +32,7 @@ from engine.language.errors import (
     Corrupt,
     DayBudgetSpent,
     Fenced,
+    KeptMoved,
     LockHeld,
     MalformedJournal,
     Overtaken,
@@ -137,6 +139,7 @@ class Stepper:
     ) -> State:
         while True:
             try:
+                await self._look_at_grants(live)
                 events, after, refusal = self._decide(live, command)
                 if limits.pending(after):
                     events, after = await self._with_lock(live, events, after)
@@ -150,7 +153,7 @@ class Stepper:
                     raise refusal
                 await self.commit(live, events, after, () if refusal else consumed, new)
                 break
-            except (LockHeld, DayBudgetSpent) as error:
+            except (LockHeld, DayBudgetSpent, KeptMoved) as error:
                 # Another session came first since we looked: nothing was stored, so decide again.
                 log.debug("%s: %s", live.session_id, error)
             except Overtaken as error:
@@ -175,8 +178,10 @@ class Stepper:
         assert live.flow is not None
         try:
             while live.claimed and not self.draining and not live.pausing and due(live.flow, live.state):
+                await self._look_at_grants(live)
                 events, after, _ = self._decide(live, None)
-                with contextlib.suppress(DayBudgetSpent):  # nothing was stored; what is left is known now
+                # Nothing was stored; what is left, or still allowed, is known now.
+                with contextlib.suppress(DayBudgetSpent, KeptMoved):
                     await self.commit(live, events, after, (), None)
         except StorageError as error:
             log.error("%s goes on later: %s", live.session_id, error)
@@ -188,8 +193,17 @@ class Stepper:
             agents = replace(agents, day_left=live.day_left)
         now = self.now()
         jumped = self._watch is not None and self._watch.jumped(now)
-        people = self.manager_of
-        return Facts(now, live.epoch, self.entropy(), self.policy, code, agents, live.pausing, people, jumped)
+        people, kept = self.manager_of, live.grants
+        return Facts(
+            now, live.epoch, self.entropy(), self.policy, code, agents, live.pausing, people, jumped, kept
+        )
+
+    async def _look_at_grants(self, live: ActiveSession) -> None:
+        """Read which calls are always allowed where the session lives."""
+        live.grants = ()
+        if live.flow is not None and live.flow.allows_wide and live.state.thread:
+            here = list(scopes(live.state).values())
+            live.grants = await self.writer.call(self.sessions.store.kept, GRANT, here)
 
     def _decide(
         self, live: ActiveSession, command: Command | None
@@ -266,7 +280,7 @@ class Stepper:
         except DayBudgetSpent as error:
             live.day_left = error.left
             raise
-        except LockHeld:
+        except (LockHeld, KeptMoved):
             raise
         except BaseException:
             self.sessions.mark_stale(live)

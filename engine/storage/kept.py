@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from engine.journal.records import KeptRow
-from engine.language.errors import Overtaken
+from engine.language.errors import KeptMoved
 from engine.storage.tables import KEPT, Tables, reads
 
 _KEPT = KEPT.where("n = ?")
@@ -28,7 +28,7 @@ class KeptTables(Tables):
             return
         stored = self._held(KEPT, _KEPT, found[0]) if found else None
         if found is None or stored is None or stored.rev != row.rev - 1:
-            raise Overtaken(f"{row.kept_id} was changed meanwhile.")
+            raise KeptMoved(f"{row.kept_id} was changed meanwhile.")
         self._update(KEPT, row, found[0])
 
     @reads

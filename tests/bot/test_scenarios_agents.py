@@ -435,3 +435,30 @@ steps:
   - ben: approve
   - expect: {status: complete, notes: [It is the pool.]}
 """
+
+
+BEYOND = """
+claude:
+  - tools: [{name: shell, input: {command: systemctl restart checkout}}]
+  - tools: [{name: shell, input: {command: systemctl restart web}}, {name: shell, input: {command: systemctl restart api}}]
+  - tools: [{name: shell, input: {command: systemctl restart web}}]
+  - text: Restarted.
+nodes:
+  diagnose.shell: done
+steps:
+  - expect: {prompt: diagnose, kind: approval}
+  - ana: {WHERE: {command: systemctl restart *}}
+  - expect: {status: complete, effects: [diagnose.shell, diagnose.shell, diagnose.shell, diagnose.shell]}
+"""
+
+
+@pytest.mark.parametrize("where", ["always_in_thread", "always_in_flow"])
+async def test_what_is_allowed_beyond_a_run_is_used_once_for_each_call_wherever_it_is_killed(
+    tmp_path: Path, where: str
+) -> None:
+    """Killed before and after every commit: each call ran once, and the row was changed once for each."""
+    flow = FLOW.replace("max_turns: 4", "max_turns: 6\n      grants: flow")
+    result = await played(tmp_path, BEYOND.replace("WHERE", where), flow=flow, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)
+    used = [event for event in result.plain.events if event.type == "grant:used"]
+    assert [event.grant["used"] for event in used] == [1, 2, 3]  # type: ignore[attr-defined]

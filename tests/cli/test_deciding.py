@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.storage.open import open_store
 from tests.cli.clikit import Cli
+from tests.engine.agents.test_wide_grants import given
 
 FLOW = """
 flow: ship
@@ -309,3 +311,26 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     assert "is forgotten" in cli.run("memory", "forget", note["noteId"]).out
     assert "There is no note" in cli.run("memory", "forget", note["noteId"]).err
     assert "Nothing is noted." in cli.run("memory", "list").out
+
+
+def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cli: Cli) -> None:
+    """They are of channels: here there is none. What was given in Slack is taken back by its id, whatever became of its run."""
+    cli.env["SAYSO_SCRIPT"] = str(
+        cli.write(
+            "looking.script.yml", "turns: [{tools: [{name: logs, input: {lines: 7}}]}, {text: Thanks.}]"
+        )
+    )
+    cli.write("looking.yml", LOOKING.replace("      approvals", "      grants: flow\n      approvals"))
+    asked = str(cli.run("run", "looking.yml").json["prompts"][0]["promptId"])
+    refused = cli.run("prompts", "answer", asked, "approve", "--always", "8h", "--scope", "flow")
+    assert "Calls are allowed for run here" in refused.err
+    assert "say --always too" in cli.run("prompts", "answer", asked, "approve", "--scope", "flow").err
+    (row,) = given("flow")
+    store = open_store(f"sqlite:///{cli.cwd / '.sayso' / 'sayso.db'}")
+    store.consume([], row.expires_at, [row.but(expires_at="2999-01-01T00:00:00.000Z")])
+    store.close()
+    (grant,) = cli.run("grants", "list", "--json").json["grants"]
+    assert (grant["grantId"], grant["scope"], grant["used"]) == (row.kept_id, "flow:demo@C1", 0)
+    assert "flow:demo@C1" in cli.run("grants", "list").out
+    assert "asked about again" in cli.run("grants", "revoke", row.kept_id).out
+    assert cli.run("grants", "list", "--json").json["grants"] == []

@@ -157,3 +157,77 @@ async def test_home_and_the_word_grants_list_what_is_allowed(tmp_path: Path) -> 
         await press_home(space, "ana", "Revoke")
         await shows(space, "ana", "is always allowed by", gone=True)
         assert grants_of(bot, await state_of(bot)) == []
+
+
+WIDE = ALLOWS.replace("grants: run", "grants: flow")
+WIDE_SCRIPT = """
+turns:
+  - tools: [{name: mark, input: {host: web-1}}]
+  - text: Marked.
+"""
+
+
+@asynccontextmanager
+async def allowed_widely(folder: Path, scope: str) -> AsyncIterator[tuple[Town, str, str]]:
+    """A bot one of whose runs is over, in which ana has allowed its call this far; its thread, and the grant."""
+    script = folder / "asked.yml"
+    script.write_text(WIDE_SCRIPT)
+    async with inhabited_town(folder, {"asked": WIDE}, agents=AgentSettings(script=script)) as (_, bot):
+        root = await bot.start("ana", "asked")
+        await bot.until(lambda: "wants to use" in str(bot.thread(root)))
+        message, where = bot.find(root, f"{OPEN}more")
+        (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
+        view = await opened(bot, message, where, entry)
+        chosen = {"selected_option": {"value": scope}}
+        await bot.submit("ana", view, {"in": {"in": chosen}})
+        await bot.settle()
+        (row,) = bot.store.kept("grant")
+        yield bot, root, row.kept_id
+
+
+@simulated
+async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    """Behind a restart too: the second run asks nobody and names who allowed it; `grants revoke` ends that."""
+    async with allowed_widely(tmp_path, "flow") as (bot, _, grant):
+        await bot.close()
+        await bot.open()
+        root = await bot.start("ana", "asked")
+        said = str(bot.thread(root))
+        assert "Marked." in said
+        assert "always allowed by Ana" in said
+        mention = f"<@{bot.core.state.bot_user_id}>"
+        listed = str(bot.thread(await bot.start("ana", "grants"))[1:])
+        assert grant in listed
+        assert "in runs of *asked* in this channel" in listed
+        assert "used 1 times" in listed
+        back = str(bot.thread(bot.say("ben", f"{mention} grants revoke {grant}")))
+        await bot.settle()
+        assert "No call is always allowed here" in str(bot.thread(await bot.start("ana", "grants")))
+        third = await bot.start("ana", "asked")
+        assert "wants to use" in str(bot.thread(third)), back
+        assert "Marked." not in str(bot.thread(third))
+        (row,) = bot.store.kept("grant")
+        (end,) = json.loads(row.body)["changes"]
+        assert (end["did"], end["by"]["name"]) == ("revoked", "Ben Okafor")
+
+
+@simulated
+async def test_a_grant_of_a_thread_counts_in_no_other(tmp_path: Path) -> None:
+    """A run that begins elsewhere in the channel is asked."""
+    async with allowed_widely(tmp_path, "thread") as (bot, _, _):
+        assert "wants to use" in str(bot.thread(await bot.start("ana", "asked")))
+
+
+@simulated
+async def test_the_button_takes_back_what_a_run_that_is_over_has_given(tmp_path: Path) -> None:
+    """On the Home of who gave it."""
+    async with allowed_widely(tmp_path, "flow") as (bot, root, _):
+        space = TownWorkspace(bot)
+        await space.open_home("ana")
+        await shows(space, "ana", "is always allowed by")
+        await press_home(space, "ana", "Revoke")
+        await bot.until(lambda: "Taken back" in str(bot.thread(root)))
+        await space.open_home("ana")
+        await shows(space, "ana", "is always allowed by", gone=True)

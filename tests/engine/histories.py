@@ -37,6 +37,8 @@ from engine.journal.queries import asked_in_order
 from engine.nodes.types.registry import node_types
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_people import small
+from tests.engine.agents.test_wide_grants import rows_of
+from tests.engine.agents.test_wide_grants import run as run_with
 from tests.histories.write import talked
 from tests.support.engine import ANA, BEN, Scenario, flow_of
 
@@ -493,6 +495,21 @@ def granted() -> Talk:
     return case.model("Done.")
 
 
+def granted_widely() -> Scenario:
+    """Calls that are allowed beyond the run: by this one, which takes it back, and by another one before."""
+    rules = 'grants: flow\ntools: [shell: {commands: ["*"]}]\napprovals: {shell: {approvers: [U0ANA]}}'
+    call = ("shell", {"command": "rm a.txt"})
+    other = run_with([], rules).model("", call).decide("approve", always={"scope": "flow"})
+    case = run_with([row.but(kept_id="prompt-elsewhere") for row in rows_of(other)], rules)
+    for _ in range(2):
+        case.model("", call).tool("tool[0]", OUTPUT)
+    case.model("", ("shell", {"command": "rm b.txt"})).decide("approve", always={"scope": "thread"})
+    case.kept = (*case.kept, *(row for row in rows_of(case) if row.scope.startswith("thread")))
+    case.tool("tool[0]", OUTPUT).model("", ("shell", {"command": "rm b.txt"})).tool("tool[0]", OUTPUT)
+    case.when(Undo(case.kept[-1].kept_id, ANA, "u"))
+    return case.model("Done.")
+
+
 RUNS: tuple[Callable[[], Scenario], ...] = (
     every_leaf,
     containers,
@@ -520,6 +537,7 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
     compacted,
     stuck,
     granted,
+    granted_widely,
 )
 
 

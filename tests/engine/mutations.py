@@ -81,7 +81,15 @@ def is_said(event: Event, name: str) -> bool:
     """Whether nobody can tell this field's value."""
     if event.type == "container:iterationStarted" or (event.type, name) == ("flow:started", "input"):
         return name == "timestamp"
-    unknown = ("prompt:requested", "prompt_id"), ("session:start", "session_id")
+    unknown = (
+        ("prompt:requested", "prompt_id"),
+        ("session:start", "session_id"),
+        # What a grant of another run is bound to stands in its row.
+        ("grant:given", "wide"),
+        ("grant:used", "grant"),
+        ("grant:used", "prompt_id"),
+        ("grant:revoked", "grant"),
+    )
     if event.type == "agent:outcome" and name in ("text", "max_tokens", "brief"):
         return True
     return name in SAID or (event.type, name) in unknown

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from engine.journal.records import KeptRow
-from engine.language.errors import Corrupt, Overtaken
+from engine.language.errors import Corrupt, KeptMoved
 from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
@@ -32,7 +32,7 @@ def test_a_change_names_the_one_before(store: Store) -> None:
     store.consume([], NOW, [ROW])
     store.consume([], NOW, [ROW.but(rev=2, body=b"second")])
     for late in (ROW.but(rev=2, body=b"late"), ROW.but(rev=4), ROW.but(kept_id="n9", rev=2)):
-        with pytest.raises(Overtaken):
+        with pytest.raises(KeptMoved):
             store.consume([], NOW, [late])
     found = store.kept_row("n1")
     assert found is not None

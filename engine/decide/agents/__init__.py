@@ -16,4 +16,5 @@ Files:
 * `spend_projection`: what model calls cost, as rows beside a step's events
 * `tool_calls`: tool calls: whether they may run, as what, and how people change them before
 * `tool_results`: what a tool call gave, as the blocks that the model reads
+* `wide_grants`: grants for the runs of a thread, or of a flow in a channel: their rows, and where they count
 """

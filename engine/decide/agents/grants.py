@@ -2,8 +2,8 @@
 
 Whoever may approve a call may give one, with the same quorum: each who must agree gives the same. It says what each field
 of the input has to be, exactly or by a pattern, until when, and for which definition of the tool and which rule of
-`approvals`: where one of them is another by then, people are asked again. Within its run each use is an event, and so are
-its end by the clock and by a person.
+`approvals`: where one of them is another by then, people are asked again. Each use is an event, and so are its end by the
+clock and by a person. Those beyond one run are in `wide_grants`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from engine.decide.agents import wide_grants
 from engine.decide.prompt_timers import OPEN_PHASES
 from engine.flow.builtin_tools import ANY, allowed, pattern_problem
 from engine.flow.node import Rule, ToolPlan
@@ -38,9 +41,11 @@ MOST_FIELDS = 8
 # --- what is allowed -------------------------------------------------------------------------------------------
 
 
-def checked(tool: ToolPlan, given: Mapping[str, Json], asked: Json) -> dict[str, Json]:
-    """The grant that somebody asks for, `{seconds?, patterns?}`, as it is voted on. Raises `InvalidAnswer`: it has to fit
-    the call that is being approved."""
+def checked(
+    tool: ToolPlan, given: Mapping[str, Json], asked: Json, scopes: Collection[str]
+) -> dict[str, Json]:
+    """The grant that somebody asks for, `{seconds?, patterns?, scope?}`, as it is voted on. Raises `InvalidAnswer`: it has to
+    fit the call that is being approved, and one of the scopes beyond this run."""
     wanted = asked if isinstance(asked, dict) else {}
     seconds, patterns = wanted.get("seconds", USUAL_SECONDS), wanted.get("patterns") or {}
     if not isinstance(seconds, int | float) or not 0 < seconds <= MOST_SECONDS:
@@ -53,9 +58,13 @@ def checked(tool: ToolPlan, given: Mapping[str, Json], asked: Json) -> dict[str,
         problem = _problem(tool, name, given.get(name), pattern)
         if problem is not None:
             raise InvalidAnswer(f"`{name}`: {problem}. Nothing was decided.")
+    scope = wanted.get("scope") or "run"
+    if scope != "run" and scope not in scopes:
+        known = " or ".join(["run", *scopes])
+        raise InvalidAnswer(f"Calls are allowed for {known} here, not for {scope!r}. Nothing was decided.")
     fields = {name: {"is": value} for name, value in given.items() if name not in patterns}
     fields |= {name: {"like": pattern} for name, pattern in patterns.items()}
-    return {"seconds": seconds, "fields": fields}
+    return {"seconds": seconds, "fields": fields} | ({} if scope == "run" else {"scope": scope})
 
 
 def _problem(tool: ToolPlan, name: str, value: Json, pattern: Json) -> str | None:
@@ -109,8 +118,8 @@ def definition(turn: Turn, path: str, tool: ToolPlan, rule: Rule) -> str:
 # --- from the first vote to the last use -------------------------------------------------------------------------
 
 
-def give(turn: Turn, prompt: Asked, bound_to: str) -> None:
-    """A call was approved, and with it a grant, where those who decided agree on one."""
+def give(turn: Turn, prompt: Asked, bound_to: str, given: Json) -> None:
+    """A call with this input was approved, and with it a grant, where those who decided agree on one."""
     terms = (prompt.answer or {}).get("always")
     if not terms or prompt.tool is None:
         return
@@ -123,14 +132,31 @@ def give(turn: Turn, prompt: Asked, bound_to: str) -> None:
         fields=terms["fields"],
         definition=bound_to,
         until=timestamps.after(turn.facts.now, float(terms["seconds"])),
+        wide=wide_grants.terms(turn, terms["scope"], given, (prompt.covers or {}).get("digest"))
+        if "scope" in terms
+        else None,
     )
 
 
-def use(turn: Turn, path: str, tool: ToolPlan, given: Json, bound_to: str, digest: str) -> bool:
-    """Whether this call runs by a grant, which is an event then. One whose time is over ends here."""
+class Called(Struct, frozen=True):
+    """A call that people decide first: what it is given as a rule sees it, a digest of what it does, and of what the tool would
+    do here with another input."""
+
+    path: str
+    tool: ToolPlan
+    rule: Rule
+    given: Json
+    digest: str
+    digest_of: Callable[[Json], str]
+
+
+def use(turn: Turn, call: Called, *, wide: bool) -> bool:
+    """Whether this call runs by a grant, which is an event then. One of this run whose time is over ends here."""
+    path, tool, given, digest = call.path, call.tool, call.given, call.digest
+    bound_to = definition(turn, path, tool, call.rule)
     node_id = turn.node(agent_of(turn.state, path) or "").id
     for grant in list(turn.state.grants.values()):
-        if (grant.over, grant.node_id, grant.tool) != (None, node_id, tool.name):
+        if (grant.over, grant.wide, grant.node_id, grant.tool) != (None, None, node_id, tool.name):
             continue
         if turn.facts.now >= grant.until:
             turn.emit(
@@ -138,6 +164,15 @@ def use(turn: Turn, path: str, tool: ToolPlan, given: Json, bound_to: str, diges
             )
         elif _allows(turn.state, grant, bound_to, digest) and fits(tool, grant.fields, given):
             turn.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest)
+            return True
+    for grant in wide_grants.standing(turn) if wide else ():
+        if grant.definition != bound_to or not fits(tool, grant.fields, given):
+            continue
+        if grant.exact and (grant.wide or {}).get("digest") != digest:
+            continue
+        if wide_grants.allows(turn, grant, node_id, call.rule, call.digest_of):
+            used = wide_grants.after_use(grant)
+            turn.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest, grant=used)
             return True
     return False
 
@@ -164,18 +199,23 @@ def revoke(turn: Turn, command: Undo) -> None:
         raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
     if turn.facts.policy(command.actor, "decide", turn.state, prompt) is not None:
         turn.permit(command.actor, "undo", prompt)
+    row = next((one for one in wide_grants.standing(turn) if one.prompt_id == grant.prompt_id), None)
+    by = command.actor.record()
     turn.emit(
         ev.GrantRevoked,
         path=prompt.path,
         prompt_id=prompt.prompt_id,
-        actor=command.actor.record(),
+        actor=by,
         key=command.key,
+        grant=None if row is None else wide_grants.after_end(row, by, turn.facts.now),
     )
 
 
 def standing(state: State, now: str) -> list[Grant]:
-    """The grants of a session by which calls may run now."""
-    found = (one for one in state.grants.values() if one.over is None and one.until > now)
+    """The grants of this run alone by which calls may run now."""
+    found = (
+        one for one in state.grants.values() if one.over is None and one.wide is None and one.until > now
+    )
     return [] if state.ended else [one for one in found if given_here(state, one)]
 
 

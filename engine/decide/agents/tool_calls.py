@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.decide import covered_nodes, question
-from engine.decide.agents import call_to_node, grants, tool_results
+from engine.decide.agents import call_to_node, grants, tool_results, wide_grants
 from engine.decide.agents.model_request import spoken, unsent
 from engine.decide.step import context, evaluate_config
 from engine.flow import Node
@@ -140,15 +140,25 @@ def _granted(
     assert tool is not None
     if plan.grants == "off" or tool.kind in NEVER_ALWAYS:
         return False
-    read = call_to_node.as_read(tool, given, config)
-    bound_to = grants.definition(turn, path, tool, rule)
-    return grants.use(turn, path, tool, read, bound_to, covered_nodes.digest(tool.node.type, config))
+
+    def digest_of(other: Json) -> str:
+        return covered_nodes.digest(tool.node.type, configured(turn, path, tool, other))
+
+    read, digest = call_to_node.as_read(tool, given, config), covered_nodes.digest(tool.node.type, config)
+    called = grants.Called(path, tool, rule, read, digest, digest_of)
+    return grants.use(turn, called, wide=plan.grants == "flow")
 
 
 def grant_checked(turn: Turn, prompt: Asked, asked: Json) -> dict[str, Json]:
     """The grant that goes with the approval of this call. Raises `InvalidAnswer`."""
     _, tool = _called(turn, prompt.path)
-    return grants.checked(tool, call_read(turn, prompt), asked)
+    return grants.checked(tool, call_read(turn, prompt), asked, _scopes(turn, prompt.path))
+
+
+def _scopes(turn: Turn, path: str) -> dict[str, str]:
+    """For what beyond this run a call can be allowed."""
+    plan = plan_of(turn.node(agent_of(turn.state, path) or ""))
+    return wide_grants.scopes(turn.state) if plan.grants == "flow" else {}
 
 
 def call_read(turn: Turn, prompt: Asked) -> dict[str, Json]:
@@ -170,7 +180,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     editable = "edit" in rule.verdicts
     fields = edit_fields(tool, call.input) if editable else []
     lasting = plan_of(agent).grants != "off" and tool.kind not in NEVER_ALWAYS
-    always = {"always": True} if lasting else {}
+    always: dict[str, Json] = {"always": list(_scopes(turn, path)) or True} if lasting else {}
     approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
     asked = Question(
         kind="approval",
@@ -240,7 +250,8 @@ def decided(turn: Turn, prompt: Asked) -> None:
         plan = plan_of(turn.node(agent_of(turn.state, prompt.path) or ""))
         rule = _rule(turn, prompt.path, plan, call, _read(turn, prompt.path, tool, call))
         if rule is not None:
-            grants.give(turn, prompt, grants.definition(turn, prompt.path, tool, rule))
+            bound_to = grants.definition(turn, prompt.path, tool, rule)
+            grants.give(turn, prompt, bound_to, _given(turn, tool, call))
         return
     reason = (prompt.answer or {}).get("reason")
     by, late = question.deciders(prompt), prompt.status == "expired"

@@ -8,6 +8,7 @@ from engine.journal import events as ev
 from engine.journal.grammar import path_of, same
 from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import Grant, State
+from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.language.timestamps import after
 
@@ -25,6 +26,8 @@ def grant_given(state: State, event: ev.GrantGiven) -> State:
     same(event.tool, (prompt.tool or {}).get("name"), "tool")
     same(event.node_id, state.nodes[agent_of(state, prompt.path) or ""].node_id, "agent")
     same(event.until, after(event.timestamp, float(answer["always"]["seconds"])), "end")
+    scope = (answer.get("always") or {}).get("scope")
+    same(((event.wide or {}).get("scope") or "").partition(":")[0], scope or "", "scope")
     votes = answer.get("votes") or []
     by = [vote["actor"] for vote in votes if vote.get("always") == answer["always"]] or [prompt.actor or {}]
     made = Grant(
@@ -35,6 +38,7 @@ def grant_given(state: State, event: ev.GrantGiven) -> State:
         definition=event.definition,
         until=event.until,
         by=tuple(by),
+        wide=None if event.wide is None else {**event.wide, "rev": 1},
     )
     return _with(state, made)
 
@@ -48,6 +52,8 @@ def _standing(state: State, prompt_id: str) -> Grant:
 
 def _ending(state: State, event: ev.GrantRevoked | ev.GrantExpired) -> Grant:
     grant = _standing(state, event.prompt_id)
+    if event.prompt_id not in state.prompts:
+        raise MalformedJournal(f"{event.prompt_id} was given elsewhere, and ends there")
     same(event.path, state.prompts[event.prompt_id].path, "path")
     return grant
 
@@ -58,7 +64,7 @@ def _with(state: State, grant: Grant) -> State:
 
 def grant_used(state: State, event: ev.GrantUsed) -> State:
     """A call that waits for nobody, before the time is over."""
-    grant, path = _standing(state, event.prompt_id), path_of(event)
+    grant, path = _used(state, event), path_of(event)
     if event.timestamp >= grant.until:
         raise MalformedJournal(f"what {event.prompt_id} allowed is over since {grant.until}")
     call = agent_at(state, agent_of(state, path) or "").calls.get(path)
@@ -66,15 +72,69 @@ def grant_used(state: State, event: ev.GrantUsed) -> State:
     if call is None or call.name != grant.tool or not begins or path in grant.uses:
         raise MalformedJournal(f"{path} is no call of {grant.tool} that begins now")
     if grant.exact:
-        same(event.digest, (state.prompts[event.prompt_id].covers or {}).get("digest"), "digest")
-    return _with(state, replace(grant, used=grant.used + 1, uses=(*grant.uses, path)[-_KEPT:]))
+        approved = grant.wide or state.prompts[event.prompt_id].covers or {}
+        same(event.digest, approved.get("digest"), "digest")
+    used = grant.used + (grant.wide is None)
+    return _with(state, replace(grant, used=used, uses=(*grant.uses, path)[-_KEPT:]))
+
+
+def _used(state: State, event: ev.GrantUsed) -> Grant:
+    """The grant by which a call runs: one of this run, or one that is as the event says."""
+    known, told = state.grants.get(event.prompt_id), event.grant
+    if known is not None or told is None or event.prompt_id in state.prompts:
+        known = _standing(state, event.prompt_id)
+        same(told is None, known.wide is None, "grant")
+    if told is None:
+        return _standing(state, event.prompt_id)
+    grant = grant_from(event.prompt_id, told)
+    if known is not None and not _follows(grant, known):
+        raise MalformedJournal(f"{event.prompt_id} is used as another grant than before")
+    return replace(grant, uses=() if known is None else known.uses)
+
+
+def _follows(grant: Grant, known: Grant) -> bool:
+    """Whether it is the same grant, used since."""
+    moving = ("rev", "used", "changes")
+    now, before = ({**grant_told(one), **dict.fromkeys(moving)} for one in (grant, known))
+    return now == before and (grant.wide or {})["rev"] > (known.wide or {})["rev"]
+
+
+_FIELDS = {
+    "nodeId": "node_id",
+    "tool": "tool",
+    "fields": "fields",
+    "definition": "definition",
+    "until": "until",
+}
+
+
+def grant_from(prompt_id: str, told: dict[str, Json]) -> Grant:
+    """The grant beyond its run that an event or a row tells of."""
+    rest = {name: value for name, value in told.items() if name not in (*_FIELDS, "by")}
+    try:
+        found = {field: told[name] for name, field in _FIELDS.items()}
+        rest["rev"], used = int(told["rev"]), int(told["used"])
+        return Grant(prompt_id=prompt_id, **found, by=tuple(told["by"]), used=used, wide=rest)
+    except (LookupError, TypeError, ValueError) as error:
+        raise MalformedJournal(f"{prompt_id} is no grant: {error}") from None
+
+
+def grant_told(grant: Grant) -> dict[str, Json]:
+    """What an event or a row tells of it."""
+    told = {name: getattr(grant, field) for name, field in _FIELDS.items()}
+    return {**(grant.wide or {}), **told, "by": list(grant.by)}
 
 
 def grant_revoked(state: State, event: ev.GrantRevoked) -> State:
     """From now on people are asked again."""
     if event.key in state.seen:
         raise MalformedJournal(f"{event.key} was taken before")
-    over = replace(_ending(state, event), over="revoked")
+    grant = _ending(state, event)
+    if event.grant is not None:
+        row = replace(grant_from(event.prompt_id, event.grant), until=grant.until)
+        if grant.wide is None or not _follows(row, grant):
+            raise MalformedJournal(f"{event.prompt_id} ends as another grant")
+    over = replace(grant, over="revoked")
     return replace(_with(state, over), seen=state.seen.set(event.key, None))
 
 

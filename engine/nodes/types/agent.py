@@ -232,10 +232,11 @@ class AgentConfig(Config):
         description="Notes for later runs: `approve`, `auto`, `off`, or a mapping. It reads those that there are when it begins, "
         "and writes them with the tool `remember`. Left out: `off`.",
     )
-    grants: Literal["off", "run"] = Field(
+    grants: Literal["off", "run", "flow"] = Field(
         "off",
         exclude=True,
-        description="`run`: whoever approves a call can allow calls like it for the rest of this run. `off`: each is decided.",
+        description="`run`: whoever approves a call can allow calls like it for the rest of this run. `flow`: also in the runs "
+        "of its thread, or of this flow in its channel. `off`: each is decided.",
     )
 
 

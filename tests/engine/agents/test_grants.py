@@ -225,9 +225,9 @@ def test_what_people_changed_before_they_allowed_it_is_what_is_allowed() -> None
 def after_its_time(patch: pytest.MonkeyPatch) -> Talk:
     """Seeded fault: a grant that is over is used."""
 
-    def ever(turn: Any, path: str, *given: Any) -> bool:
+    def ever(turn: Any, call: grants.Called, *, wide: bool) -> bool:
         for prompt_id in turn.state.grants:
-            turn.emit(ev.GrantUsed, path=path, prompt_id=prompt_id, digest=given[-1])
+            turn.emit(ev.GrantUsed, path=call.path, prompt_id=prompt_id, digest=call.digest)
         return bool(turn.state.grants)
 
     patch.setattr(grants, "use", ever)

@@ -1,0 +1,145 @@
+"""Grants beyond one run: for the runs of a thread, or of a flow in a channel. Pure.
+
+Such a grant is a row of its own (`KeptRow`), which the commit of the approval stores. A step of another run gets those that
+hold where it lives as facts. Each use and the end by a person change the row, naming the revision that was read: where somebody
+has taken the grant back meanwhile, nothing of the step is stored, and it is decided anew.
+
+It is bound to more than a grant of one run: to the flow and its agent, to what the approved call would do in this run (what the
+flow adds to a call may differ between runs), and to the requester where a rule is about whoever asked for the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from engine.flow.node import Rule
+from engine.journal import events as ev
+from engine.journal.folds.grants import grant_from, grant_told
+from engine.journal.records import KeptRow, Row
+from engine.journal.state import Grant, State
+from engine.language.codec import Json, decode, encode
+from engine.language.errors import SaysoError
+
+if TYPE_CHECKING:
+    from engine.decide.step import Turn
+
+GRANT = "grant"
+"""The kind of these rows."""
+SCOPES = ("thread", "flow")
+_OF_REQUESTER = ("requester", "manager")
+
+
+def scopes(state: State) -> dict[str, str]:
+    """Where grants hold that count in a session; none where it lives in no channel."""
+    thread = state.thread or {}
+    if not thread.get("channel"):
+        return {}
+    return {"thread": f"thread:{thread['key']}", "flow": f"flow:{state.flow_name}@{thread['channel']}"}
+
+
+def terms(turn: Turn, scope: str, given: Json, digest: Json) -> dict[str, Json]:
+    """What `grant:given` says of one beyond its run, whose approved call had this input."""
+    state = turn.state
+    return {
+        "scope": scopes(state)[scope],
+        "input": given,
+        "digest": digest,
+        "flow": state.flow_name,
+        "channel": (state.thread or {}).get("channel"),
+        "thread": (state.thread or {}).get("threadTs"),
+        "requester": state.actor.get("id"),
+        "used": 0,
+        "changes": [],
+    }
+
+
+def standing(turn: Turn) -> list[Grant]:
+    """Those that count here now, with what this step has changed of them."""
+    found = []
+    for row in turn.facts.grants:
+        known = turn.state.grants.get(row.kept_id)
+        grant = grant_of(row)
+        if known is not None and known.wide and known.wide["rev"] > row.rev:
+            grant = known
+        if grant.until > turn.facts.now and grant.over is None:
+            found.append(grant)
+    return found
+
+
+def allows(turn: Turn, grant: Grant, node_id: str, rule: Rule, digest_of: Callable[[Json], str]) -> bool:
+    """Whether it is about this tool of this agent, in the name of whoever asked for this run, and would have approved the
+    same here."""
+    told = grant.wide or {}
+    here = (turn.state.flow_name, node_id, rule.tool)
+    if (told.get("flow"), grant.node_id, grant.tool) != here:
+        return False
+    requester = turn.state.actor.get("id")
+    personal = rule.approvers is None or any(entry in _OF_REQUESTER for entry in rule.approvers)
+    if personal and requester != told.get("requester"):
+        return False
+    if rule.exclude_requester and requester in [actor.get("id") for actor in grant.by]:
+        return False
+    try:
+        return digest_of(told.get("input")) == told.get("digest")
+    except SaysoError:
+        return False
+
+
+def after_use(grant: Grant) -> dict[str, Json]:
+    """What `grant:used` says of one: all of it, with this use."""
+    told = grant.wide or {}
+    return {**grant_told(grant), "rev": int(told["rev"]) + 1, "used": int(told["used"]) + 1}
+
+
+def after_end(grant: Grant, by: Mapping[str, Json], now: str) -> dict[str, Json]:
+    """The same of one that a person takes back now."""
+    told = grant.wide or {}
+    changes = [*told["changes"], {"at": now, "by": dict(by), "did": "revoked"}]
+    return {**grant_told(grant), "rev": int(told["rev"]) + 1, "until": now, "changes": changes}
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+class GrantRows(Struct, frozen=True):
+    """The extension that writes them."""
+
+    def __call__(self, before: State, after: State, events: Sequence[ev.Event]) -> Sequence[Row]:
+        """What was given, used and taken back in this step. A journal that comes from elsewhere as a whole gives nothing."""
+        if not before.seq:
+            return ()
+        rows: list[Row] = []
+        for event in events:
+            if isinstance(event, ev.GrantGiven) and event.wide is not None:
+                given = after.grants[event.prompt_id]
+                rows.append(row_of(event.prompt_id, {**grant_told(given), "used": 0, "rev": 1}))
+            elif isinstance(event, ev.GrantUsed | ev.GrantRevoked) and event.grant is not None:
+                rows.append(row_of(event.prompt_id, event.grant))
+        return rows
+
+    about = (ev.GrantGiven, ev.GrantUsed, ev.GrantRevoked)
+    """Nothing follows from a step without one of these."""
+
+
+def row_of(prompt_id: str, told: Mapping[str, Json]) -> KeptRow:
+    """The row of a grant, known by the approval with which it was given."""
+    body = {name: value for name, value in told.items() if name not in ("rev", "until")}
+    return KeptRow(prompt_id, GRANT, str(told["scope"]), int(told["rev"]), str(told["until"]), encode(body))
+
+
+def grant_of(row: KeptRow) -> Grant:
+    """The grant of a row."""
+    return grant_from(row.kept_id, {**decode(row.body), "rev": row.rev, "until": row.expires_at})
+
+
+def current(rows: Sequence[KeptRow], now: str) -> list[Grant]:
+    """Those that count now, oldest first."""
+    return [grant_of(row) for row in rows if row.expires_at > now]
+
+
+def revoked(grant: Grant, by: Mapping[str, Json], now: str) -> KeptRow:
+    """The row of one that a person takes back, wherever it was given: the run that gave it may be over long since."""
+    return row_of(grant.prompt_id, after_end(grant, by, now))
