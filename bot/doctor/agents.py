@@ -172,7 +172,7 @@ def _named(flow: Flow) -> Iterator[str]:
 
 def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:
     try:
-        resolved({**server.env, **server.headers}, source.get, {})
+        resolved({**server.env, **server.headers, **server.oauth}, source.get, {})
     except SaysoError as error:
         yield Check("mcp", "warn", f"MCP server {server.name}: {error}")
     if server.command is not None and shutil.which(server.command, path=os.environ.get("PATH")) is None:

@@ -22,6 +22,7 @@ Files:
 * `mcp`: tools of MCP servers: a client for each server
 * `mcp_asks`: what an MCP server asks people for in the middle of a call, as forms and addresses of ours
 * `mcp_calls`: calls of an MCP server that are under way, and what it asks within one that stays open
+* `mcp_oauth`: OAuth for MCP servers over HTTP, by client credentials
 * `mcp_resources`: resources of an MCP server: which there are, and what stands in one
 * `mcp_results`: what a tool of an MCP server gave, as the output of a node
 * `mcp_servers`: which MCP servers there are: a JSON file in the form that other programs use too

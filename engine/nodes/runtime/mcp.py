@@ -29,6 +29,7 @@ from engine.language.errors import SaysoError
 from engine.messages.turns import Tool
 from engine.nodes.runtime import mcp_asks, mcp_resources
 from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
+from engine.nodes.runtime.mcp_oauth import authorization, is_refused
 from engine.nodes.runtime.mcp_results import clean, output, output_of
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
 from engine.nodes.runtime.redact import Redactor
@@ -356,6 +357,9 @@ class _Connection:
         if isinstance(error, SaysoError):
             return error
         why = f"no answer within {OPEN_WITHIN:g} s" if isinstance(error, TimeoutError) else _reason(error)
+        if self.server.oauth and is_refused(error):
+            why = f"its issuer {self.server.oauth['issuer']} gives no access token ({why})"
+            return McpUnconfigured(self.told(f"the MCP server {self.server.name} cannot be used: {why}"))
         said = f"; it wrote: {last}" if last else ""
         return McpLost(self.told(f"the MCP server {self.server.name} cannot be used: {why}{said}"))
 
@@ -383,7 +387,9 @@ class _Connection:
         headers = resolved(self.server.headers, self._secret, self._used)
         # An answer may take as long as the tool does; how long that is says the node's timeout.
         limits = httpx2.Timeout(OPEN_WITHIN, read=None)
-        client = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=limits))
+        auth = authorization(self.server, self._secret, self._used)
+        made = httpx2.AsyncClient(headers=headers, timeout=limits, auth=auth)
+        client = await stack.enter_async_context(made)
         return streamable_http_client(self.server.url or "", http_client=client)
 
 

@@ -8,7 +8,7 @@
 ```
 
 A program runs in the folder of the file, and one with a relative path is found there. `${SAYSO_SECRET_NAME}` may stand in
-values of `env` and `headers`, and is replaced when the server is started; nothing else is.
+values of `env`, `headers` and `oauth`, and is replaced when the server is started; nothing else is.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
+class _OAuth(_Entry):
+    issuer: Annotated[str, Field(pattern=r"^https?://")]
+    clientId: Annotated[str, Field(min_length=1)]
+    clientSecret: Annotated[str, Field(min_length=1)]
+
+
 class _Program(_Entry):
     type: Literal["stdio"] = "stdio"
     command: Annotated[str, Field(min_length=1)]
@@ -53,6 +59,7 @@ class _Address(_Entry):
     type: Literal["http", "streamable-http"] = "http"
     url: Annotated[str, Field(pattern=r"^https?://")]
     headers: dict[str, str] = {}
+    oauth: _OAuth | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,8 @@ class Server:
     cwd: Path | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    oauth: Mapping[str, str] = field(default_factory=dict)
+    """`issuer`, `clientId` and `clientSecret` of client credentials."""
 
 
 def servers(file: Path) -> dict[str, Server]:
@@ -126,8 +135,9 @@ def _server(name: str, entry: Json, file: Path) -> Server:
         raise McpUnconfigured(f"{where}: {place}: {first['msg']}") from error
     folder = file.resolve().parent
     if isinstance(found, _Address):
-        _refuse_references(where, {"url": found.url}, found.headers)
-        return Server(name, folder, url=found.url, headers=found.headers)
+        oauth = found.oauth.model_dump() if found.oauth else {}
+        _refuse_references(where, {"url": found.url}, {**found.headers, **oauth})
+        return Server(name, folder, url=found.url, headers=found.headers, oauth=oauth)
     _refuse_references(where, dict(enumerate([found.command, *found.args])), found.env)
     command = str(folder / found.command) if "/" in found.command else found.command
     cwd = folder / found.cwd if found.cwd else folder
