@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.config.directory import Directory
 from bot.config.settings import SLACK_PACE, Settings, Tuning
+from engine.decide.agents.listings import ListingRows
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.agents.wide_grants import GrantRows
@@ -38,7 +39,7 @@ from engine.nodes.runtime.table import runners, with_runner
 from engine.run.dispatcher import POLL_SECONDS
 from engine.run.engine import Engine
 from engine.run.executor import Extension, random_text
-from engine.run.memory import Public, nowhere, places
+from engine.run.memory import Public, descriptions, nowhere, places
 from engine.run.runtime import ToolServers
 from engine.run.stored import stored_state
 from engine.storage.group_commit import Writer
@@ -118,11 +119,13 @@ def make_engine(
             from bot.intents.session_rows import scripted_rows
 
             extensions.append(scripted_rows)
-    extensions += [SpendRows(settings.agents.day_cap), NoteRows(), GrantRows()]
+    extensions += [SpendRows(settings.agents.day_cap), NoteRows(), GrantRows(), ListingRows()]
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     servers = ToolServers(settings.mcp_file, source.get, settings.agents.link_hosts)
     read = places(lambda: engine, said_in, public)
-    models = ModelTurns(settings.env, servers.mcp_tools, scripts(settings), read)
+    models = ModelTurns(
+        settings.env, servers.mcp_tools, scripts(settings), read, descriptions(lambda: engine)
+    )
     engine = Engine(
         store,
         policy=gate,

@@ -398,13 +398,14 @@ class AgentOpened(NodeEvent, tag="agent:opened", kw_only=True):
     release, a docstring or a server says by then. `files` are the files that the call read, in their order in the
     conversation: the `digest` under which the bytes are kept, and the `block` that is sent around them. With `drop`, thinking
     that is bound to another beginning is left out by the API from now on: the conversation is older than this event, or
-    the API refused it once. Without a `turn` it is a person's word: the tools of a server are offered as they are now.
+    the API refused it once. `listed` are the tools of it that MCP servers describe. Without a `turn` it is a person's word: the tools of a server are offered as they are now.
     """
 
     turn: str | None = None
     body: dict[str, Json] | None = None
     files: list[dict[str, Json]] | None = None
     drop: bool | None = None
+    listed: list[str] | None = None
 
 
 class AgentMessage(NodeEvent, tag="agent:message", kw_only=True):

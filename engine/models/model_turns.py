@@ -10,7 +10,7 @@ from engine.nodes.runtime.runner import NodeContext, Outcome
 
 if TYPE_CHECKING:
     from engine.models.provider import Provider
-    from engine.models.turn_runner import McpTools, SaidIn, TurnRunner
+    from engine.models.turn_runner import Approved, McpTools, SaidIn, TurnRunner
 
 
 class ModelTurns:
@@ -22,22 +22,24 @@ class ModelTurns:
         mcp_tools: McpTools | None = None,
         answers: Callable[[NodeContext], Provider | None] = lambda ctx: None,
         said_in: SaidIn | None = None,
+        approved: Approved | None = None,
     ) -> None:
         """`env` has the key for Claude; see `ClaudeProvider`."""
         self._env = env
         self._mcp_tools = mcp_tools
         self._answers = answers
         self._said_in = said_in
+        self._approved = approved
         self._runner: TurnRunner | None = None
         self._claude: Provider | None = None
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Run a model call; see `Runner`."""
         if self._runner is None:
-            from engine.models.turn_runner import TurnRunner, no_mcp, nothing_said
+            from engine.models.turn_runner import TurnRunner, no_mcp, nothing_approved, nothing_said
 
             tools, said = self._mcp_tools or no_mcp, self._said_in or nothing_said
-            self._runner = TurnRunner(self._provider, tools, said)
+            self._runner = TurnRunner(self._provider, tools, said, self._approved or nothing_approved)
         return await self._runner(config, ctx)
 
     async def close(self) -> None:

@@ -100,6 +100,30 @@ _LISTED_WITHIN = 1.0
 """Seconds for which an answer waits for what servers list."""
 _DESCRIBED = ("description", "input_schema")
 
+Approved: TypeAlias = Callable[[str], Awaitable[Sequence[Json]]]
+"""The descriptions of a server's tools that conversations may begin with, the newest last."""
+
+
+async def nothing_approved(server: str) -> Sequence[Json]:
+    """Where none are kept."""
+    return ()
+
+
+def _same(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    return all(one.get(part) == other.get(part) for part in _DESCRIBED)
+
+
+def _of(tool: Tool, known: Sequence[Json]) -> list[Json]:
+    return [each for each in known if each["name"] == tool.name]
+
+
+def _as_approved(tool: Tool, known: Sequence[Json]) -> Tool:
+    """A tool as its server describes it, where that was approved or nothing was; else as it was approved last."""
+    own = _of(tool, known)
+    if not own or any(_same(each, copy(tool.to_json())) for each in own):
+        return tool
+    return Tool(tool.name, own[-1]["description"] or "", own[-1]["input_schema"])
+
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
     """Where no servers of tools are configured."""
@@ -165,6 +189,7 @@ class TurnRunner:
     provider: ProviderOf
     mcp_tools: McpTools = no_mcp
     said_in: SaidIn = nothing_said
+    approved: Approved = nothing_approved
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed, opened}`, or why there is none;
@@ -240,16 +265,17 @@ class TurnRunner:
             return await self._asked(made, config, ctx)
 
     async def _changed(self, config: Mapping[str, Json]) -> list[Json]:
-        """Tools that their servers describe in other words than the conversation has. One that is gone, or whose server is
-        away, is told of by its next call."""
+        """Tools that their servers describe in other words than the conversation has, and nobody has approved. One that is gone,
+        or whose server is away, is told of by its next call."""
         if config.get("body") is None:
             return []
         told = {tool["name"]: tool for tool in config["body"].get("tools") or ()}
         found: list[Json] = []
         for server in config.get("mcp") or ():
+            known = await self.approved(server["server"])
             for tool in await self._listed(server["server"], server["tools"]):
                 now, before = copy(tool.to_json()), told.get(tool.name)
-                if before is not None and any(before.get(part) != now.get(part) for part in _DESCRIBED):
+                if before is not None and not any(_same(each, now) for each in (before, *_of(tool, known))):
                     found.append(now)
         return found
 
@@ -292,6 +318,12 @@ class TurnRunner:
             first, tools = await self._first(config, ctx, facts)
             # As a reader of the journal will see it: the first call sends nothing else than the second.
             opened = {"body": copy(first.frame())} | ({"drop": True} if first.drop else {})
+            names = [
+                f"{server['server']}__{name}"
+                for server in config.get("mcp") or ()
+                for name in server["tools"]
+            ]
+            opened |= {"listed": names} if names else {}
             config = {**config, **opened}
         request, parts = request_from(config, facts), list[Part]()
         if config.get("summary"):
@@ -326,6 +358,11 @@ class TurnRunner:
         served = list[Tool]()
         for server in config.get("mcp") or ():
             told = await self._tools_of(server["server"], server["tools"])
+            told = [
+                _as_approved(tool, known)
+                for known in [await self.approved(server["server"])]
+                for tool in told
+            ]
             served, found = [*served, *told], [*found, *told]
         if served and config.get("search"):
             served = looked_for(served, config["search"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from engine.decide.agents import memory
+from engine.decide.agents import listings, memory
 from engine.journal.records import KeptRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
-    from engine.models.turn_runner import SaidIn
+    from engine.models.turn_runner import Approved, SaidIn
     from engine.run.engine import Engine
 
 Public = Callable[[str], Awaitable[bool]]
@@ -38,6 +38,16 @@ def places(engine: Callable[[], Engine], said_in: SaidIn | None = None, public: 
             return () if said_in is None else await said_in(place)
         found = await notes_of(engine(), [str(place["memory"])], place.get("channel"), public)
         return memory.lines(found)[-memory.MOST_NOTES :]
+
+    return read
+
+
+def descriptions(engine: Callable[[], Engine]) -> Approved:
+    """Reads by which descriptions conversations may know the tools of an MCP server."""
+
+    async def read(server: str) -> Sequence[Json]:
+        found, scopes = engine(), [listings.scope_of(server)]
+        return listings.approved(await found.writer.call(found.store.kept, listings.LISTED, scopes))
 
     return read
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from weakref import WeakValueDictionary
 
+from engine.decide.agents.listings import ListingRows
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.agents.wide_grants import GrantRows
@@ -50,7 +51,7 @@ from engine.run.frontend import (
     question_rows,
 )
 from engine.run.hub import Hub
-from engine.run.memory import places
+from engine.run.memory import descriptions, places
 from engine.run.session import Look, Session, check_actor
 from engine.run.stored import utc_now
 from engine.storage.leases import holder_of
@@ -150,7 +151,13 @@ class Runtime:
 
     def _composed(self, store: Store, home: Path) -> Engine:
         servers = ToolServers(self._mcp_file or home / "mcp.json", self._secret)
-        turns = ModelTurns(os.environ, servers.mcp_tools, lambda ctx: self._provider, places(lambda: engine))
+        turns = ModelTurns(
+            os.environ,
+            servers.mcp_tools,
+            lambda ctx: self._provider,
+            places(lambda: engine),
+            descriptions(lambda: engine),
+        )
         runners = self._runners or all_runners()
         engine = Engine(
             store,
@@ -158,7 +165,7 @@ class Runtime:
             runners=with_runner(with_runner(runners, TURN, turns), "mcp", servers),
             home=home,
             secret=self._secret,
-            extensions=[SpendRows(None), NoteRows(), GrantRows(), question_rows],
+            extensions=[SpendRows(None), NoteRows(), GrantRows(), ListingRows(), question_rows],
             agents=AgentFacts(),
             snapshot_dir=self._snapshot_dir,
             shown=None if self._shows else self._unseen,

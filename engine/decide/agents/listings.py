@@ -1,21 +1,27 @@
-"""Servers that describe their tools in other words than those that a conversation was opened with. Pure.
+"""Servers that describe their tools in other words than those that a conversation was opened with, or that were approved. Pure.
 
 The conversation goes on with what it has. People see the difference, and only their word offers the tools as they are now; that
 is another beginning, so the API drops the thinking until then.
+
+What a tool was first described by, and each description that people approved, is a row of its own for all later conversations
+(`KeptRow`): one begins with the newest of them where its server says something else by now, and people are asked then.
 """
 
 from __future__ import annotations
 
-import difflib
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from engine.decide.question import option, step_prompt
 from engine.journal import events as ev
 from engine.journal.queries import LISTING, agent_at, asked_in_order
-from engine.journal.state import Asked, in_finally
-from engine.language.codec import Json
+from engine.journal.records import KeptRow, Row
+from engine.journal.state import Asked, State, in_finally
+from engine.language.codec import Json, canonical, decode, encode
 from engine.language.template import escape_markup
 
 if TYPE_CHECKING:
@@ -55,6 +61,8 @@ def noticed(turn: Turn, owner: str, changed: Sequence[Json]) -> None:
 
 
 def _difference(before: Json, after: Json) -> Iterator[str]:
+    import difflib  # by the first server that says something else
+
     name = str(after["name"])
     lines = difflib.unified_diff(_lines(before), _lines(after), tofile=name, lineterm="", n=1)
     return (line for line in list(lines)[1:] if not line.startswith("@@"))
@@ -73,7 +81,58 @@ def decided(turn: Turn, prompt: Asked) -> None:
     new = {tool["name"]: tool for tool in (prompt.listing or {})["tools"]}
     body = agent.body or {}
     tools = [{**tool, **new.get(tool["name"], {})} for tool in body.get("tools") or ()]
-    turn.emit(ev.AgentOpened, path=prompt.path, node_id=run.node_id, body={**body, "tools": tools}, drop=True)
+    turn.emit(
+        ev.AgentOpened,
+        path=prompt.path,
+        node_id=run.node_id,
+        body={**body, "tools": tools},
+        drop=True,
+        listed=list(new),
+    )
+
+
+# --- what was approved, for later conversations --------------------------------------------------------------------
+
+LISTED = "listing"
+"""The kind of these rows."""
+_DESCRIBED = ("name", "description", "input_schema")
+_NEVER = "9999-12-31T23:59:59.999Z"
+
+
+class ListingRows(Struct, frozen=True):
+    """The extension that writes them; one that is stored stays as it is."""
+
+    def __call__(self, before: State, after: State, events: Sequence[ev.Event]) -> Sequence[Row]:
+        """What this step began with or offers. A journal that comes from elsewhere as a whole approves nothing."""
+        if not before.seq:
+            return ()
+        opened = [event for event in events if isinstance(event, ev.AgentOpened) and event.listed]
+        return [
+            _row(tool, event.timestamp)
+            for event in opened
+            for tool in (event.body or {}).get("tools") or ()
+            if tool["name"] in (event.listed or ())
+        ]
+
+    about = (ev.AgentOpened,)
+    """Nothing follows from a step without one of these."""
+
+
+def scope_of(server: str) -> str:
+    """Where the descriptions of a server's tools hold."""
+    return f"mcp:{server}"
+
+
+def _row(tool: Mapping[str, Json], now: str) -> KeptRow:
+    told = {name: tool.get(name) for name in _DESCRIBED}
+    key = hashlib.sha256(canonical(told)).hexdigest()[:32]
+    server = str(tool["name"]).partition("__")[0]
+    return KeptRow(f"listing-{key}", LISTED, scope_of(server), 1, _NEVER, encode({"tool": told, "at": now}))
+
+
+def approved(rows: Sequence[KeptRow]) -> list[Json]:
+    """The descriptions that these rows hold, `{name, description, input_schema}` each, the newest last."""
+    return [decode(row.body)["tool"] for row in rows]
 
 
 def withdraw(turn: Turn, owner: str, reason: str) -> None:

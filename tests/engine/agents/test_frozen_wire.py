@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from engine.decide.agents import conversation, model_request
+from engine.decide.agents.listings import ListingRows, approved
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Answer
 from engine.flow.builtin_tools import BUILTIN, Builtin
@@ -31,6 +32,7 @@ from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
 from engine.nodes.runtime.table import with_runner
 from engine.run import stored
 from engine.run.engine import Engine
+from engine.run.memory import descriptions
 from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
 from engine.testing.crashes import CrashingStore, nth
@@ -108,14 +110,18 @@ class World:
         provider = ClaudeProvider(self.server.environ())
         inner: Any = open_sqlite(self.folder / "sayso.db")
         store: Any = inner if commit is None else CrashingStore(inner, after=nth(commit), heard=False)
-        runners = with_runner(shell_runners(), "turn", TurnRunner(lambda ctx: provider, self._listed))
+        runners = with_runner(
+            shell_runners(),
+            "turn",
+            TurnRunner(lambda ctx: provider, self._listed, approved=descriptions(lambda: engine)),
+        )
         engine = Engine(
             cast(Store, store),
             policy=everybody,
             runners=with_runner(runners, "mcp", self._called),
             home=self.folder,
             now=Clock(),
-            extensions=[SpendRows(), projection],
+            extensions=[SpendRows(), ListingRows(), projection],
             agents=self.facts,
         )
         await engine.open()
@@ -452,6 +458,56 @@ async def test_a_changed_listing_is_offered_after_a_persons_word(world: World) -
     assert not any(CHANGED in request.text for request in before)
     assert all(CHANGED in str(request.body["tools"]) for request in (third, last))
     grows([third.body, last.body])
+
+
+async def another(world: World, engine: Engine) -> tuple[str, State]:
+    """Another session with the same agent, after its second call: what its first one said of the server's tool."""
+    before, told = len(world.server.requests), "session-another1"
+    await engine.start(load_flow(FLOW, "incident.yml"), {}, actor=ANA, session_id=told)
+    await engine.parked(told)
+    await engine.resume(told, "the second one", actor=ANA)
+    state = await engine.parked(told)
+    assert world.server.refused == []
+    tools = world.server.requests[before].body["tools"]
+    return next(tool["description"] for tool in tools if tool["name"] == "grafana__query"), state
+
+
+def asked_about_listings(state: State) -> int:
+    """How many questions about changed tools a session has asked."""
+    return sum(each.kind == "listing" for each in state.prompts.values())
+
+
+async def test_another_session_is_asked_about_words_that_nobody_approved(world: World) -> None:
+    """It begins with those that were approved before, and shows the difference, in another process too."""
+    async with world.life() as engine:
+        await noticed(world, engine)
+    async with world.life() as engine:
+        said, state = await another(world, engine)
+    assert (said, asked_about_listings(state)) == ("Asks the metrics.", 1)
+
+
+async def test_another_session_takes_what_was_approved_once(world: World) -> None:
+    """What people offered in one session stands in the next one from its beginning, and nobody is asked."""
+    async with world.life() as engine:
+        await decide(world, engine, await noticed(world, engine), "offer")
+    async with world.life() as engine:
+        said, state = await another(world, engine)
+        assert (said, asked_about_listings(state)) == (CHANGED, 0)
+        rows = await engine.writer.call(engine.store.kept, "listing", ["mcp:grafana"])
+    assert [each["description"] for each in approved(rows)] == ["Asks the metrics.", CHANGED]
+
+
+@pytest.mark.parametrize("fault", ["forgets", "believes"])
+async def test_a_fault_in_what_was_approved_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Seeded faults: nothing is kept of a first description; whatever a server says now is taken."""
+    if fault == "forgets":
+        monkeypatch.setattr(ListingRows, "__call__", lambda *given: ())
+    else:
+        monkeypatch.setattr(turn_runner, "_as_approved", lambda tool, known: tool)
+    with pytest.raises(AssertionError):
+        await test_another_session_is_asked_about_words_that_nobody_approved(world)
 
 
 async def test_a_question_about_a_listing_goes_with_its_agent(world: World) -> None:
