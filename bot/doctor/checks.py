@@ -156,12 +156,19 @@ def check_flows(settings: Settings) -> Iterator[Check]:
 
 def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
-    wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.secrets})
+    wanted = sorted(
+        {(name, flow.name) for flow in flows.values() for name in (*flow.secrets, *_hooked(flow))}
+    )
     for name, flow_name in wanted:
         try:
             source.get(name)
         except SaysoError as error:
             yield Check("secrets", "warn", f"flow {flow_name}: {error}")
+
+
+def _hooked(flow: Flow) -> Iterator[str]:
+    """The secrets of its webhooks."""
+    return (trigger.secret for trigger in flow.triggers if trigger.secret is not None)
 
 
 # --- the database ------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class StartDoc(Part):
     that stand in the thread and its channel, `notes` what agents have noted for it before, the newest last."""
 
     as_: Text | None = Field(None, alias="as")
-    trigger: Literal["schedule", "message"] | None = None
+    trigger: Literal["schedule", "message", "webhook"] | None = None
     at: Annotated[str, BeforeValidator(_moment)] | None = None
     refused: Text | None = None
     said: list[Text] = []

@@ -12,6 +12,7 @@ Files:
 
 * `bolt`: the Slack app: Bolt in Socket Mode; persist, then acknowledge
 * `dev`: `sayso dev`: the real bot and a local workspace in one process
+* `hooks`: webhooks: signed requests that start flows
 * `identity`: who the app is, as Slack says: tokens, scopes and names, checked at the start
 * `metrics`: metrics for Prometheus, and whether the bot lives and is ready, over HTTP
 * `main`: the bot: puts the parts together, serves, and drains when told to stop

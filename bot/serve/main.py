@@ -401,11 +401,16 @@ class Bot:
         """Serve metrics and health from here on, where an address is set for them. Raises `StartFailed`."""
         if self.settings.metrics is None:
             return
+        from bot.serve.hooks import Hooks
         from bot.serve.metrics import Metrics, Sources, served
 
         cap, refusals = self.settings.agents.day_cap, self.budget.refusals
         metrics = Metrics(Sources(self.engine, refusals, self.slack.sockets.open, cap, self.machine.now))
-        served_at = served(self.settings.metrics, metrics, self._unready)
+        secret, stopping = self.engine.executor.jobs.secret, self.stopping.is_set
+        hooks = Hooks(
+            self.library, self.engine.writer, secret, self.machine.now, self.service.notify, stopping
+        )
+        served_at = served(self.settings.metrics, metrics, self._unready, hooks)
         self.metrics_at = await stack.enter_async_context(served_at)
 
     def _unready(self) -> str | None:

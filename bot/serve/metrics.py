@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, and whether the bot lives (`/healthz`) and is ready (`/readyz`), over HTTP. Off unless
+"""Metrics for Prometheus, whether the bot lives (`/healthz`) and is ready (`/readyz`), and webhooks, over HTTP. Off unless
 `SAYSO_METRICS` names an address.
 
 What happened is counted from committed events, never by the code that runs: what was rolled back was not counted. What
@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bot.config.settings import Address
+from bot.serve.hooks import MOST_BYTES, Hooks
 from bot.serve.identity import StartFailed
 from engine.journal import events as ev
 from engine.journal.events import Event
@@ -188,7 +189,9 @@ def _age(since: str | None, now: str) -> float:
 
 
 @asynccontextmanager
-async def served(address: Address, metrics: Metrics, unready: Callable[[], str | None]) -> AsyncIterator[str]:
+async def served(
+    address: Address, metrics: Metrics, unready: Callable[[], str | None], hooks: Hooks
+) -> AsyncIterator[str]:
     """Answer at this address meanwhile; the URL of the metrics. `unready` says why the bot is not ready. Raises `StartFailed`."""
 
     async def read(request: web.Request) -> web.Response:
@@ -207,8 +210,9 @@ async def served(address: Address, metrics: Metrics, unready: Callable[[], str |
         told = json.dumps({"ready": why is None, "why": why})
         return web.Response(status=503 if why else 200, text=told, content_type="application/json")
 
-    app = web.Application()
+    app = web.Application(client_max_size=MOST_BYTES)
     app.add_routes([web.get("/metrics", read), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    app.add_routes([web.post("/hooks/{name}", hooks.post)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -43,9 +43,10 @@ def wanted_item(
     why: str,
     icon: str = "⏰",
     local: str | None = None,
+    by: str = "schedule",
 ) -> InboxItem:
     """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message; `local` is who wants it at the
-    terminal."""
+    terminal, `by` the part of sayso that does otherwise."""
     data: dict[str, Json] = {
         "flow": flow,
         "place": place,
@@ -53,6 +54,7 @@ def wanted_item(
         "why": why,
         "icon": icon,
         "local": local,
+        "by": by,
     }
     return InboxItem(key, WANTED, encode(data))
 

@@ -420,5 +420,6 @@ class ThreadStarts:
 
 
 def _wisher(data: Mapping[str, Json]) -> Actor:
-    """Whoever called `start-flow`, else the schedule."""
-    return Actor.local(data["local"]) if data.get("local") else Actor.itself("schedule", "a schedule")
+    """Whoever called `start-flow`, else the schedule or the webhook."""
+    part = data.get("by", "schedule")
+    return Actor.local(data["local"]) if data.get("local") else Actor.itself(part, f"a {part}")

@@ -63,8 +63,8 @@ Bots: TypeAlias = Annotated[
 
 
 class TriggerDoc(Config):
-    """What starts the flow without its name. Each has exactly one of `mention`, `message`, `reaction`, `shortcut` and
-    `schedule`; the rest says more about it."""
+    """What starts the flow without its name. Each has exactly one of `mention`, `message`, `reaction`, `shortcut`,
+    `schedule` and `webhook`; the rest says more about it."""
 
     mention: Text | None = Field(
         None, description="Words after a mention of the bot, with inputs in braces: `rollback {service}`."
@@ -86,6 +86,11 @@ class TriggerDoc(Config):
         None,
         description="A cron expression of five fields: `0 9 * * mon-fri`. The run lives in the thread of a message "
         "that the bot posts in `channel`.",
+    )
+    webhook: Text | None = Field(
+        None,
+        description="A name: a signed `POST` to `/hooks/NAME` of the address in `SAYSO_METRICS` starts the flow, each body "
+        "once. The run lives in the thread of a message in `channel`.",
     )
     channels: Annotated[list[Channel], Field(min_length=1)] | None = Field(
         None,
@@ -114,7 +119,8 @@ class TriggerDoc(Config):
         None, description="The input that gets the link to that message, for the same three."
     )
     channel: Channel | None = Field(
-        None, description="For `schedule`: the channel that its message is posted in. Required there."
+        None,
+        description="For `schedule` and `webhook`: the channel that its message is posted in. Required there.",
     )
     timezone: Text = Field(
         "UTC", description="For `schedule`: the time zone of the expression, such as `Europe/Berlin`."
@@ -123,6 +129,21 @@ class TriggerDoc(Config):
         3600.0,
         description="For `schedule`: a run that was missed while the bot was down is made up for once, if it was due at "
         "most so long ago. `0s`: never.",
+    )
+    verify: Literal["github", "bearer"] = Field(
+        "github",
+        description="For `webhook`, how the sender proves itself: `github`, by `X-Hub-Signature-256` over the body (GitHub, and "
+        "others that sign like it); `bearer`, by `Authorization: Bearer` with the secret (Alertmanager, curl).",
+    )
+    secret: Text | None = Field(
+        None, description="For `webhook`: the name of the secret that the sender has. Required there."
+    )
+    body_as: Text | None = Field(
+        None, description="For `webhook`: the input, of type `object`, that gets the JSON that was sent."
+    )
+    events: Annotated[list[Text], Field(min_length=1)] | None = Field(
+        None,
+        description="For `webhook` with `verify: github`: the events (`X-GitHub-Event`) that start the flow.",
     )
     inputs: dict[str, Any] = Field(
         default_factory=dict, description="Values of inputs, as they stand here: nothing is evaluated."

@@ -60,12 +60,12 @@ class Input(Struct, frozen=True, omit_defaults=True):
     items: InputType | None = None
 
 
-TriggerKind: TypeAlias = Literal["mention", "message", "reaction", "shortcut", "schedule"]
+TriggerKind: TypeAlias = Literal["mention", "message", "reaction", "shortcut", "schedule", "webhook"]
 
 
 class Trigger(Struct, frozen=True, omit_defaults=True):
     """What starts the flow without its name. `pattern` is what stands in the file under the kind: words, an emoji, a
-    name in a list, a cron expression; `inputs` are those that words fill, in order, `values` those of the file.
+    name in a list, a cron expression, the name of a webhook; `inputs` are those that words fill, in order, `values` those of the file.
 
     `dedupe` and `missed` are in seconds.
     """
@@ -83,6 +83,10 @@ class Trigger(Struct, frozen=True, omit_defaults=True):
     channel: str | None = None
     timezone: str = "UTC"
     missed: float = 3600.0
+    verify: str = "github"
+    secret: str | None = None
+    body_as: str | None = None
+    events: tuple[str, ...] | None = None
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What starts a flow beside its name: patterns (`rollback {service} in {region}`), reactions, schedules. Checks them,
+"""What starts a flow beside its name: patterns (`rollback {service} in {region}`), reactions, schedules, webhooks. Checks them,
 and makes of each the value that the flow carries."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
 from engine.language.template import has_expression
 
-KINDS: tuple[TriggerKind, ...] = ("mention", "message", "reaction", "shortcut", "schedule")
+KINDS: tuple[TriggerKind, ...] = ("mention", "message", "reaction", "shortcut", "schedule", "webhook")
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "channels": ("message", "reaction"),
     "from_bots": ("message",),
@@ -25,15 +25,22 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "dedupe_by": ("message",),
     "message_as": ("message", "reaction", "shortcut"),
     "link_as": ("message", "reaction", "shortcut"),
-    "channel": ("schedule",),
+    "channel": ("schedule", "webhook"),
     "timezone": ("schedule",),
     "missed": ("schedule",),
+    "verify": ("webhook",),
+    "secret": ("webhook",),
+    "body_as": ("webhook",),
+    "events": ("webhook",),
 }
 """Which kinds a field belongs to; `inputs` belongs to all."""
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}", re.ASCII)
+_HOOK = re.compile(r"[a-z0-9][a-z0-9-]{0,63}", re.ASCII)
 _WORDS = ("mention", "message")
+_ALONE = ("schedule", "webhook")
+"""Kinds that start the flow in nobody's name."""
 
 
 class Given(NamedTuple):
@@ -80,7 +87,11 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
             filled = set(trigger_inputs(pattern))
     yield from _places(raw, kind, filled, given)
     if kind == "schedule":
-        yield from _schedule(raw, given)
+        yield from _schedule(raw)
+    if kind == "webhook":
+        yield from _webhook(raw)
+    if kind in _ALONE:
+        yield from _alone(kind, raw, given)
 
 
 def _or(names: Collection[str]) -> str:
@@ -120,6 +131,13 @@ def _anything(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
         yield Fault((), "the name in the list of the shortcut has at most 75 characters")
 
 
+def _hook(name: str, inputs: Collection[str]) -> Iterator[Fault]:
+    if not _HOOK.fullmatch(name):
+        yield Fault(
+            (), f"{name[:80]!r} is no name of a webhook", "letters, digits and -, as it stands behind /hooks/"
+        )
+
+
 def _cron(expression: str, inputs: Collection[str]) -> Iterator[Fault]:
     from cronsim import CronSim, CronSimError
 
@@ -141,6 +159,7 @@ _PATTERNS = {
     "reaction": _emoji,
     "shortcut": _anything,
     "schedule": _cron,
+    "webhook": _hook,
 }
 
 
@@ -152,8 +171,11 @@ def _places(raw: Mapping[str, Any], kind: str, filled: set[str], given: Given) -
     for field in ("message_as", "link_as"):
         text_input = raw.get(field)
         if isinstance(text_input, str):
-            yield from _text_input(field, text_input, filled, given)
+            yield from _typed_input(field, text_input, "string", filled, given)
             filled.add(text_input)
+    if isinstance(raw.get("body_as"), str):
+        yield from _typed_input("body_as", raw["body_as"], "object", filled, given)
+        filled.add(raw["body_as"])
     by = raw.get("dedupe_by")
     for index, alike in enumerate(by if isinstance(by, list) else []):
         if isinstance(alike, str) and alike not in filled:
@@ -166,14 +188,15 @@ def _places(raw: Mapping[str, Any], kind: str, filled: set[str], given: Given) -
         yield from _value(name, value, filled, given)
 
 
-def _text_input(field: str, name: str, filled: set[str], given: Given) -> Iterator[Fault]:
+def _typed_input(field: str, name: str, kind: str, filled: set[str], given: Given) -> Iterator[Fault]:
     if name not in given.names:
         hint = suggest(name, given.names, "name one of the flow's inputs")
         yield Fault((field,), f"the flow has no input `{name[:80]}`", hint)
     elif name in filled:
         yield Fault((field,), f"the input `{name}` is filled already")
-    elif name in given.documents and given.documents[name].type != "string":
-        yield Fault((field,), f"`{field}` gives text, and the input `{name}` takes something else")
+    elif name in given.documents and given.documents[name].type != kind:
+        gives = "text" if kind == "string" else "an object"
+        yield Fault((field,), f"`{field}` gives {gives}, and the input `{name}` takes something else")
 
 
 def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[Fault]:
@@ -194,18 +217,28 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
             yield Fault(path, problem)
 
 
-def _schedule(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
-    """A schedule has a channel and a known time zone, and nobody who could be asked for what is missing."""
-    if raw.get("channel") is None:
-        yield Fault((), "a schedule needs `channel`, where its runs are", 'write `channel: "#ops"`')
+def _schedule(raw: Mapping[str, Any]) -> Iterator[Fault]:
+    """A schedule has a known time zone."""
     zone = raw.get("timezone")
     if isinstance(zone, str) and not _is_zone(zone):
         yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
+
+
+def _webhook(raw: Mapping[str, Any]) -> Iterator[Fault]:
+    """A webhook has a secret, so that not everybody who reaches the port starts the flow."""
+    if raw.get("secret") is None:
+        yield Fault((), "a webhook needs `secret`, the name of one", "write `secret: DEPLOY_HOOK`")
+
+
+def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
+    """What no person starts has a channel, and nobody who could be asked for what is missing."""
+    if raw.get("channel") is None:
+        yield Fault((), f"a {kind} needs `channel`, where its runs are", 'write `channel: "#ops"`')
     values = raw.get("inputs") if isinstance(raw.get("inputs"), dict) else {}
     for name, document in given.documents.items():
-        if document.is_required and name not in (values or {}):
+        if document.is_required and name not in (values or {}) and name != raw.get("body_as"):
             hint = f"write it under `inputs` of the trigger, or give `{name}` a default"
-            yield Fault(("schedule",), f"nobody gives the input `{name}`", hint)
+            yield Fault((kind,), f"nobody gives the input `{name}`", hint)
 
 
 def _is_zone(name: str) -> bool:

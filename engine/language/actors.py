@@ -20,7 +20,7 @@ ActorKind: TypeAlias = Literal["slack", "local", "system"]
 _LOCAL = "local:"
 CHANNEL = "channel"
 """The part of sayso that pauses what goes on in a channel that strangers can read from now on."""
-TRIGGERS = ("schedule", "message")
+TRIGGERS = ("schedule", "message", "webhook")
 """Parts of sayso that may start a session, because its flow says so: nobody is its requester."""
 _SYSTEM = "system:"
 _SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")

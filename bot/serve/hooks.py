@@ -1,0 +1,113 @@
+"""Webhooks: a signed POST to `/hooks/NAME` starts the flows that listen for it. Stored before it is answered.
+
+What was sent counts once: the key of its row is made of what the sender authenticated. GitHub signs the body alone, so a
+body that is sent again, under whatever delivery id, starts nothing more; who has the secret itself may name a key of its
+own (`Idempotency-Key`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from aiohttp import web
+
+from bot.config.library import Library
+from bot.inbound.triggers import Listening
+from bot.start.schedules import wanted_item
+from engine.flow import Flow
+from engine.flow.inputs import coerce_inputs
+from engine.flow.model import Trigger
+from engine.journal.records import InboxItem
+from engine.language.codec import Json, decode
+from engine.language.errors import InvalidInputs, NotJson, SaysoError, StorageError
+from engine.storage.group_commit import Writer
+
+log = logging.getLogger("sayso.hooks")
+
+MOST_BYTES = 1024 * 1024
+"""How large a body may be."""
+
+
+@dataclass(eq=False)
+class Hooks:
+    """The webhooks of the served flows."""
+
+    library: Library
+    writer: Writer
+    secret: Callable[[str], str]
+    now: Callable[[], str]
+    taken: Callable[[], None]
+    stopping: Callable[[], bool]
+
+    async def post(self, request: web.Request) -> web.Response:
+        """Take what was sent; 202 once it is stored. A sender that gets 503 sends it again."""
+        name = request.match_info["name"]
+        if self.stopping():
+            return _told(503, "The bot is stopping.")
+        listening = [
+            pair for pair in Listening(self.library.refresh).triggers("webhook") if pair[1].pattern == name
+        ]
+        if not listening:
+            return _told(404, f"No flow listens at /hooks/{name}.")
+        body = await request.read()
+        heard = [pair for pair in listening if await self._proven(pair[1], request, body)]
+        if not heard:
+            log.warning("what was sent to /hooks/%s is not signed with its secret", name)
+            return _told(401, "The signature is not right.")
+        try:
+            sent = decode(body)
+        except NotJson as error:
+            return _told(400, f"The body is no JSON: {error}")
+        if not isinstance(sent, dict):
+            return _told(400, "The body is no JSON object.")
+        try:
+            items = list(self._wanted(heard, sent, request, body))
+            stored = await self.writer.ingest(items, self.now())
+        except InvalidInputs as error:
+            return _told(422, str(error))
+        except StorageError as error:
+            return _told(503, str(error))
+        self.taken()
+        return _told(202, "Stored." if any(stored) else "Nothing new.", started=sum(map(bool, stored)))
+
+    async def _proven(self, trigger: Trigger, request: web.Request, body: bytes) -> bool:
+        """Whether the sender has the secret."""
+        try:
+            secret = (await asyncio.to_thread(self.secret, trigger.secret or "")).encode()
+        except SaysoError as error:
+            log.error("/hooks/%s cannot be used: %s", trigger.pattern, error)
+            return False
+        if trigger.verify == "bearer":
+            given, wanted = request.headers.get("Authorization", ""), b"Bearer " + secret
+        else:
+            given = request.headers.get("X-Hub-Signature-256", "")
+            wanted = b"sha256=" + hmac.new(secret, body, sha256).hexdigest().encode()
+        return hmac.compare_digest(given.encode(errors="replace"), wanted)
+
+    def _wanted(
+        self, heard: list[tuple[Flow, Trigger]], sent: dict[str, Json], request: web.Request, body: bytes
+    ) -> Iterator[InboxItem]:
+        """What is to be started. Raises `InvalidInputs`."""
+        for flow, trigger in heard:
+            event = request.headers.get("X-GitHub-Event")
+            if trigger.events is not None and event not in trigger.events:
+                continue
+            inputs = {**trigger.values, **({trigger.body_as: sent} if trigger.body_as else {})}
+            coerce_inputs(flow, inputs)
+            named = request.headers.get("Idempotency-Key") if trigger.verify == "bearer" else None
+            once = sha256(named.encode(errors="replace") if named else body).hexdigest()
+            key = f"webhook:{trigger.pattern}:{flow.name}:{once}"
+            why = f"webhook {trigger.pattern}" + (f": {event}" if event else "")
+            yield wanted_item(key, flow.name, trigger.channel or "", inputs, why=why, icon="🪝", by="webhook")
+
+
+def _told(status: int, message: str, **more: Json) -> web.Response:
+    return web.Response(
+        status=status, text=json.dumps({"message": message, **more}) + "\n", content_type="application/json"
+    )
