@@ -481,9 +481,23 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", kw_only=True):
     on, by themselves or by the word of `actor`: the call is made `again`, with more `room` (`max_tokens` from now on) or by
     another `model`; the conversation is to be summed up first (`compact`, with `brief` results that are long); what was cut
     is gone on with (`go_on`), what paused sent back (`resend`); `said` are words to the model (`content`). `text` is what its answer has so far. With
-    `answer` that is the last answer, which a person gave (`content`) or took. `stop`: a person gave the agent up."""
+    `answer` that is the last answer, which a person gave (`content`) or took. `plain`: the call is made without thinking, now
+    and later. `over`: the conversation begins anew with its first message. `stop`: a person gave the agent up."""
 
-    how: Literal["ask", "again", "room", "model", "compact", "go_on", "resend", "said", "answer", "stop"]
+    how: Literal[
+        "ask",
+        "again",
+        "room",
+        "model",
+        "compact",
+        "go_on",
+        "resend",
+        "said",
+        "answer",
+        "plain",
+        "over",
+        "stop",
+    ]
     error: dict[str, Json] | None = None
     actor: dict[str, Json] | None = None
     model: str | None = None

@@ -255,6 +255,8 @@ class AgentRun(_Record):
     """The next call sums the conversation up: `all` of it, or with `brief` results."""
     resends: bool = False
     """What was said last goes back as it is: the model paused."""
+    plain: int = 0
+    """How many messages are sent without what was thought in them, since a person said so; from then on nothing is thought."""
     cut: str = ""
     """The text of an answer so far that was cut, and is gone on with."""
 

@@ -142,8 +142,10 @@ def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
     facts = facts or shipped(config["model"])
     longest = min(config["maxTokens"], facts.max_tokens or config["maxTokens"])
     messages = tuple(Message.from_json(message) for message in config["messages"])
+    off = {"thinking": "off"} if config.get("plain") else {}
     if config.get("body") is not None:
-        request = TurnRequest.opened(config["body"], config["model"], messages, longest)
+        body = {**config["body"], **settings_for(off, facts)} if off else config["body"]
+        request = TurnRequest.opened(body, config["model"], messages, longest)
     else:
         request = TurnRequest(
             model=config["model"],
@@ -155,7 +157,7 @@ def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
                 for tool in config.get("tools") or ()
             )
             + tuple(server_tools(config.get("serverTools") or {}, facts)),
-            settings=settings_for(config.get("asks") or {}, facts),
+            settings=settings_for({**(config.get("asks") or {}), **off}, facts),
         )
     return replace(
         request,

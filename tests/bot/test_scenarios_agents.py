@@ -462,3 +462,26 @@ async def test_what_is_allowed_beyond_a_run_is_used_once_for_each_call_wherever_
     assert result.passed, report(result)
     used = [event for event in result.plain.events if event.type == "grant:used"]
     assert [event.grant["used"] for event in used] == [1, 2, 3]  # type: ignore[attr-defined]
+
+
+ANEW = """
+claude:
+  - tools: [{name: logs, input: {service: checkout}}]
+  - error: {kind: request_invalid}
+  - error: {kind: request_invalid}
+  - text: Found it at last.
+nodes:
+  diagnose.logs: {output: {stdout: out of memory}}
+steps:
+  - expect: {prompt: diagnose, message: "makes 1 model calls again, and its tools: `logs` × 1", effects: [diagnose.logs]}
+  - ana: Without thinking
+  - expect: {prompt: diagnose, choices: [Again, Start over, Stop]}
+  - ana: Start over
+  - expect: {status: complete, said: {diagnose: Found it at last}, effects: [diagnose.logs]}
+"""
+
+
+async def test_a_conversation_is_started_over_once_wherever_it_is_killed(tmp_path: Path) -> None:
+    """Killed before and after every commit: a person's word counts once, and no tool runs for it by itself."""
+    result = await played(tmp_path, ANEW, flow=FLOW, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)

@@ -483,6 +483,17 @@ def stuck() -> Talk:
     return case.decide("take")
 
 
+def put_right() -> Talk:
+    """Requests that the API does not take: made without thinking, and with a new conversation."""
+    case = talk('tools: [shell: {commands: ["restart *"]}]').model("", ("shell", {"command": "restart db"}))
+    case.tool("tool[0]", OUTPUT).when(Steer("only look", ANA, "k")).when(
+        case.broke("bad_response", retryable=False)
+    )
+    case.decide("plain").model("I look.", ("shell", {"command": "restart a"})).tool("tool[0]", OUTPUT)
+    case.when(case.broke("request_invalid", retryable=False)).decide("over")
+    return case.model("Done.")
+
+
 def granted() -> Talk:
     """Calls that are allowed always: one such is used, and its time passes; another is taken back."""
     case = talk('grants: run\ntools: [shell: {commands: ["*"]}]\napprovals: {shell: [approve, reject]}')
@@ -537,6 +548,7 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
     compacted,
     stuck,
     granted,
+    put_right,
     granted_widely,
 )
 

@@ -40,7 +40,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     node, agent = node_at(flow, state, owner), agent_at(state, owner)
     plan, config = plan_of(node), state.nodes[owner].input
     called = state.nodes[path].input
-    messages = spoken(agent)
+    messages = [_unthought(said) if at < agent.plain else said for at, said in enumerate(spoken(agent))]
     if called["purpose"] == "compact" and agent.compacts == "brief":
         messages = brief(messages)
     return {
@@ -56,6 +56,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         **_container(agent, state.nodes[path].started_at or ""),
         "weighed": called.get("weighed") or (list(agent.weighed) if agent.context else []),
         **({"count": True} if called.get("count") else {}),
+        **({"plain": True} if agent.plain else {}),
         **(
             _beginning(agent, config, plan)
             if agent.body is None
@@ -195,12 +196,18 @@ def brief(messages: Sequence[Json]) -> list[Json]:
     of what is long in any other way. Nothing of it is sent again after that."""
     made: list[Json] = []
     for message in messages:
-        content = [_brief(block) for block in message["content"] if block["type"] not in _THINKING]
-        made.append({**message, "content": content or [{"type": "text", "text": "(nothing)"}]})
+        plain = _unthought(message)
+        made.append({**plain, "content": [_brief(block) for block in plain["content"]]})
     return made
 
 
 _THINKING = ("thinking", "redacted_thinking")
+
+
+def _unthought(message: dict[str, Json]) -> dict[str, Json]:
+    """A message without what was thought in it."""
+    content = [block for block in message["content"] if block["type"] not in _THINKING]
+    return {**message, "content": content or [{"type": "text", "text": "(nothing)"}]}
 
 
 def _brief(block: Json) -> Json:

@@ -8,6 +8,7 @@ meanwhile: whatever they say, the conversation goes on after its last event. Whe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -284,6 +285,8 @@ def _told(turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: s
     if kind == "output":
         return f": {message}\n>{escape_markup(str(details.get('text') or ''))[:_MOST_TOLD]}"
     code = details.get("errorCode")
+    if kind in _ABOUT_REQUEST or kind in ("context_too_long", "model_context_window_exceeded"):
+        message = f"{message}{_repeats(agent)}"
     return f": {message}" + (f" ({escape_markup(str(code))})" if code and str(code) not in message else "")
 
 
@@ -308,6 +311,7 @@ def _ways(
             yield _other_model(turn, agent)
         else:
             yield option("compact", "Drop the largest results")
+        yield option("over", "Start over")
     elif kind == "empty":
         yield _worded("otherwise", "Nudge", "What should it be told?", default=_EMPTY)
         yield option("take", "Take it as done")
@@ -319,6 +323,24 @@ def _ways(
         yield _other_model(turn, agent)
     else:
         yield option(RETRY, "Again")
+        if kind in _ABOUT_REQUEST:
+            if not agent.plain:
+                yield option("plain", "Without thinking")
+            yield option("over", "Start over")
+
+
+_ABOUT_REQUEST = ("request_invalid", "prefix_mismatch", "bad_response")
+"""What the API has against a request, or an answer that could not be read."""
+
+
+def _repeats(agent: AgentRun) -> str:
+    """Which calls may be made again where an agent starts over."""
+    blocks = [block for message in agent.messages.values() for block in message["content"]]
+    names = Counter(str(block["name"]) for block in blocks if block["type"] == "tool_use")
+    answers = sum(message["role"] == "assistant" for message in agent.messages.values())
+    listed = ", ".join(f"`{name}` × {number}" for name, number in names.items())
+    tools = f", and its tools: {listed}" if names else ""
+    return f"\n_Start over_ makes {answers} model calls again{tools}. What they did stays done."
 
 
 def _worded(value: str, label: str, asks: str, *, default: str = "") -> dict[str, Json]:
@@ -370,6 +392,10 @@ def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
     elif value == "room":
         goes_on = {"content": _text(_GO_ON)} if _spoke_last(agent) else {}
         _emit(turn, owner, "room", **by, max_tokens=2 * longest(turn, owner), **goes_on)
+    elif value == "over":
+        _emit(turn, owner, "over", actor=actor)
+    elif value == "plain":
+        _emit(turn, owner, "plain", **by)
     elif value == "compact":
         _emit(turn, owner, "compact", actor=actor, brief=True, text=by["text"] or None)
     elif value == "model" or str(value).startswith("model:"):

@@ -296,6 +296,7 @@ def agent_compacted(state: State, event: ev.AgentCompacted) -> State:
     agent = replace(
         agent,
         messages=_summed(event),
+        plain=min(agent.plain, 1),
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=0,
         counted=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
@@ -27,11 +28,13 @@ def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
         raise MalformedJournal(f"nothing has to be put right in {path}")
     if event.how == "ask":
         return with_agent(state, path, replace(agent, stuck=event.error))
+    if event.actor is None and event.how in _WORDS:
+        raise MalformedJournal(f"nobody said {event.how}")
     if event.actor is None:
         alone = {**agent.alone, event.how: agent.alone.get(event.how, 0) + 1}
         agent = replace(agent, alone=alone)
     else:
-        _was_asked(state, run)
+        _was_asked(state, run, event)
         agent = replace(agent, alone={}, corrections=0)
     state = with_agent(state, path, _gone_on(agent, event))
     if event.how == "stop":
@@ -56,6 +59,7 @@ _MAY = {
     "model": ("error", "text"),
     "compact": ("brief", "max_tokens", "text"),
     "resend": ("text",),
+    "plain": ("text",),
     "go_on": ("key",),
     "said": ("key",),
     "answer": ("content",),
@@ -89,14 +93,23 @@ def _more_for_summary(event: ev.AgentOutcome) -> bool:
     return event.how == "compact" and event.max_tokens is not None
 
 
-def _was_asked(state: State, run: NodeRun) -> None:
+_WORDS = ("plain", "over")
+"""What only a person's word does, and only this word."""
+
+
+def _was_asked(state: State, run: NodeRun, event: ev.AgentOutcome) -> None:
     prompt = state.prompts.get(run.prompt_id or "")
     if prompt is None or prompt.kind != OUTCOME or prompt.open:
         raise MalformedJournal("nobody said how it goes on")
+    said = (prompt.answer or {}).get("value")
+    if event.how in _WORDS or said in _WORDS:
+        same(event.how, said, "word")
 
 
 def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
     """The conversation as it goes on: what is said to the model stands in its next call."""
+    if event.how == "over":
+        return _anew(agent)
     said, messages = event.content or [], agent.messages
     if event.how == "answer":
         messages = said_in(messages, "assistant", said) if said else messages
@@ -110,12 +123,33 @@ def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
         max_tokens=event.max_tokens or agent.max_tokens,
         compacts=compacts,
         resends=event.how == "resend",
+        plain=len(messages) if event.how == "plain" else agent.plain,
         cut=agent.cut if _more_for_summary(event) else "" if event.how == "answer" else event.text or "",
         text=event.text or "" if event.how == "answer" else agent.text,
         final=event.how == "answer",
         pending=(*agent.pending, *said),
         heard=(*agent.heard, event.key) if event.key else agent.heard,
     )
+
+
+def _anew(agent: AgentRun) -> AgentRun:
+    """The conversation as it began, with what people have said to it since: model calls and tools may all be made again."""
+    later = [agent.messages[number] for number in range(1, len(agent.messages))]
+    words = [block for message in later if message["role"] == "user" for block in message["content"]]
+    said = [block for block in words if str(block.get("text") or "").startswith("<message ")]
+    return replace(
+        agent,
+        **{name: getattr(AgentRun(), name) for name in _OF_A_CONVERSATION},
+        messages=Map({0: agent.messages[0]}),
+        pending=(*said, *agent.pending),
+        plain=min(agent.plain, 1),
+    )
+
+
+_OF_A_CONVERSATION = (
+    *("stuck", "order", "results", "context", "counted", "weighed"),
+    *("text", "container", "compacts", "resends", "cut"),
+)
 
 
 def _made_again(state: State, owner: str) -> State:

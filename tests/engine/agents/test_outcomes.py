@@ -91,7 +91,7 @@ def test_people_are_asked_and_it_goes_on_at_the_turn(stop: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "buttons"),
     [
-        ("request_invalid", ["Again", "Stop"]),
+        ("request_invalid", ["Again", "Without thinking", "Start over", "Stop"]),
         ("access_denied", ["Go on", "Other model", "Stop"]),
         ("spend_limit", ["Go on", "Other model", "Stop"]),
         ("model_not_found", ["Go on", "Other model", "Stop"]),
@@ -442,7 +442,7 @@ def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> 
         ends(case, stop=stop)
     else:
         case.when(case.broke("context_too_long", retryable=False))
-    assert labels(case) == ["Other model", "Stop"]
+    assert labels(case) == ["Other model", "Start over", "Stop"]
     case.decide("model", reason="claude-opus-5-5")
     assert (case.request()["purpose"], case.request()["messages"]) == ("answer", before)
 
@@ -468,7 +468,7 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert labels(case) == ["Drop the largest results", "Stop"]
+    assert labels(case) == ["Drop the largest results", "Start over", "Stop"]
     assert case.decide("compact").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 

@@ -1,0 +1,69 @@
+"""What people can do where the API takes a request no more: start the conversation over, or go on without thinking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.decide.commands import NodeDone, Steer
+from engine.models.turn_runner import request_from
+from tests.engine.agents.talks import Talk, talk
+from tests.engine.agents.test_outcomes import RAN, SHELL, after_a_tool, labels, tools_ran
+from tests.support.engine import ANA
+
+CALL = {"type": "tool_use", "id": "toolu_8", "name": "shell", "input": {"command": "restart db"}}
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+def thinks(case: Talk, *content: Any) -> Talk:
+    """The model answers this, behind what it thought."""
+    done = case.reply(stop="tool_use")
+    return case.when(NodeDone(done.path, done.attempt, {**done.output, "content": [THOUGHT, *content]}))
+
+
+def test_starting_over_says_what_would_run_again_and_keeps_what_people_said() -> None:
+    """The card counts model calls and tools; then only the task and people's words are sent, and a tool may run again."""
+    case = after_a_tool()
+    first = case.request()["messages"][0]
+    case.when(Steer("Only look at db-2.", ANA, "steer")).model("I see.", ("shell", {"command": "restart b"}))
+    case.tool("tool[0]", RAN).when(case.broke("request_invalid", retryable=False))
+    assert "makes 2 model calls again, and its tools: `shell` × 2" in case.prompt.message
+    case.decide("over")
+    (sent,) = case.request()["messages"]
+    assert sent["content"][: len(first["content"])] == first["content"]
+    assert "Only look at db-2." in str(sent["content"][-1])
+    assert "restart" not in str(sent["content"][1:])
+    case.model("Again.", ("shell", {"command": "restart db"})).tool("tool[0]", RAN).model("Done.")
+    assert case.node("helper").output["text"] == "Done."
+    assert tools_ran(case) == 3
+
+
+def test_without_thinking_nothing_that_was_thought_is_sent_from_then_on() -> None:
+    """Of earlier answers neither; what is thought later, by a model that cannot do without, stays."""
+    case = thinks(talk(SHELL), {"type": "text", "text": "I look."}, CALL)
+    case.tool("tool[0]", RAN).when(case.broke("bad_response", retryable=False)).decide("plain")
+    assert case.request()["plain"] is True
+    assert "thinking" not in str(case.request()["messages"])
+    assert "I look." in str(case.request()["messages"])
+    case.when(case.broke("bad_response", retryable=False))
+    assert "Without thinking" not in labels(case)
+    case.decide("retry")
+    thinks(case, CALL | {"id": "toolu_9"}).tool("tool[0]", RAN)
+    assert str(case.request()["messages"]).count("'hm'") == 1
+
+
+def test_without_thinking_the_model_is_told_so_where_it_can() -> None:
+    """The setting is off, whatever the conversation was opened with; the rest of its beginning stays as it is."""
+    body = {"model": "claude-opus-5", "system": [], "thinking": {"type": "adaptive"}}
+    config = {"model": "claude-opus-5", "maxTokens": 100, "messages": [], "body": body, "plain": True}
+    sent = request_from(config).to_json()
+    assert sent["thinking"] == {"type": "disabled"}
+    assert request_from({**config, "plain": False}).to_json()["thinking"] == {"type": "adaptive"}
+
+
+def test_thinking_that_is_sent_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seeded fault: messages go out as they are."""
+    monkeypatch.setattr("engine.decide.agents.model_request._unthought", lambda message: message)
+    with pytest.raises(AssertionError):
+        test_without_thinking_nothing_that_was_thought_is_sent_from_then_on()
