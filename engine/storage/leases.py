@@ -222,7 +222,7 @@ class Served(SaysoError):
 
     code = "served"
 
-    def __init__(self, database: Path, holder: Holder | None) -> None:
+    def __init__(self, database: Path | str, holder: Holder | None) -> None:
         self.holder = holder
         super().__init__(f"{database} is served by {_named(holder)}. Stop that first, or use another --home.")
 

@@ -9,6 +9,8 @@ and the only owners are those of this process.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -23,10 +25,11 @@ from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
+POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, key: bytes | None = None, *, patience: float | None = None) -> Store:
-    """Open `sqlite:///relative/path`, `sqlite:////absolute/path` or `memory:`.
+    """Open `sqlite:///relative/path`, `sqlite:////absolute/path`, `postgresql://user@host/name` or `memory:`.
 
     `key` is the secret under which rows are signed (`SAYSO_SECRET_KEY`); without it the key file beside the
     database is used. `patience` is how many seconds another program that holds the database is waited for.
@@ -38,9 +41,26 @@ def open_store(url: str, key: bytes | None = None, *, patience: float | None = N
         from engine.storage.sqlite import open_sqlite
 
         return open_sqlite(url[len(_SQLITE) :], key=key, patience=patience)
+    if url.startswith(POSTGRES):
+        with _driver():
+            from engine.storage.postgres import open_postgres
+
+        return open_postgres(url, key)
     raise StorageError(
-        f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path)."
+        f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or "
+        "postgresql://user@host/name."
     )
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """Say what to install where the driver of Postgres is not there. Raises `StorageError`."""
+    try:
+        yield
+    except ImportError as error:
+        raise StorageError(
+            f"A Postgres database needs its driver ({error}): pip install 'sayso[postgres]'."
+        ) from error
 
 
 # --- in memory ---------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ _STALE_FLOWS = """SELECT digest, '', ?1 != '' AND NOT EXISTS
  (SELECT 1 FROM sessions WHERE sessions.flow_digest = flows.digest) FROM flows WHERE digest > ?2 ORDER BY digest LIMIT ?3"""
 
 _MARK = MARKS.where("scope = ?")
-_MARKS = MARKS.where("substr(scope, 1, ?) = ? ORDER BY scope")
+_MARKS = MARKS.where("substr(scope, 1, length(?1)) = ?1 ORDER BY scope")
 _PUT_MARK = MARKS.upsert("scope")
 
 _STALE_KEPT = "SELECT n, '', expires_at < ?1 FROM kept WHERE n > ?2 ORDER BY n LIMIT ?3"
@@ -392,7 +392,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     @reads
     def marks(self, prefix: str) -> list[tuple[str, str]]:
         """See `Store.marks`."""
-        found = (MARKS.verified(self._sealer, row) for row in self._db.all(_MARKS, (len(prefix), prefix)))
+        found = (MARKS.verified(self._sealer, row) for row in self._db.all(_MARKS, (prefix,)))
         return [(mark.scope, mark.ts) for mark in found if mark is not None]
 
     @writes

@@ -387,6 +387,8 @@ class SessionTables(RowTables):
         reason = self._reason(commit.session_id)
         if reason is not None:
             return Fenced(f"Session {commit.session_id} was set aside: {reason}.")
+        if commit.owner is not None:
+            return Overtaken(f"Session {commit.session_id} was claimed by another owner at the same time.")
         return _fenced(commit, self._stored(commit.session_id))
 
     def _created(self, commit: Commit, new: NewSession) -> StoredHead:

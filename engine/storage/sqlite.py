@@ -19,10 +19,10 @@ from pathlib import Path
 
 import apsw
 
-from engine.language.errors import Corrupt, KeyMissing, StorageError, WrongWorkspace
+from engine.language.errors import Corrupt, KeyMissing, StorageError
 from engine.storage.connection import Connection, translated
 from engine.storage.freshness import Anchor, Freshness, Points, anchor_of, remove_anchor
-from engine.storage.leases import MemoryOwners, Owners, label_of
+from engine.storage.leases import Owners, label_of
 from engine.storage.private_files import (
     check_private,
     make_key,
@@ -34,7 +34,7 @@ from engine.storage.private_files import (
 )
 from engine.storage.schema import copy_to, migrate, refuse_newer
 from engine.storage.sealing import Sealer
-from engine.storage.sessions import SessionTables
+from engine.storage.store import DatabaseStore, check_key, has_rows
 
 
 def open_sqlite(
@@ -76,95 +76,16 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     with db.translated():
         migrate(db.raw, file, owners.living())
     sealer = Sealer(_key_for(db, file, key))
-    _check_key(db, file, sealer)
+    if check_key(db, str(file), sealer):
+        remove_anchor(file)
     db.watch = Freshness(db, sealer, file)
     store = SqliteStore(db, sealer, owners)
     store.file = file
     return store
 
 
-class SqliteStore(SessionTables):
+class SqliteStore(DatabaseStore):
     """`Store` on one SQLite database. Threads may share it; their calls run one after the other."""
-
-    file: Path | None = None
-
-    def __init__(self, db: Connection, sealer: Sealer, owners: Owners | MemoryOwners) -> None:
-        """Made by `open_sqlite` and `MemoryStore`."""
-        super().__init__(db, sealer, owners.alive)
-        self._owners = owners
-        self._version = db.data_version()
-
-    def close(self) -> None:
-        """See `Store.close`."""
-        self._owners.close()
-        self._db.watch.close()
-        self._db.close()
-
-    def bind(self, team_id: str, app_id: str) -> None:
-        """See `Store.bind`."""
-        value = f"{team_id} {app_id}"
-        mac = self._sealer.mac(b"meta", "workspace", value)
-        with self._db.read():
-            row = self._db.one(META, ("workspace",))
-        if row is None:
-            with self._db.write():
-                row = self._db.one(META, ("workspace",))
-                if row is None:
-                    self._db.run(PUT_META, ("workspace", value, mac))
-        if row is None or row == (value, mac):
-            return
-        if row[1] != self._sealer.mac(b"meta", "workspace", row[0]):
-            raise Corrupt("The note of which Slack team this database belongs to was changed.")
-        team, _, app = row[0].partition(" ")
-        raise WrongWorkspace(
-            f"This database belongs to Slack team {team}, app {app}, not to team {team_id}, app {app_id}; "
-            "use another SAYSO_DATABASE_URL."
-        )
-
-    # -- ownership
-
-    def register(self, label: str) -> str:
-        """See `Store.register`."""
-        return self._owners.register(label)
-
-    def alive(self, owner: str) -> bool:
-        """See `Store.alive`."""
-        return self._owners.alive(owner)
-
-    def serving(self) -> list[str]:
-        """See `Store.serving`."""
-        return [label_of(owner) for owner in self._owners.living()]
-
-    def note_trouble(self, text: str | None) -> None:
-        """See `Store.note_trouble`."""
-        self._owners.note(text)
-
-    def troubles(self) -> list[str]:
-        """See `Store.troubles`."""
-        return self._owners.notes()
-
-    # -- freshness and housekeeping
-
-    def sign(self, purpose: str, body: bytes) -> bytes:
-        """See `Store.sign`."""
-        return self._sealer.mac(b"sign", purpose, body)
-
-    def suspended(self) -> str | None:
-        """See `Store.suspended`."""
-        return self._db.watch.look_again()
-
-    def stale(self) -> str | None:
-        """See `Store.stale`."""
-        return self._db.watch.findings()
-
-    def changed(self) -> bool:
-        """See `Store.changed`."""
-        before, self._version = self._version, self._db.data_version()
-        return self._version != before
-
-    def compact(self) -> None:
-        """See `Store.compact`."""
-        self._db.compact()
 
 
 # --- backups -----------------------------------------------------------------------------------------------
@@ -271,15 +192,6 @@ def _set_apart(file: Path, stamp: str) -> Path | None:
 # --- the key -----------------------------------------------------------------------------------------------
 
 
-META = "SELECT value, mac FROM meta WHERE name = ?"
-PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
- ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
-_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
- OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
- OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
- OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
-
-
 def _key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
     """The key of a database: the one that is given, else that in its file, which is made where nothing was written yet.
     Raises `KeyMissing`."""
@@ -289,34 +201,9 @@ def _key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
     key = read_key(path)
     if key is not None:
         return key
-    if _has_rows(db):
+    if has_rows(db):
         raise KeyMissing(
             f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
             "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
         )
     return make_key(path)
-
-
-def _has_rows(db: Connection) -> bool:
-    with db.read():
-        row = db.one(_ANY_ROW)
-    return bool(row and row[0])
-
-
-def _check_key(db: Connection, file: Path, sealer: Sealer) -> None:
-    """Refuse a key with which the rows were not written, before each of them is taken for corrupt."""
-    mac = sealer.mac(b"meta", "key", "sayso")
-    with db.read():
-        row = db.one(META, ("key",))
-    if row == ("sayso", mac):
-        return
-    if row is not None and _has_rows(db):
-        raise KeyMissing(
-            f"The key given for {file} is not the one that its rows were written with; "
-            "check SAYSO_SECRET_KEY and the key file."
-        )
-    with db.write():
-        db.run(PUT_META, ("key", "sayso", mac))
-        db.run("DELETE FROM freshness")
-    if row is not None:
-        remove_anchor(file)

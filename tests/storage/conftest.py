@@ -1,4 +1,4 @@
-"""A database in memory and one in a file, for every test of the contract."""
+"""A database in memory, one in a file and one on a Postgres server, for every test of the contract."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from engine.storage.port import Store
-from tests.storage.storagekit import MemoryBackend, SqliteBackend
+from tests.storage.storagekit import MemoryBackend, PostgresBackend, SqliteBackend
 
 
-@pytest.fixture(params=["memory", "file"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteBackend:
+@pytest.fixture(params=["memory", "file", "postgres"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteBackend]:
     """One backend, empty."""
-    return MemoryBackend() if request.param == "memory" else SqliteBackend(tmp_path)
+    if request.param != "postgres":
+        yield MemoryBackend() if request.param == "memory" else SqliteBackend(tmp_path)
+        return
+    postgres = PostgresBackend()
+    yield postgres
+    postgres.close()
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from engine.journal.records import (
     Commit,
@@ -165,6 +167,96 @@ class MemoryBackend(SqliteBackend):
 
     def open(self) -> Store:
         return self._first.another()
+
+
+class PostgresBackend(SqliteBackend):
+    """A database on the server of this run."""
+
+    def __init__(self) -> None:
+        from tests.support import postgres
+
+        self.url = postgres.shared_database()
+        postgres.emptied(self.url)
+        self._raw: Any = None
+
+    def open(self) -> Store:
+        from engine.storage.postgres import open_postgres
+
+        return open_postgres(self.url, KEY)
+
+    @property
+    def outside(self) -> Any:
+        """A plain connection that takes SQLite's words where tests use them."""
+        if self._raw is None:
+            import psycopg
+
+            self._raw = psycopg.connect(self.url, autocommit=True, cursor_factory=psycopg.RawCursor)
+        return _InTheirWords(self._raw)
+
+    def close(self) -> None:
+        """Close the connection of `outside`."""
+        if self._raw is not None:
+            self._raw.close()
+
+    def columns(self, table: str) -> dict[str, str]:
+        found = self.outside.execute(
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = ? ORDER BY ordinal_position",
+            [table],
+        )
+        return {name: kind.upper() for name, kind in found}
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        columns = self.columns(table)
+        found = self.outside.execute(f"SELECT * FROM {table} ORDER BY 1, 2")  # noqa: S608 - our own names
+        values = [[v.encode() if type(v) is str else v for v in row] for row in found]
+        return [dict(zip(columns, row, strict=True)) for row in values]
+
+    def _where(self, table: str, row: int) -> tuple[str, list[Any]]:
+        columns, values = self.columns(table), self.rows(table)[row]
+        tests = [f"{c} IS NOT DISTINCT FROM ?" for c in columns]
+        return " AND ".join(tests), [_typed(columns[c], v) for c, v in values.items()]
+
+    def change(self, table: str, row: int, column: str, value: object) -> None:
+        import psycopg
+
+        where, values = self._where(table, row)
+        sql = f"UPDATE {table} SET {column} = ? WHERE {where}"  # noqa: S608 - our own names
+        try:
+            changed = self.outside.execute(
+                sql, [_typed(self.columns(table)[column], value), *values]
+            ).rowcount
+        except (psycopg.DataError, psycopg.IntegrityError, UnicodeDecodeError, Untypable):
+            pytest.skip("Postgres itself refuses such a value")
+        assert changed == 1
+
+    def delete(self, table: str, row: int) -> None:
+        where, values = self._where(table, row)
+        assert self.outside.execute(f"DELETE FROM {table} WHERE {where}", values).rowcount == 1  # noqa: S608
+
+
+class Untypable(Exception):
+    """A value of another type than its column has, which SQLite (outside STRICT) might take."""
+
+
+def _typed(kind: str, value: object) -> object:
+    if kind == "TEXT" and isinstance(value, bytes):
+        return value.decode()
+    if value is not None and isinstance(value, int) != (kind == "BIGINT"):
+        raise Untypable(value)
+    return value
+
+
+class _InTheirWords:
+    """A connection whose statements are translated."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        from engine.storage.postgres_words import statement
+
+        words, picked = statement(re.sub(r"x'([0-9a-f]+)'", r"'\\x\1'::bytea", sql))
+        return self._raw.execute(words, [values[index] for index in picked])
 
 
 def rich_session(store: Store, session_id: str = "session-1") -> str:

@@ -11,7 +11,8 @@ from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
 from engine.storage.port import Store
 from engine.storage.schema import STEPS, migrate
-from engine.storage.sqlite import SqliteStore, open_sqlite
+from engine.storage.sqlite import open_sqlite
+from engine.storage.store import DatabaseStore
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
 
 ONE, TWO, THREE = "session-1", "session-2", "session-3"
@@ -112,8 +113,9 @@ def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
 
 def change(store: Store, session_id: str) -> None:
     """Change the place of a session from outside."""
-    assert isinstance(store, SqliteStore)
-    store._db.raw.execute("UPDATE locks SET requested_at = ? WHERE session_id = ?", (at(59), session_id))
+    assert isinstance(store, DatabaseStore)
+    with store._db.write():
+        store._db.run("UPDATE locks SET requested_at = ? WHERE session_id = ?", (at(59), session_id))
 
 
 def test_a_place_that_was_changed_gets_no_lock_and_gives_none_away(store: Store) -> None:
@@ -152,5 +154,5 @@ def test_the_database_itself_refuses_a_second_holder(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "sayso.db", key=KEY)
     store.consume([], NOW, [put("x", ONE), put("x", TWO), TakeLock("x", ONE)])
     with pytest.raises(apsw.ConstraintError):
-        store._db.raw.execute("UPDATE locks SET taken_at = ? WHERE session_id = ?", (NOW, TWO))
+        store._db.run("UPDATE locks SET taken_at = ? WHERE session_id = ?", (NOW, TWO))
     store.close()

@@ -1,0 +1,90 @@
+"""The backend of several machines: a Postgres database, version 14 or later.
+
+The tables are those of SQLite, made of the same steps (`engine.storage.schema`), and rows have the same MACs: they can be
+copied either way. The key is given (`SAYSO_SECRET_KEY`), since no file lies beside a server. How new a database has to be is
+not known: one that was put back to an older state opens as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
+from engine.storage.leases import label_of
+from engine.storage.postgres_connection import PostgresConnection, shown
+from engine.storage.postgres_leases import PostgresOwners
+from engine.storage.postgres_words import steps
+from engine.storage.schema import STEPS
+from engine.storage.sealing import Sealer
+from engine.storage.store import DatabaseStore, check_key
+
+_HAS_TABLES = "SELECT to_regclass('schema_version') IS NOT NULL"
+_OWN_TABLES = """
+CREATE TABLE schema_version (version BIGINT NOT NULL);
+INSERT INTO schema_version VALUES (0);
+CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
+CREATE SEQUENCE changes;
+SELECT nextval('changes')
+"""
+_VERSION = "SELECT version FROM schema_version"
+_SET_VERSION = "UPDATE schema_version SET version = ?"
+
+
+def open_postgres(url: str, key: bytes | None) -> PostgresStore:
+    """Open a database on a server, and make its tables. Raises `KeyMissing`, `SchemaTooNew`, `StorageError`."""
+    if key is None:
+        raise KeyMissing(
+            f"{shown(url)} needs SAYSO_SECRET_KEY: every process that opens it signs rows with the same key. Make one with "
+            "`python -c 'import secrets; print(secrets.token_hex(32))'`."
+        )
+    db = PostgresConnection(url)
+    try:
+        owners = PostgresOwners(db)
+        _migrate(db, owners)
+        sealer = Sealer(key)
+        check_key(db, shown(url), sealer)
+        return PostgresStore(db, sealer, owners)
+    except BaseException:
+        with suppress(StorageError):
+            db.close()
+        raise
+
+
+class PostgresStore(DatabaseStore):
+    """`Store` on a Postgres database. Threads may share it; their calls run one after the other."""
+
+    _db: PostgresConnection
+
+
+def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
+    """Bring the tables to this release, in one transaction. Raises `SchemaTooNew`, and `StorageError` while owners live."""
+    if _version(db) == len(STEPS):
+        return
+    with db.write():
+        db.hold("schema")
+        version = _version(db)
+        if version > len(STEPS):
+            raise SchemaTooNew(
+                f"{shown(db.url)} was written by a newer release (schema {version}; this one knows {len(STEPS)}). "
+                "It was left untouched: install that release."
+            )
+        living = [label_of(owner) for owner in owners.living()]
+        if 0 < version < len(STEPS) and living:
+            raise StorageError(
+                f"{shown(db.url)} has to be upgraded (schema {version} to {len(STEPS)}), but it is in use by "
+                f"{', '.join(living)}. Stop them first."
+            )
+        if version == 0:
+            db.raw.execute(_OWN_TABLES)
+        for statements in list(steps(STEPS))[version:]:
+            for sql in statements:
+                db.raw.execute(sql)
+        db.run(_SET_VERSION, (len(STEPS),))
+
+
+def _version(db: PostgresConnection) -> int:
+    """How many steps the tables have taken; 0 where there are none."""
+    with db.read():
+        there = db.one(_HAS_TABLES)
+        row = db.one(_VERSION) if there and there[0] else None
+    return int(row[0]) if row else 0

@@ -1,0 +1,364 @@
+"""One connection to Postgres, and its errors in our words.
+
+Write transactions are READ COMMITTED: what must not overlap says so (`hold`, `for_update`), and every statement sees what
+was committed before it. One that lost against another (a deadlock) is carried out again. Reads are REPEATABLE READ.
+
+A connection that is lost is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked
+what became of the transaction: nothing is said to have failed that was stored, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
+
+from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
+from engine.storage.backoff import delays
+from engine.storage.database import Database, Value
+from engine.storage.postgres_words import lock_number, statement
+
+_log = logging.getLogger("sayso.storage")
+T = TypeVar("T")
+
+OLDEST = 140000
+"""The oldest server: `idle_session_timeout` is what ends a lease."""
+CONNECT_SECONDS = 5
+SILENT_MILLISECONDS = 10_000
+"""After so long without an answer of the network a connection is given up."""
+LOCK_SECONDS = 5
+"""How long a statement waits for another transaction."""
+UNSURE_SECONDS = 60.0
+"""How long the outcome of a COMMIT whose answer was lost is asked for."""
+ATTEMPTS = 20
+"""How often a transaction is carried out that loses against others."""
+_SETTINGS = (
+    "SET idle_in_transaction_session_timeout = '10s'",
+    f"SET lock_timeout = '{LOCK_SECONDS}s'",
+    "SET client_encoding = 'UTF8'",
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+)
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text"
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_COMMIT = "COMMIT; SELECT nextval('changes')"
+"""Others look at `changes` for whether there is anything new."""
+_CHANGES = "SELECT last_value FROM changes"
+_STATUS = "SELECT pg_xact_status($1::text::xid8)"
+_HOLD = "SELECT pg_advisory_xact_lock($1)"
+_HOLD_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
+_NEXT = "SELECT nextval(pg_get_serial_sequence($1, $2))"
+
+
+class Overlapped(StorageBusy):
+    """A transaction lost against another one; carried out again it may not."""
+
+
+def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A plain connection to a server that can carry a store. Raises `StorageError`."""
+    given: dict[str, str | int | None] = {
+        "application_name": name,
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": SILENT_MILLISECONDS,
+        "keepalives_idle": 5,
+    }
+    try:
+        known = conninfo_to_dict(url)
+        full = make_conninfo(url, **{key: value for key, value in given.items() if key not in known})
+        raw = psycopg.connect(full, autocommit=True, cursor_factory=psycopg.RawCursor)
+    except psycopg.Error as error:
+        raise StorageError(f"{shown(url)} cannot be opened: {told(error)}.") from error
+    try:
+        _check(raw, url)
+        for setting in _SETTINGS:
+            raw.execute(setting)
+    except psycopg.Error as error:
+        raw.close()
+        raise StorageError(f"{shown(url)} cannot be used: {told(error)}.") from error
+    except BaseException:
+        raw.close()
+        raise
+    raw.adapters.register_dumper(int, Int8Dumper)
+    return raw
+
+
+def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
+    """Refuse a server that cannot keep what is promised. Raises `StorageError`."""
+    if raw.info.server_version < OLDEST:
+        version = raw.info.parameter_status("server_version")
+        raise StorageError(f"{shown(url)} is Postgres {version}; sayso needs Postgres 14 or later.")
+    row = raw.execute(
+        "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding')"
+    ).fetchone()
+    assert row is not None, "a SELECT without FROM gives a row"
+    if row[0] != raw.info.backend_pid:
+        raise StorageError(
+            f"Between sayso and {shown(url)} stands a connection pooler. A process is alive as long as its own connection "
+            "to the server is, so give the address of the server itself."
+        )
+    if row[1]:
+        raise StorageError(
+            f"{shown(url)} is a standby, which takes no writes; give the address of its primary."
+        )
+    if row[2] != "UTF8":
+        raise StorageError(
+            f"{shown(url)} stores text as {row[2]}; make a database with `ENCODING 'UTF8' TEMPLATE template0`."
+        )
+
+
+def shown(url: str) -> str:
+    """A database URL without what is secret in it."""
+    try:
+        known = conninfo_to_dict(url)
+    except psycopg.Error:
+        return "the database URL"
+    port = f":{known['port']}" if known.get("port") else ""
+    return (
+        f"Postgres database {known.get('dbname') or '(default)'} at {known.get('host') or 'localhost'}{port}"
+    )
+
+
+def told(error: BaseException) -> str:
+    """What the driver or the server says, in one line."""
+    text = " ".join(str(error).split())
+    return text.rstrip(".") or type(error).__name__
+
+
+class PostgresConnection(Database):
+    """A connection. Threads may share it; their transactions run one after the other."""
+
+    refused = (errors.IntegrityError, errors.DataError)
+    conflicts = (errors.UniqueViolation,)
+    unreadable = ()
+    for_update = " FOR UPDATE"
+
+    def __init__(self, url: str) -> None:
+        """Raises `StorageError`."""
+        super().__init__()
+        self.url = url
+        self.broken: str | None = None
+        """Why this process must end, once it must."""
+        self._lock = threading.RLock()
+        self._closed = False
+        self._inside = False
+        self._own = 0
+        self.raw = connect(url, "sayso")
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        with self._lock:
+            self._closed = True
+            self.raw.close()
+
+    # -- transactions
+
+    @contextlib.contextmanager
+    def write(self, *, suspended: bool = False) -> Iterator[None]:
+        """See `Database.write`."""
+        with self._lock:
+            self._usable()
+            self.watch.begin(suspended=suspended)
+            with self.translated():
+                transaction = self._begin()
+                try:
+                    yield
+                    if self.broken is not None:
+                        raise StorageBroken(self.broken)
+                except BaseException:
+                    self._roll_back()
+                    raise
+                self._commit(transaction)
+
+    def atomically(self, work: Callable[[], T]) -> T:
+        """See `Database.atomically`."""
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.write():
+                    return work()
+            except Overlapped as error:
+                if attempt == ATTEMPTS - 1:
+                    raise StorageBusy(str(error)) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[None]:
+        """See `Database.read`."""
+        with self._lock:
+            if self._inside:
+                yield
+                return
+            self._usable()
+            with self.translated():
+                self.raw.execute(_BEGIN_READ)
+                self._inside = True
+                try:
+                    yield
+                finally:
+                    self._roll_back()
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """See `Database.savepoint`."""
+        self.raw.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            if not self.raw.closed:
+                self.raw.execute("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+            raise
+        self.raw.execute("RELEASE SAVEPOINT part")
+
+    def _begin(self) -> str:
+        """Begin a write transaction; its id."""
+        cursor = self.raw.execute(_BEGIN)
+        self._inside = True
+        cursor.nextset()
+        row = cursor.fetchone()
+        assert row is not None, "a SELECT without FROM gives a row"
+        return str(row[0])
+
+    def _commit(self, transaction: str) -> None:
+        try:
+            committed = self.raw.execute(_COMMIT).statusmessage == "COMMIT"
+            self._own += 1
+            if not committed:
+                raise StorageError(f"{shown(self.url)} undid a transaction in which a statement had failed.")
+        except psycopg.OperationalError as error:
+            if not self.raw.closed:
+                raise
+            if not self._was_committed(transaction):
+                raise
+            _log.warning(
+                "the answer to a COMMIT was lost (%s); the server says that it was stored", told(error)
+            )
+        finally:
+            self._inside = False
+
+    def _was_committed(self, transaction: str) -> bool:
+        """What the server says of a transaction whose connection was lost. Raises `StorageBroken` where it cannot be asked."""
+        until = time.monotonic() + UNSURE_SECONDS
+        for delay in delays():
+            with contextlib.suppress(StorageError, psycopg.Error):
+                self.raw = connect(self.url, "sayso")
+                row = self.raw.execute(_STATUS, (transaction,)).fetchone()
+                if row is not None and row[0] in ("committed", "aborted"):
+                    return bool(row[0] == "committed")
+            if time.monotonic() > until:
+                break
+            time.sleep(min(delay, 1.0))
+        self.broken = (
+            f"{shown(self.url)} went away while it stored something, and does not say whether it did. "
+            "End this process, and start again once the server is back."
+        )
+        raise StorageBroken(self.broken)
+
+    def _roll_back(self) -> None:
+        self._inside = False
+        with contextlib.suppress(psycopg.Error):
+            if not self.raw.closed:
+                self.raw.execute("ROLLBACK")
+
+    # -- statements
+
+    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+        """See `Database.one`."""
+        return self._execute(sql, values).fetchone()
+
+    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """See `Database.all`."""
+        return self._execute(sql, values).fetchall()
+
+    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+        """See `Database.each`."""
+        return iter(self.all(sql, values))
+
+    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """See `Database.run`."""
+        return self._execute(sql, values).rowcount
+
+    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        """See `Database.many`."""
+        words, picked = statement(sql)
+        self.raw.cursor().executemany(words, [[values[index] for index in picked] for values in rows])
+
+    def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[tuple[Any, ...]]:
+        words, picked = statement(sql)
+        return self.raw.execute(words, [values[index] for index in picked])
+
+    def next_number(self, table: str, column: str, look: str) -> int:
+        """See `Database.next_number`."""
+        row = self.raw.execute(_NEXT, (table, column)).fetchone()
+        assert row is not None, "a SELECT without FROM gives a row"
+        return int(row[0])
+
+    def hold(self, *names: str, shared: bool = False) -> None:
+        """See `Database.hold`."""
+        for name in sorted(names):
+            self.raw.execute(_HOLD_SHARED if shared else _HOLD, (lock_number(name),))
+
+    def data_version(self) -> int:
+        """See `Database.data_version`: how many transactions there were, without those of this connection."""
+        with self._lock:
+            self._usable()
+            with self.translated():
+                row = self.raw.execute(_CHANGES).fetchone()
+        assert row is not None, "a sequence has one row"
+        return int(row[0]) - self._own
+
+    # -- errors
+
+    def row_error(self, error: Exception) -> StorageError | None:
+        """See `Database.row_error`."""
+        if isinstance(error, errors.IntegrityError):
+            return StorageError(f"A row was refused by the database: {told(error)}.")
+        if isinstance(error, errors.DataError):
+            return StorageError(f"A value cannot be stored: {told(error)}.")
+        return None
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """Whatever the driver raises inside becomes one of our errors."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._translate(error) from error
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"Text that is not Unicode cannot be stored or looked up ({error})."
+            ) from error
+
+    def _translate(self, error: psycopg.Error) -> StorageError:
+        where, says = shown(self.url), told(error)
+        if self.raw.closed:
+            return StorageError(f"The connection to {where} was lost ({says}); nothing was written.")
+        if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
+            return Overlapped(f"{where} was changed by others at the same time ({says}).")
+        if isinstance(error, errors.LockNotAvailable):
+            return StorageBusy(f"{where} was held by another transaction for {LOCK_SECONDS} s ({says}).")
+        if isinstance(error, errors.DiskFull):
+            return StorageFull(
+                f"No space is left for {where}; nothing was written. Free some: work then goes on."
+            )
+        if isinstance(error, errors.InsufficientPrivilege):
+            return StorageError(
+                f"The role of {where} may not do this ({says}): make it the owner of the database's tables."
+            )
+        if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
+            return Corrupt(f"{where} is damaged ({says}); restore it from a copy.")
+        return self.row_error(error) or StorageError(f"{where} refused: {says}.")
+
+    def _usable(self) -> None:
+        """Raise where no work can be done; connect again where the connection was lost."""
+        if self.broken is not None:
+            raise StorageBroken(self.broken)
+        if self._closed:
+            raise StorageError("The store is closed.")
+        if self.raw.closed:
+            self.raw = connect(self.url, "sayso")

@@ -1,0 +1,152 @@
+"""A store on a database: which workspace it belongs to, with which key its rows are signed, who owns what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
+from engine.storage.database import Database
+from engine.storage.leases import label_of
+from engine.storage.sealing import Sealer
+from engine.storage.sessions import SessionTables
+
+META = "SELECT value, mac FROM meta WHERE name = ?"
+PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
+ ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
+_ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM journal)
+ OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
+ OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
+ OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
+
+
+class AnyOwners(Protocol):
+    """The owners of one database, whatever keeps their leases."""
+
+    def register(self, label: str) -> str:
+        """Become an owner that lives until this process ends or `close()`."""
+
+    def alive(self, owner: str) -> bool:
+        """Whether that owner lives."""
+
+    def living(self) -> list[str]:
+        """The ids of all owners that live, sorted."""
+
+    def note(self, text: str | None) -> None:
+        """Leave a note, for `notes`; None takes it back."""
+
+    def notes(self) -> list[str]:
+        """What living owners have noted."""
+
+    def close(self) -> None:
+        """Stop being any owner."""
+
+
+class DatabaseStore(SessionTables):
+    """`Store` on a database. Threads may share it; their calls run one after the other."""
+
+    file: Path | None = None
+
+    def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners) -> None:
+        """Made by those that open databases."""
+        super().__init__(db, sealer, owners.alive)
+        self._owners = owners
+        self._version = db.data_version()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._owners.close()
+        self._db.watch.close()
+        self._db.close()
+
+    def bind(self, team_id: str, app_id: str) -> None:
+        """See `Store.bind`."""
+        value = f"{team_id} {app_id}"
+        mac = self._sealer.mac(b"meta", "workspace", value)
+        with self._db.read():
+            row = self._db.one(META, ("workspace",))
+        if row is None:
+            with self._db.write():
+                row = self._db.one(META, ("workspace",))
+                if row is None:
+                    self._db.run(PUT_META, ("workspace", value, mac))
+        if row is None or row == (value, mac):
+            return
+        if row[1] != self._sealer.mac(b"meta", "workspace", row[0]):
+            raise Corrupt("The note of which Slack team this database belongs to was changed.")
+        team, _, app = row[0].partition(" ")
+        raise WrongWorkspace(
+            f"This database belongs to Slack team {team}, app {app}, not to team {team_id}, app {app_id}; "
+            "use another SAYSO_DATABASE_URL."
+        )
+
+    # -- ownership
+
+    def register(self, label: str) -> str:
+        """See `Store.register`."""
+        return self._owners.register(label)
+
+    def alive(self, owner: str) -> bool:
+        """See `Store.alive`."""
+        return self._owners.alive(owner)
+
+    def serving(self) -> list[str]:
+        """See `Store.serving`."""
+        return [label_of(owner) for owner in self._owners.living()]
+
+    def note_trouble(self, text: str | None) -> None:
+        """See `Store.note_trouble`."""
+        self._owners.note(text)
+
+    def troubles(self) -> list[str]:
+        """See `Store.troubles`."""
+        return self._owners.notes()
+
+    # -- freshness and housekeeping
+
+    def sign(self, purpose: str, body: bytes) -> bytes:
+        """See `Store.sign`."""
+        return self._sealer.mac(b"sign", purpose, body)
+
+    def suspended(self) -> str | None:
+        """See `Store.suspended`."""
+        return self._db.watch.look_again()
+
+    def stale(self) -> str | None:
+        """See `Store.stale`."""
+        return self._db.watch.findings()
+
+    def changed(self) -> bool:
+        """See `Store.changed`."""
+        before, self._version = self._version, self._db.data_version()
+        return self._version != before
+
+    def compact(self) -> None:
+        """See `Store.compact`."""
+        self._db.compact()
+
+
+def has_rows(db: Database) -> bool:
+    """Whether anything was written to this database yet."""
+    with db.read():
+        row = db.one(_ANY_ROW)
+    return bool(row and row[0])
+
+
+def check_key(db: Database, name: str, sealer: Sealer) -> bool:
+    """Note this key in a database where nothing was written yet; whether another one was noted. Raises `KeyMissing` for a key
+    with which the rows were not written, before each of them is taken for corrupt."""
+    mac = sealer.mac(b"meta", "key", "sayso")
+    with db.read():
+        row = db.one(META, ("key",))
+    if row == ("sayso", mac):
+        return False
+    if row is not None and has_rows(db):
+        raise KeyMissing(
+            f"The key given for {name} is not the one that its rows were written with; "
+            "check SAYSO_SECRET_KEY and the key file."
+        )
+    with db.write():
+        db.run(PUT_META, ("key", "sayso", mac))
+        db.run("DELETE FROM freshness")
+    return row is not None

