@@ -11,6 +11,7 @@ import time
 import webbrowser
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from bot.terminal.console import (
     Place,
     clean,
     database_file,
+    opened,
     plural,
     print_json,
     writing,
@@ -38,7 +40,7 @@ from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
-from engine.storage.leases import BEAT_SECONDS, Lease, Served, lease
+from engine.storage.leases import BEAT_SECONDS, Served, Serving, awaited, holder_of, lease
 from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
@@ -148,10 +150,17 @@ def start_command(place: Place, flows: list[Path]) -> int:
     # A script that is left over from a test must never speak for Claude to people.
     settings = replace(settings, agents=replace(settings.agents, scripted="never"))
     database = database_file(settings)
-    if database is None:
-        return _until_stopped(_start(Bot(settings, flows=flows), None))
-    with lease(database, "sayso start", utc_now()) as held:
-        return _until_stopped(_beating(held, _start(Bot(settings, flows=flows), held)))
+    bot = Bot(settings, flows=flows)
+    if database is not None:
+        with lease(database, "sayso start", utc_now()) as held:
+            return _until_stopped(_beating(held, _start(bot, held)))
+    with opened(settings) as store:
+        holder = holder_of("sayso start", utc_now())
+        serving = awaited(lambda: store.try_serving(holder), store.served)
+        try:
+            return _until_stopped(_beating(serving, _start(bot, serving)))
+        finally:
+            serving.close()
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -164,7 +173,7 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     return Exit.OK
 
 
-async def _beating(held: Lease, work: Coroutine[Any, Any, None]) -> None:
+async def _beating(held: Serving, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, and show meanwhile that the event loop runs."""
     beats = asyncio.create_task(_beat(held))
     try:
@@ -173,18 +182,24 @@ async def _beating(held: Lease, work: Coroutine[Any, Any, None]) -> None:
         beats.cancel()
 
 
-async def _beat(held: Lease) -> None:
+async def _beat(held: Serving) -> None:
     while True:
         held.beat()
         await asyncio.sleep(BEAT_SECONDS)
 
 
-async def _start(bot: Bot, held: Lease | None) -> None:
-    stop_on_signals(bot, held.stopping if held is not None else lambda: None)
+def _stop_soon(loop: asyncio.AbstractEventLoop, bot: Bot) -> None:
+    """Stop from another thread."""
+    loop.call_soon_threadsafe(bot.stop)
+
+
+async def _start(bot: Bot, held: Serving) -> None:
+    stop_on_signals(bot, held.stopping)
+    loop = asyncio.get_running_loop()
+    held.when_lost(partial(_stop_soon, loop, bot))
 
     def ready(identity: Identity) -> None:
-        if held is not None:
-            held.reached_at(f"@{identity.bot_user} in {identity.team}")
+        held.reached_at(f"@{identity.bot_user} in {identity.team}")
         print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
         if bot.metrics_at is not None:
             print(f"Metrics: {bot.metrics_at}", flush=True)

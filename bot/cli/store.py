@@ -50,6 +50,7 @@ from engine.language.errors import (
 from engine.language.timestamps import parse_duration
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
+from engine.storage.open import place_of
 from engine.storage.port import Store
 from engine.storage.private_files import read_key
 from engine.storage.sealing import Sealer
@@ -122,7 +123,10 @@ def _need(settings: Settings) -> Path:
 def _file(settings: Settings) -> Path:
     file = database_file(settings)
     if file is None:
-        raise UsageError(f"{settings.database_url} is no file, so there is nothing to keep.")
+        raise UsageError(
+            f"{place_of(settings.database_url)} is no SQLite file. Back a Postgres database up with pg_dump; "
+            "`sayso store copy` makes an SQLite file of it."
+        )
     return file
 
 
@@ -182,7 +186,7 @@ def compact_store(place: Place) -> int:
     settings = place.settings()
     file = database_file(settings)
     if file is None:
-        raise UsageError(f"Only an SQLite file is compacted, not {settings.database_url}.")
+        raise UsageError(f"Only an SQLite file is compacted, not {place_of(settings.database_url)}.")
     need_database(settings, "nothing to compact")
     with opened(settings) as store:
         _refuse_others(store)

@@ -38,7 +38,7 @@ from engine.language.yaml import decode_source, load_located
 from engine.nodes.runtime.secrets import SecretSource
 from engine.run.flow_files import load_flows
 from engine.run.stored import stored_state
-from engine.storage.open import open_store
+from engine.storage.open import open_store, place_of
 from engine.storage.port import Store
 
 SLACK_SECONDS = 30.0
@@ -178,7 +178,10 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
     """Whether it opens, is sound, is ours alone, and what lies in it undone."""
     prefix = "sqlite:///"
     if not settings.database_url.startswith(prefix):
-        yield Check("database", "warn", f"{settings.database_url} is not kept", "Use a file: sqlite:///path.")
+        if settings.database_url == "memory:":
+            yield Check("database", "warn", "memory: is not kept", "Use a file: sqlite:///path.")
+        else:
+            yield from _check_opened(settings, place_of(settings.database_url), deep=deep)
         return
     file = Path(settings.database_url.removeprefix(prefix))
     if not file.exists():
@@ -188,14 +191,20 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
     if problem is not None:
         yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")
         return
+    yield from _check_opened(settings, f"{file}: pages are sound; it", deep=deep)
+
+
+def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Check]:
+    """Whether the store opens, and what lies in it."""
     try:
         store = open_store(settings.database_url, settings.secret_key)
     except StorageError as error:
         yield Check("database", "fail", str(error))
         return
     try:
-        yield Check("database", "ok", f"{file}: opens with its key, schema is current, pages are sound")
-        yield from check_freshness(store)
+        yield Check("database", "ok", f"{what} opens with its key, schema is current")
+        if store.dated:
+            yield from check_freshness(store)
         yield from _check_content(store)
         if deep:
             yield from check_deep(store)

@@ -16,7 +16,6 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,7 +40,8 @@ from engine.language.errors import (
 from engine.nodes.types.registry import mode_of
 from engine.run import remote_commands
 from engine.run.engine import Engine
-from engine.storage.leases import Holder, Lease, Served, note_of, read_holder, try_lease
+from engine.storage.leases import Holder, Serving
+from engine.storage.port import Store
 
 log = logging.getLogger("sayso.frontend")
 
@@ -317,23 +317,23 @@ def _is_json(value: Json) -> bool:
 
 
 class FrontendLock:
-    """The lease of a database, or of none (`memory:`): then it is always free."""
+    """The lease to serve a store."""
 
-    def __init__(self, database: Path | None, holder: Holder, *, keeps: bool) -> None:
+    def __init__(self, store: Store, holder: Holder, *, keeps: bool) -> None:
         """`keeps`: it is held until `close`, else until `pause`."""
-        self._file = database and note_of(database)
+        self._store = store
         self._holder = replace(holder, stopping=not keeps)
         self._keeps = keeps
-        self._lease: Lease | None = None
+        self._lease: Serving | None = None
         self._held = False
         self._told = False
 
     def take(self) -> bool:
         """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
-        if self._file is None or self._held:
+        if self._held:
             return True
         if self._lease is None:
-            self._lease = try_lease(self._file, self._holder)
+            self._lease = self._store.try_serving(self._holder)
             self._held = self._lease is not None
         else:
             self._held = self._lease.retake()
@@ -341,7 +341,7 @@ class FrontendLock:
             self._told = True
             log.warning(
                 "%s Until then this runtime shows nothing.",
-                Served(self._file.with_suffix(""), read_holder(self._file)),
+                self._store.served(),
             )
         return self._held
 

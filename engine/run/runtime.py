@@ -141,7 +141,7 @@ class Runtime:
                 stack.callback(store.close)
             database = store.file
             home = self._home or (database and database.parent) or Path(stack.enter_context(_folder()))
-            self._lock = FrontendLock(store.file, holder_of(self._label, self._now()), keeps=self._shows)
+            self._lock = FrontendLock(store, holder_of(self._label, self._now()), keeps=self._shows)
             self._engine = self._composed(store, home)
             await self._engine.open()
             stack.push_async_callback(self._engine.close)

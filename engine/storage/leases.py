@@ -26,9 +26,10 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -40,6 +41,7 @@ from engine.storage.private_files import check_private, locked, make_private, op
 _LABEL = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _OWNER = re.compile(r"[a-z][a-z0-9_]{0,31}-[0-9]+-[0-9a-f]{16}")
 _SUFFIX = ".lock"
+L = TypeVar("L", bound="Serving")
 
 
 def new_owner_id(label: str) -> str:
@@ -224,7 +226,10 @@ class Served(SaysoError):
 
     def __init__(self, database: Path | str, holder: Holder | None) -> None:
         self.holder = holder
-        super().__init__(f"{database} is served by {_named(holder)}. Stop that first, or use another --home.")
+        other = "--home" if isinstance(database, Path) else "database"
+        super().__init__(
+            f"{database} is served by {_named(holder)}. Stop that first, or use another {other}."
+        )
 
 
 def _named(holder: Holder | None) -> str:
@@ -235,8 +240,59 @@ def _named(holder: Holder | None) -> str:
     return f"`{holder.command}`, process {holder.pid} on {holder.host}, since {holder.since}{where}{state}"
 
 
+class Serving(Protocol):
+    """The lease to serve a database, which this process holds."""
+
+    def reached_at(self, address: str) -> None:
+        """Say where people reach this server."""
+
+    def stopping(self) -> None:
+        """Say that this server drains: whoever starts meanwhile waits for its end."""
+
+    def beat(self) -> None:
+        """Show that this process does its work: to be called every `BEAT_SECONDS`."""
+
+    def release(self) -> None:
+        """Give it back for now."""
+
+    def retake(self) -> bool:
+        """Whether it is ours again after `release`, and no other process has it."""
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """Call this, on whatever thread, should the lease end although this process lives."""
+
+    def close(self) -> None:
+        """Give it back for good."""
+
+
+class FreeLease:
+    """The lease to serve what no other process can reach."""
+
+    def reached_at(self, address: str) -> None:
+        """Nobody asks."""
+
+    def stopping(self) -> None:
+        """Nobody waits."""
+
+    def beat(self) -> None:
+        """Nobody looks."""
+
+    def release(self) -> None:
+        """Nobody else takes it."""
+
+    def retake(self) -> bool:
+        """It is always ours."""
+        return True
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """It does not end."""
+
+    def close(self) -> None:
+        """Nobody else takes it."""
+
+
 class Lease:
-    """A lease that this process holds."""
+    """A lease that this process holds: a locked file."""
 
     def __init__(self, descriptor: int, holder: Holder) -> None:
         self._descriptor = descriptor
@@ -268,6 +324,9 @@ class Lease:
             self._write()
         return ours
 
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See `Serving.when_lost`. The kernel takes no lock from a process that lives."""
+
     def close(self) -> None:
         """Give it back for good."""
         os.close(self._descriptor)
@@ -280,7 +339,8 @@ class Lease:
 @contextmanager
 def lease(database: Path, command: str, now: str) -> Iterator[Lease]:
     """Hold the lease to serve a database. Raises `Served`, and `StorageError` for files that are not ours alone."""
-    held = _awaited(database, holder_of(command, now))
+    path, holder = note_of(database), holder_of(command, now)
+    held = awaited(lambda: try_lease(path, holder), lambda: Served(database, read_holder(path)))
     try:
         yield held
     finally:
@@ -303,15 +363,16 @@ def try_lease(path: Path, holder: Holder) -> Lease | None:
     return None
 
 
-def _awaited(database: Path, holder: Holder) -> Lease:
-    path, deadline = note_of(database), time.monotonic() + STOPPING_SECONDS
-    while (held := try_lease(path, holder)) is None:
+def awaited(attempt: Callable[[], L | None], served: Callable[[], Served]) -> L:
+    """The lease that `attempt` gives, once a holder that is stopping has ended. Raises what `served` makes, for any other."""
+    deadline = time.monotonic() + STOPPING_SECONDS
+    while (held := attempt()) is None:
         time.sleep(_SETTLE_SECONDS)
-        other = read_holder(path)
-        if (held := try_lease(path, holder)) is not None:
+        other = served()
+        if (held := attempt()) is not None:
             return held
-        if other is None or not other.stopping or time.monotonic() > deadline:
-            raise Served(database, other)
+        if other.holder is None or not other.holder.stopping or time.monotonic() > deadline:
+            raise other
     return held
 
 

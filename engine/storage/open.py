@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import apsw
 
@@ -50,6 +51,14 @@ def open_store(url: str, key: bytes | None = None, *, patience: float | None = N
         f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or "
         "postgresql://user@host/name."
     )
+
+
+def place_of(url: str) -> str:
+    """Which database a URL names, for people: without what is secret in it."""
+    if not url.startswith(POSTGRES):
+        return url
+    parts = urlsplit(url)
+    return f"Postgres database {parts.path.strip('/') or '(default)'} at {parts.hostname or 'localhost'}"
 
 
 @contextmanager

@@ -35,13 +35,16 @@ from engine.journal.records import (
     Sweep,
     Timer,
 )
+from engine.storage.leases import Holder, Served, Serving
 
 
 class Store(Protocol):
     """One backend. Every method is one transaction; all raise `StorageError` subclasses and nothing else."""
 
     file: Path | None
-    """The database's file; None for one in memory."""
+    """The database's file; None for one in memory or on a server."""
+    dated: bool
+    """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
 
     def close(self) -> None:
         """Close; durable already, so nothing is flushed."""
@@ -80,6 +83,12 @@ class Store(Protocol):
 
     def serving(self) -> list[str]:
         """Labels of living owners (`bot`, `cli`, ...), this process included."""
+
+    def try_serving(self, holder: Holder) -> Serving | None:
+        """The lease to serve this database, or None while another process has it. Raises `StorageError`."""
+
+    def served(self) -> Served:
+        """The error that says who serves it."""
 
     def note_trouble(self, text: str | None) -> None:
         """Note for other processes what this one has trouble with, outside of the database; None: nothing any more."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
-from engine.storage.leases import label_of
+from engine.storage.leases import Holder, Served, Serving, label_of
 from engine.storage.postgres_connection import PostgresConnection, shown
-from engine.storage.postgres_leases import PostgresOwners
+from engine.storage.postgres_leases import PostgresOwners, ServingLease, read_holder
 from engine.storage.postgres_words import steps
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
@@ -54,6 +54,16 @@ class PostgresStore(DatabaseStore):
     """`Store` on a Postgres database. Threads may share it; their calls run one after the other."""
 
     _db: PostgresConnection
+    dated = False
+
+    def try_serving(self, holder: Holder) -> Serving | None:
+        """See `Store.try_serving`."""
+        lease = ServingLease(self._db, holder)
+        return lease if lease.retake() else None
+
+    def served(self) -> Served:
+        """See `Store.served`."""
+        return Served(shown(self._db.url), read_holder(self._db))
 
 
 def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:

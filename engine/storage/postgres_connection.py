@@ -234,7 +234,7 @@ class PostgresConnection(Database):
             if not self.raw.closed:
                 raise
             if not self._was_committed(transaction):
-                raise
+                raise self._lost(error) from error
             _log.warning(
                 "the answer to a COMMIT was lost (%s); the server says that it was stored", told(error)
             )
@@ -337,7 +337,7 @@ class PostgresConnection(Database):
     def _translate(self, error: psycopg.Error) -> StorageError:
         where, says = shown(self.url), told(error)
         if self.raw.closed:
-            return StorageError(f"The connection to {where} was lost ({says}); nothing was written.")
+            return self._lost(error)
         if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
             return Overlapped(f"{where} was changed by others at the same time ({says}).")
         if isinstance(error, errors.LockNotAvailable):
@@ -353,6 +353,11 @@ class PostgresConnection(Database):
         if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
             return Corrupt(f"{where} is damaged ({says}); restore it from a copy.")
         return self.row_error(error) or StorageError(f"{where} refused: {says}.")
+
+    def _lost(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"The connection to {shown(self.url)} was lost ({told(error)}); nothing was written."
+        )
 
     def _usable(self) -> None:
         """Raise where no work can be done; connect again where the connection was lost."""

@@ -24,7 +24,7 @@ from psycopg import errors
 
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson, StorageError
-from engine.storage.leases import Holder, Served, new_owner_id
+from engine.storage.leases import Holder, new_owner_id
 from engine.storage.postgres_connection import PostgresConnection, connect, shown, told
 from engine.storage.postgres_words import lock_number
 
@@ -36,7 +36,7 @@ GRACE_SECONDS = 2 * LEASE_SECONDS
 """How long after a start of the server everybody counts as alive."""
 _PREFIX = "sayso "
 _SERVING = "serving"
-_IDLE = f"SET idle_session_timeout = '{LEASE_SECONDS:g}s'"
+_IDLE = "SELECT set_config('idle_session_timeout', $1, false)"
 _STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::text"
 _TAKE = "SELECT pg_try_advisory_lock($1)"
 _DEAD = """SELECT pg_try_advisory_xact_lock_shared($1)
@@ -73,7 +73,7 @@ class HeldLock:
         self.raw.close()
 
     def _take(self) -> bool:
-        self.raw.execute(_IDLE)
+        self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
         self._started = _text(self.raw, _STARTED)
         return _one(self.raw, _TAKE, lock_number(self._name)) is True
 
@@ -174,44 +174,58 @@ class PostgresOwners:
 
 
 class ServingLease:
-    """The lease to serve a database on Postgres, which this process holds: like `leases.Lease`."""
+    """The lease to serve a database on Postgres: see `leases.Serving`."""
 
-    def __init__(self, held: HeldLock, db: PostgresConnection, holder: Holder) -> None:
-        self._held, self._db, self._holder = held, db, holder
-        self._write()
+    def __init__(self, db: PostgresConnection, holder: Holder) -> None:
+        """`retake` takes it."""
+        self._db, self._holder = db, holder
+        self._held: HeldLock | None = None
+        self._tell: Callable[[], None] = lambda: None
 
     def reached_at(self, address: str) -> None:
-        """Say where people reach this server."""
+        """See `Serving.reached_at`."""
         self._holder = replace(self._holder, address=address)
         self._write()
 
     def stopping(self) -> None:
-        """Say that this server drains."""
+        """See `Serving.stopping`."""
         self._holder = replace(self._holder, stopping=True)
         self._write()
 
-    def close(self) -> None:
-        """Give it back for good."""
-        self._held.close()
+    def beat(self) -> None:
+        """See `Serving.beat`. Nothing looks: the lease itself ends where no sign of life is given."""
+
+    def release(self) -> None:
+        """See `Serving.release`."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    close = release
+
+    def retake(self) -> bool:
+        """See `Serving.retake`. Raises `StorageError`."""
+        held = HeldLock(self._db.url, _SERVING, f"{_PREFIX}{_SERVING}", self._lost)
+        if held.taken:
+            self._held = held
+            self._write()
+        return held.taken
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See `Serving.when_lost`."""
+        self._tell = tell
+
+    def _lost(self, why: str) -> None:
+        self._db.broken = why
+        self._tell()
 
     def _write(self) -> None:
         with contextlib.suppress(StorageError), self._db.write():
             self._db.raw.execute(_NOTE, (encode(asdict(self._holder)).decode(),))
 
 
-def try_serving(db: PostgresConnection, holder: Holder) -> ServingLease:
-    """The lease to serve. Raises `Served` while another process has it."""
-
-    def lost(why: str) -> None:
-        db.broken = why
-
-    held = HeldLock(db.url, _SERVING, f"{_PREFIX}{_SERVING}", lost)
-    if not held.taken:
-        raise Served(shown(db.url), _read_holder(db))
-    return ServingLease(held, db, holder)
-
-
-def _read_holder(db: PostgresConnection) -> Holder | None:
+def read_holder(db: PostgresConnection) -> Holder | None:
+    """Who served this database last; only the lock says whether they do."""
     with db.read():
         row = db.raw.execute(_NOTED).fetchone()
     try:

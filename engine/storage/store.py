@@ -7,7 +7,16 @@ from typing import Protocol
 
 from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
 from engine.storage.database import Database
-from engine.storage.leases import label_of
+from engine.storage.leases import (
+    FreeLease,
+    Holder,
+    Served,
+    Serving,
+    label_of,
+    note_of,
+    read_holder,
+    try_lease,
+)
 from engine.storage.sealing import Sealer
 from engine.storage.sessions import SessionTables
 
@@ -46,6 +55,7 @@ class DatabaseStore(SessionTables):
     """`Store` on a database. Threads may share it; their calls run one after the other."""
 
     file: Path | None = None
+    dated = True
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners) -> None:
         """Made by those that open databases."""
@@ -93,6 +103,14 @@ class DatabaseStore(SessionTables):
     def serving(self) -> list[str]:
         """See `Store.serving`."""
         return [label_of(owner) for owner in self._owners.living()]
+
+    def try_serving(self, holder: Holder) -> Serving | None:
+        """See `Store.try_serving`."""
+        return FreeLease() if self.file is None else try_lease(note_of(self.file), holder)
+
+    def served(self) -> Served:
+        """See `Store.served`."""
+        return Served(self.file or "memory:", None if self.file is None else read_holder(note_of(self.file)))
 
     def note_trouble(self, text: str | None) -> None:
         """See `Store.note_trouble`."""

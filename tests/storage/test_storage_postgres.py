@@ -1,0 +1,274 @@
+"""What only a server has: refusals of servers that cannot carry a store, answers that are lost, leases."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from engine.journal.records import InboxItem
+from engine.language.errors import KeyMissing, SchemaTooNew, StorageBroken, StorageError, WrongWorkspace
+from engine.storage import postgres_connection, postgres_leases
+from engine.storage.leases import Served, holder_of
+from engine.storage.open import open_store
+from engine.storage.postgres import PostgresStore, open_postgres
+from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
+from tests.support import postgres
+from tests.support.between import Relay
+
+pytestmark = pytest.mark.process
+ITEM = InboxItem("key", "message", b"{}")
+
+WORKER = """
+import sys
+from engine.storage import postgres_leases
+postgres_leases.LEASE_SECONDS, postgres_leases.PING_SECONDS = 0.5, 0.05
+from engine.storage.postgres import open_postgres
+from tests.storage.storagekit import KEY, NOW, done, event, new_session, outcome, step
+store = open_postgres(sys.argv[1], KEY)
+owner = store.register("bot")
+done(store, new_session("session-1", owner, event("a")))
+print(owner, flush=True)
+for line in sys.stdin:
+    found = outcome(lambda: done(store, step("session-1", 1, 1, event("late"))))
+    print(found.__name__ if isinstance(found, type) else found, flush=True)
+"""
+
+
+@pytest.fixture
+def url() -> str:
+    """An empty database."""
+    found = postgres.shared_database()
+    postgres.emptied(found)
+    return found
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    """This process's connection to it."""
+    store = open_postgres(url, KEY)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def relay(url: str) -> Iterator[Relay]:
+    """Something in between."""
+    with tempfile.TemporaryDirectory(prefix="relay") as folder:
+        relay = Relay(Path(folder), url.partition("host=")[2])
+        yield relay
+        relay.close()
+
+
+def through(relay: Relay, url: str) -> str:
+    """The URL of the database behind the relay."""
+    return url.partition("host=")[0] + f"host={relay.folder}"
+
+
+def soon(holds: object, seconds: float = 10.0) -> float:
+    """Wait until something is so; after how many seconds it was."""
+    began = time.monotonic()
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() - began < seconds, "it never was so"
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+# --- servers that cannot carry a store ---------------------------------------------------------------------------
+
+
+def test_a_pooler_in_between_is_refused(relay: Relay, url: str) -> None:
+    """It answers with a process id of its own: a lease on its connections would say nothing."""
+    relay.to_client = lambda data: re.sub(
+        rb"K\0\0\0\x0c....", b"K\0\0\0\x0c\0\0\0\x07", data, flags=re.DOTALL
+    )
+    with pytest.raises(StorageError, match="connection pooler"):
+        open_postgres(through(relay, url), KEY)
+
+
+def test_an_older_server_is_refused(relay: Relay, url: str) -> None:
+    """Before 14 a server ends no silent connection."""
+
+    def older(data: bytes) -> bytes:
+        name = b"server_version\0"
+        at = data.find(name)
+        if at < 0:
+            return data
+        end = data.index(b"\0", at + len(name))
+        return data[: at + len(name)] + b"13.9"[: end - at - len(name)] + data[end:]
+
+    relay.to_client = older
+    with pytest.raises(StorageError, match=r"is Postgres 13.9; sayso needs Postgres 14"):
+        open_postgres(through(relay, url), KEY)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    """What people see holds no secret."""
+    with pytest.raises(StorageError, match="Postgres database flows at /nowhere cannot be opened") as caught:
+        open_postgres("postgresql://bot:hunter2@/flows?host=/nowhere", KEY)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_role_without_rights_is_told_what_it_lacks(store: PostgresStore, url: str) -> None:
+    """It says which right is missing."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("DROP ROLE IF EXISTS poor")
+        raw.execute("CREATE ROLE poor LOGIN")
+    with pytest.raises(StorageError, match=r"may not do this .*permission denied"):
+        open_postgres(url.replace("postgres:@", "poor@"), KEY)
+
+
+def test_a_database_needs_its_key(store: PostgresStore, url: str) -> None:
+    """No file lies beside a server, and another key is noticed before each row is taken for damaged."""
+    store.bind("T1", "A1")
+    with pytest.raises(KeyMissing, match="SAYSO_SECRET_KEY"):
+        open_store(url)
+    with pytest.raises(KeyMissing, match="not the one"):
+        open_store(url, b"f" * 32)
+
+
+def test_a_database_of_another_team_is_refused(store: PostgresStore) -> None:
+    """It says which one it belongs to."""
+    store.bind("T1", "A1")
+    with pytest.raises(WrongWorkspace, match="Slack team T1"):
+        store.bind("T2", "A1")
+
+
+def test_a_database_of_a_newer_release_is_left_alone(store: PostgresStore, url: str) -> None:
+    """It says which schema it has."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("UPDATE schema_version SET version = version + 1")
+        try:
+            with pytest.raises(SchemaTooNew, match="newer release"):
+                open_postgres(url, KEY)
+        finally:
+            raw.execute("UPDATE schema_version SET version = version - 1")
+
+
+# --- answers that are lost ---------------------------------------------------------------------------------------
+
+
+def lost_at_commit(relay: Relay, *, stored: bool) -> list[bytes]:
+    """Cut the connection at the first COMMIT, behind it or before it; the list has it then."""
+    seen: list[bytes] = []
+
+    def to_server(data: bytes) -> bytes | None:
+        if b"COMMIT;" not in data or seen:
+            return data
+        seen.append(data)
+        return data if stored else None
+
+    relay.to_server = to_server
+    relay.to_client = lambda data: None if seen and b"COMMIT" in data and stored else data
+    return seen
+
+
+def test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay: Relay, url: str) -> None:
+    """The server is asked what became of it."""
+    store = open_postgres(through(relay, url), KEY)
+    seen = lost_at_commit(relay, stored=True)
+    [row_id] = store.ingest([ITEM], NOW)
+    relay.to_client = lambda data: data
+    assert seen
+    assert [row.id for row in store.inbox()] == [row_id]
+    store.close()
+
+
+def test_a_commit_that_did_not_arrive_is_said_to_have_failed(relay: Relay, url: str) -> None:
+    """Nothing was stored, and the next attempt has a new connection."""
+    store = open_postgres(through(relay, url), KEY)
+    seen = lost_at_commit(relay, stored=False)
+    with pytest.raises(StorageError, match="nothing was written"):
+        store.ingest([ITEM], NOW)
+    assert seen
+    assert store.ingest([ITEM], NOW) != [None]
+    store.close()
+
+
+def test_a_store_that_does_not_ask_is_noticed(
+    relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the question, what was stored is said to have failed."""
+    monkeypatch.setattr(
+        postgres_connection.PostgresConnection, "_was_committed", lambda self, transaction: False
+    )
+    with pytest.raises(StorageError):
+        test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay, url)
+
+
+# --- leases ------------------------------------------------------------------------------------------------------
+
+
+def test_death_is_noticed_at_once(store: PostgresStore, url: str) -> None:
+    """After `kill -9` the server drops the lock: another one may go on."""
+    other = python(WORKER, url)
+    assert other.stdout is not None
+    owner = other.stdout.readline().strip()
+    assert store.alive(owner)
+    assert store.serving() == ["bot"]
+    other.kill()
+    assert soon(lambda: not store.alive(owner)) < 2
+    assert store.orphans() == ["session-1"]
+    other.wait()
+
+
+def test_a_frozen_process_is_taken_for_dead_and_ends(store: PostgresStore, url: str) -> None:
+    """It gives no sign of life: others go on without it, and when it wakes nothing that it does is stored."""
+    other = python(WORKER, url)
+    assert other.stdout is not None
+    owner = other.stdout.readline().strip()
+    os.kill(other.pid, signal.SIGSTOP)
+    soon(lambda: not store.alive(owner))
+    os.kill(other.pid, signal.SIGCONT)
+    soon(lambda: tell(other, "step") == "StorageBroken")
+    other.kill()
+    other.wait()
+    assert store.orphans() == ["session-1"]
+
+
+def test_a_lease_that_was_ended_is_never_believed_again(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody ended its connection while the server went on: others may have taken the work."""
+    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 0.02)
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
+            (f"sayso {owner}",),
+        )
+    soon(lambda: store._db.broken is not None)
+    with pytest.raises(StorageBroken, match="is gone"):
+        store.commit([step("session-1", 1, 1, event("b"))])
+
+
+def test_after_a_start_of_the_server_everybody_counts_as_alive(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All leases ended with it, and their holders need a moment to take them again."""
+    assert not store.alive("bot-1-0123456789abcdef")
+    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
+    assert store.alive("bot-1-0123456789abcdef")
+
+
+def test_one_process_serves(store: PostgresStore, url: str) -> None:
+    """A second one is told who does; it may once the first has ended."""
+    other = open_postgres(url, KEY)
+    first = store.try_serving(holder_of("sayso start", NOW))
+    assert first is not None
+    assert other.try_serving(holder_of("sayso start", NOW)) is None
+    assert isinstance(other.served(), Served)
+    assert "`sayso start`, process" in str(other.served())
+    first.close()
+    second = other.try_serving(holder_of("sayso start", NOW))
+    assert second is not None
+    second.close()
+    other.close()
