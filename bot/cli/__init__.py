@@ -35,6 +35,7 @@ Files:
 * `sessions`: `sessions list`; `spend`, what agents have cost
 * `show`: `sessions show` and `export`
 * `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify`
+* `store_copy`: `store copy`
 """
 
 from __future__ import annotations

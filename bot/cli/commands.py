@@ -377,6 +377,15 @@ STORE = (
         It needs as much disk again for a moment, and nothing else may run meanwhile.
         """,
     ),
+    command(
+        "copy = store_copy:copy_stores",
+        """Copy all that a store holds to an empty one, and read it back: from an SQLite file to a Postgres database, or back.
+
+        Nothing may run on either meanwhile. Afterwards sessions go on in the new one, those that wait for people too.
+        """,
+        argument("FROM", "A file, or the URL of a database.", "source"),
+        argument("TO", "A new file, or the URL of an empty database.", "target"),
+    ),
 )
 
 GRANTS = (

@@ -92,6 +92,15 @@ def _number(
     return read
 
 
+def _key(raw: str, cwd: Path) -> bytes:
+    """A secret as it is; with `hex:` the bytes of a key file."""
+    digits = raw.strip().removeprefix("hex:")
+    return bytes.fromhex(digits) if raw.startswith("hex:") and _KEY_FILE.fullmatch(digits) else raw.encode()
+
+
+_KEY_FILE = re.compile("[0-9a-f]{64}")
+
+
 def _seconds(raw: str, cwd: Path) -> float:
     try:
         return parse_duration(raw.strip())
@@ -257,7 +266,7 @@ class Settings:
     bot_token: str | None = setting("SLACK_BOT_TOKEN", _text, repr=False)
     app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
-    secret_key: bytes | None = setting("SAYSO_SECRET_KEY", lambda raw, cwd: raw.encode(), repr=False)
+    secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
     secrets_dir: Path | None = setting("SAYSO_SECRETS_DIR", _path)
     secret_command: tuple[str, ...] = setting("SAYSO_SECRET_COMMAND", _words, ())

@@ -43,9 +43,7 @@ class Place(NamedTuple):
         """The settings of this process. Raises `SettingsError`."""
         from bot.config.settings import load_settings
 
-        url = self.database
-        if url is not None and "://" not in url and url != "memory:":
-            url = _SQLITE + str(Path(url).absolute())
+        url = None if self.database is None else url_of(self.database)
         return load_settings(os.environ, cwd=Path.cwd(), flows=self.flows, home=self.home, database_url=url)
 
     def workspace(self) -> Place | None:
@@ -66,6 +64,13 @@ class Place(NamedTuple):
             if value is not None:
                 options += [name, value]
         return shlex.join(["sayso", *options, *words])
+
+
+def url_of(database: str) -> str:
+    """The URL of a database that was given as one, or as a file."""
+    return (
+        database if "://" in database or database == "memory:" else _SQLITE + str(Path(database).absolute())
+    )
 
 
 def database_file(settings: Settings) -> Path | None:

@@ -117,6 +117,10 @@ class Database(ABC):
     def next_number(self, table: str, column: str, look: str) -> int:
         """The next number for a row of this table, greater than any that was given out; `look` finds it on SQLite."""
 
+    def follow(self, sql: str) -> None:
+        """Give out numbers behind those of rows that were written with theirs. SQLite does by itself."""
+        return
+
     def hold(self, *names: str, shared: bool = False) -> None:
         """Until this transaction ends no other one holds these names; with `shared` others may that hold it shared.
         SQLite has one writer anyhow."""

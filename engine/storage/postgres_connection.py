@@ -298,6 +298,11 @@ class PostgresConnection(Database):
         assert row is not None, "a SELECT without FROM gives a row"
         return int(row[0])
 
+    def follow(self, sql: str) -> None:
+        """See `Database.follow`."""
+        if sql:
+            self.raw.execute(sql)
+
     def hold(self, *names: str, shared: bool = False) -> None:
         """See `Database.hold`."""
         for name in sorted(names):

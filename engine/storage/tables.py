@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -42,6 +42,9 @@ P = ParamSpec("P")
 R = TypeVar("R", bound=Struct)
 S = TypeVar("S", bound="Tables")
 T = TypeVar("T")
+
+
+_ALL = 1 << 62
 
 
 class Table(Generic[R]):
@@ -101,6 +104,50 @@ MARKS = Table("marks", Mark, b"mark", "mark")
 KEPT = Table("kept", KeptRow, b"kept", "note in row", numbered=True)
 
 
+class Copied(NamedTuple):
+    """How all rows of a table are copied to another database: in the order of its first column, which is unique."""
+
+    name: str
+    read: str
+    write: str
+    number: str
+    follow: str
+    before: int | str
+    """What comes before every first column."""
+
+
+def _copied(name: str, columns: Iterable[str], *, counted: bool) -> Copied:
+    listed = list(columns)
+    first, names = listed[0], ", ".join(listed)
+    return Copied(
+        name,
+        f"SELECT {names} FROM {name} WHERE {first} > ? ORDER BY {first} LIMIT ?",
+        f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(listed))})",
+        f"SELECT count(*) FROM {name}",
+        f"SELECT setval(pg_get_serial_sequence('{name}', '{first}'), max({first})) FROM {name}"
+        if counted
+        else "",
+        -_ALL if counted else "",
+    )
+
+
+COPIED = (
+    _copied("flows", ("digest", "body", "release", "form", "mac"), counted=False),
+    _copied("sessions", ("n", *HEADS.columns, "mac"), counted=True),
+    _copied("journal", ("n", "session", "seq", "version", "body", "mac"), counted=True),
+    _copied("snapshots", (*SNAPSHOTS.columns, "mac"), counted=False),
+    _copied("quarantine", (*QUARANTINE.columns, "mac"), counted=False),
+    _copied("inbox", (*INBOX.columns, "mac"), counted=True),
+    _copied("prompts", ("n", *PROMPTS.columns, "mac"), counted=True),
+    _copied("timers", ("n", *TIMERS.columns, "mac"), counted=True),
+    _copied("outbox", (*OUTBOX.columns, "mac"), counted=True),
+    _copied("locks", (*LOCKS.columns, "mac"), counted=True),
+    _copied("spend", (*SPEND.columns, "mac"), counted=True),
+    _copied("marks", (*MARKS.columns, "mac"), counted=False),
+)
+"""All tables but `meta` and what is only of one backend."""
+
+
 def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """The method in a read transaction, or in the one that is open."""
 
@@ -120,9 +167,6 @@ def writes(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
         return self._db.atomically(partial(method, self, *args, **kwargs))
 
     return inside
-
-
-_ALL = 1 << 62
 
 
 def at_most(limit: int | None) -> int:

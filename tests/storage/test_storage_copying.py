@@ -1,0 +1,126 @@
+"""A store is copied to another backend and back, and goes on there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.journal.records import InboxItem, PutLock, PutSpend
+from engine.language.errors import StorageError
+from engine.storage import copying
+from engine.storage.copying import copy_store
+from engine.storage.database import Database
+from engine.storage.postgres_connection import PostgresConnection
+from engine.storage.sqlite import open_sqlite
+from engine.storage.store import DatabaseStore
+from engine.storage.tables import COPIED
+from tests.storage.storagekit import (
+    KEY,
+    NOW,
+    PostgresBackend,
+    SqliteBackend,
+    claim,
+    done,
+    event,
+    outcome,
+    rich_session,
+    step,
+)
+
+OF_ONE_BACKEND = {"freshness", "schema_version", "serving", "meta"}
+
+
+def filled(path: Path) -> DatabaseStore:
+    """A database with a row of each kind."""
+    store = open_sqlite(path, key=KEY)
+    store.bind("T1", "A1")
+    rich_session(store)
+    spend = PutSpend("session-1", "root/agent", 1, "deploy", "2026-11-21", 10, 30)
+    store.consume([], NOW, [PutLock("deploy", "session-1"), spend])
+    store.set_mark("T1:C1", "1.000100")
+    store.quarantine("session-1", "a test", NOW)
+    store.release("session-1")
+    store.close()
+    return open_sqlite(path, key=KEY)
+
+
+@pytest.fixture
+def server() -> PostgresBackend:
+    """An empty database on a server."""
+    return PostgresBackend()
+
+
+def test_every_table_is_copied(server: PostgresBackend) -> None:
+    """A table that a later release adds is not forgotten."""
+    found = server.outside.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    assert {name for (name,) in found} - OF_ONE_BACKEND == {table.name for table in COPIED}
+
+
+def test_a_copy_of_a_copy_has_the_same_rows(server: PostgresBackend, tmp_path: Path) -> None:
+    """From a file to a server and to another file: byte by byte."""
+    (tmp_path / "old").mkdir(mode=0o700)
+    (tmp_path / "new").mkdir(mode=0o700)
+    backends = SqliteBackend(tmp_path / "old"), server, SqliteBackend(tmp_path / "new")
+    old, middle, new = filled(backends[0].path), server.open(), backends[2].open()
+    assert isinstance(middle, DatabaseStore)
+    assert isinstance(new, DatabaseStore)
+    assert copy_store(old, middle) == 1
+    assert copy_store(middle, new) == 1
+    for table in COPIED:
+        rows = [backend.rows(table.name) for backend in backends]
+        assert rows[0] == rows[1] == rows[2]
+    for store in (old, middle, new):
+        store.close()
+
+
+def test_a_paused_session_goes_on_in_the_copy(server: PostgresBackend, tmp_path: Path) -> None:
+    """It is claimed there, and what is stored gets numbers behind those that came."""
+    old, new = filled(tmp_path / "old.db"), server.open()
+    assert isinstance(new, DatabaseStore)
+    copy_store(old, new)
+    old.close()
+    owner = new.register("bot")
+    epoch = claim(new, "session-1", owner, NOW)
+    done(new, step("session-1", epoch, 4, event("e")))
+    assert new.ingest([InboxItem("later", "message", b"{}")], NOW) == [2]
+    assert len(list(new.journal("session-1"))) == 5
+    new.close()
+
+
+def test_a_copy_that_gives_out_old_numbers_is_noticed(
+    server: PostgresBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a row that came would be given to another one."""
+    monkeypatch.setattr(PostgresConnection, "follow", Database.follow)
+    with pytest.raises((StorageError, AssertionError)):
+        test_a_paused_session_goes_on_in_the_copy(server, tmp_path)
+
+
+def test_a_copy_goes_to_an_empty_store_only(server: PostgresBackend, tmp_path: Path) -> None:
+    """Nothing is written over, and nothing is copied that somebody works on."""
+    old, new = filled(tmp_path / "old.db"), server.open()
+    assert isinstance(new, DatabaseStore)
+    used = open_sqlite(tmp_path / "old.db", key=KEY)
+    used.register("bot")
+    with pytest.raises(StorageError, match="in use by bot"):
+        copy_store(old, new)
+    used.close()
+    copy_store(old, new)
+    with pytest.raises(StorageError, match="has rows already"):
+        copy_store(old, new)
+    for store in (old, new):
+        store.close()
+
+
+def test_a_copy_that_differs_is_undone(
+    server: PostgresBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read back before it counts."""
+    old, new = filled(tmp_path / "old.db"), server.open()
+    assert isinstance(new, DatabaseStore)
+    monkeypatch.setattr(copying, "COPIED", [table for table in COPIED if table.name != "prompts"])
+    assert outcome(lambda: copy_store(old, new)) is StorageError
+    assert new.heads() == []
+    for store in (old, new):
+        store.close()
