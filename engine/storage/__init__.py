@@ -1,4 +1,4 @@
-"""Where sessions are kept: one port (`engine.storage.port`), and SQLite behind it, in a file or in memory.
+"""Where sessions are kept: one port (`engine.storage.port`), and SQLite (a file, or memory) or Postgres behind it.
 
 May import: `journal` and below.
 
@@ -13,12 +13,13 @@ Invariants:
   fold.
 
 A crash: A transaction that returned is there, any other is gone as a whole. The lock that made the process an owner is
-dropped by the kernel, so another may claim its sessions at once, and raises their epoch.
+dropped by the kernel or the server, so another may claim its sessions at once, and raises their epoch.
 
 Files:
 
 * `backoff`: what a store refuses for now is tried again, later each time
 * `connection`: SQLite behind `database`: one connection with the settings that durability needs, and its errors in our words
+* `copying`: all rows of a store in another one
 * `counts`: how much there is of what waits, for metrics
 * `database`: statements and transactions, as the parts of a store use them
 * `flows`: texts of flows that sessions pin
@@ -30,11 +31,16 @@ Files:
 * `open`: from a URL to a store; SQLite without files
 * `packing`: how large values stand in rows: deflated with a dictionary of what events say
 * `port`: what every backend does
+* `postgres`: opens a database on a server
+* `postgres_connection`: Postgres behind `database`: one connection, and its errors in our words
+* `postgres_leases`: leases that a server ends
+* `postgres_words`: from SQLite's words to those of Postgres
 * `private_files`: the database's files: private, and refused when somebody else could have made them
 * `rows`: inbox, prompts, timers, outbox and marks
 * `schema`: the tables, and the migrations of an SQLite file
 * `sealing`: heads and journals as they are stored; MACs over rows
 * `sessions`: heads, journals, snapshots, pinned flows, quarantine
 * `sqlite`: opens a database; whole copies of it; the key with which its rows are signed
+* `store`: what every store on a database does beside its rows
 * `tables`: what a record is in SQL, and how it is read and written
 """

@@ -241,7 +241,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         if table.held is not None:
             self._db.hold(table.held)
         before = table.before(at)
-        rows = self._db.all(table.look, (before, at.after, _SWEPT_AT_ONCE))
+        rows = self._all_held(table.look, (before, at.after, _SWEPT_AT_ONCE))
         self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
         if len(rows) == _SWEPT_AT_ONCE and rows[-1][1] < before:
             return at.but(after=rows[-1][0])

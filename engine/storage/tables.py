@@ -143,6 +143,7 @@ COPIED = (
     _copied("outbox", (*OUTBOX.columns, "mac"), counted=True),
     _copied("locks", (*LOCKS.columns, "mac"), counted=True),
     _copied("spend", (*SPEND.columns, "mac"), counted=True),
+    _copied("kept", (*KEPT.columns, "mac"), counted=True),
     _copied("marks", (*MARKS.columns, "mac"), counted=False),
 )
 """All tables but `meta` and what is only of one backend."""
@@ -180,6 +181,10 @@ class Tables:
     def __init__(self, db: Database, sealer: Sealer) -> None:
         self._db = db
         self._sealer = sealer
+
+    def _all_held(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+        """Rows that are going to be changed or deleted: nobody else changes them meanwhile."""
+        return self._db.all(sql + self._db.for_update, values)
 
     def _held(self, table: Table[R], sql: str, *key: Value) -> R | None:
         """One record that is going to be changed: nobody else changes it meanwhile. Raises `Corrupt`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from engine.language.errors import StorageError
 from engine.storage import copying
 from engine.storage.copying import copy_store
 from engine.storage.database import Database
+from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import DatabaseStore
@@ -51,6 +53,14 @@ def server() -> PostgresBackend:
     return PostgresBackend()
 
 
+@pytest.fixture
+def new(server: PostgresBackend) -> Iterator[PostgresStore]:
+    """An empty store on it."""
+    store = open_postgres(server.url, KEY)
+    yield store
+    store.close()
+
+
 def test_every_table_is_copied(server: PostgresBackend) -> None:
     """A table that a later release adds is not forgotten."""
     found = server.outside.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
@@ -74,10 +84,9 @@ def test_a_copy_of_a_copy_has_the_same_rows(server: PostgresBackend, tmp_path: P
         store.close()
 
 
-def test_a_paused_session_goes_on_in_the_copy(server: PostgresBackend, tmp_path: Path) -> None:
+def test_a_paused_session_goes_on_in_the_copy(new: PostgresStore, tmp_path: Path) -> None:
     """It is claimed there, and what is stored gets numbers behind those that came."""
-    old, new = filled(tmp_path / "old.db"), server.open()
-    assert isinstance(new, DatabaseStore)
+    old = filled(tmp_path / "old.db")
     copy_store(old, new)
     old.close()
     owner = new.register("bot")
@@ -85,22 +94,20 @@ def test_a_paused_session_goes_on_in_the_copy(server: PostgresBackend, tmp_path:
     done(new, step("session-1", epoch, 4, event("e")))
     assert new.ingest([InboxItem("later", "message", b"{}")], NOW) == [2]
     assert len(list(new.journal("session-1"))) == 5
-    new.close()
 
 
 def test_a_copy_that_gives_out_old_numbers_is_noticed(
-    server: PostgresBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of a row that came would be given to another one."""
     monkeypatch.setattr(PostgresConnection, "follow", Database.follow)
     with pytest.raises((StorageError, AssertionError)):
-        test_a_paused_session_goes_on_in_the_copy(server, tmp_path)
+        test_a_paused_session_goes_on_in_the_copy(new, tmp_path)
 
 
-def test_a_copy_goes_to_an_empty_store_only(server: PostgresBackend, tmp_path: Path) -> None:
+def test_a_copy_goes_to_an_empty_store_only(new: PostgresStore, tmp_path: Path) -> None:
     """Nothing is written over, and nothing is copied that somebody works on."""
-    old, new = filled(tmp_path / "old.db"), server.open()
-    assert isinstance(new, DatabaseStore)
+    old = filled(tmp_path / "old.db")
     used = open_sqlite(tmp_path / "old.db", key=KEY)
     used.register("bot")
     with pytest.raises(StorageError, match="in use by bot"):
@@ -109,18 +116,15 @@ def test_a_copy_goes_to_an_empty_store_only(server: PostgresBackend, tmp_path: P
     copy_store(old, new)
     with pytest.raises(StorageError, match="has rows already"):
         copy_store(old, new)
-    for store in (old, new):
-        store.close()
+    old.close()
 
 
 def test_a_copy_that_differs_is_undone(
-    server: PostgresBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read back before it counts."""
-    old, new = filled(tmp_path / "old.db"), server.open()
-    assert isinstance(new, DatabaseStore)
+    old = filled(tmp_path / "old.db")
     monkeypatch.setattr(copying, "COPIED", [table for table in COPIED if table.name != "prompts"])
     assert outcome(lambda: copy_store(old, new)) is StorageError
     assert new.heads() == []
-    for store in (old, new):
-        store.close()
+    old.close()

@@ -212,7 +212,7 @@ def test_death_is_noticed_at_once(store: PostgresStore, url: str) -> None:
     assert other.stdout is not None
     owner = other.stdout.readline().strip()
     assert store.alive(owner)
-    assert store.serving() == ["bot"]
+    assert "bot" in store.serving()
     other.kill()
     assert soon(lambda: not store.alive(owner)) < 2
     assert store.orphans() == ["session-1"]

@@ -47,7 +47,7 @@ def test_urls_open_the_backend_that_they_name(tmp_path: Path, monkeypatch: pytes
         open_store(url).close()
         assert file.exists()
     assert isinstance(open_store("memory:"), MemoryStore)
-    for url in ("postgres://x", "sqlite://x", "sqlite:///", ""):
+    for url in ("mysql://x", "sqlite://x", "sqlite:///", ""):
         with pytest.raises(StorageError, match="sqlite:///path"):
             open_store(url)
 

@@ -85,8 +85,12 @@ def shared_database() -> str:
 
 
 def emptied(url: str) -> None:
-    """Delete all rows, as if the database were new."""
+    """Delete all rows, as if the database were new, and end whoever an earlier test has left."""
     with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid != pg_backend_pid()"
+        )
         names = [
             str(row[0])
             for row in raw.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
