@@ -143,6 +143,7 @@ def make_engine(
             prices=_prices(settings),
             default_model=settings.agents.model or DEFAULT_MODEL,
             day_capped=settings.agents.day_cap is not None and not scripted(settings),
+            listens=settings.agents.listens,
             counts=key_variable(settings) is not None and not scripted(settings),
         ),
     )

@@ -226,6 +226,21 @@ _HOSTS = _matching(
     lower=True,
 )
 
+_LEVELS = ("mention", "requester", "thread")
+
+
+def _listens(raw: str, cwd: Path) -> Mapping[str, str]:
+    found = {}
+    for entry in _names(raw, cwd):
+        place, _, level = entry.rpartition("=")
+        if level not in _LEVELS or (place and not re.fullmatch(r"dm|[CGD][A-Z0-9]{2,}", place)):
+            raise ValueError(
+                f"{', '.join(_LEVELS)}, and others by channel id or `dm`: requester,C012345=thread"
+            )
+        found[place] = level
+    return found
+
+
 # --- the settings ------------------------------------------------------------------------------------------
 
 
@@ -254,6 +269,11 @@ class AgentSettings:
     link_hosts: frozenset[str] = setting("SAYSO_LINK_HOSTS", _HOSTS, frozenset())
     """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
     mcp_config: Path | None = setting("SAYSO_MCP_CONFIG", _path)
+    listens: Mapping[str, str] = field(
+        default_factory=dict, metadata={"env": "SAYSO_LISTEN", "read": _listens}
+    )
+    """How much agents may hear at most, whatever their flows say: by id of a channel, `dm`, and under the empty name
+    everywhere else."""
 
 
 @dataclass(frozen=True)

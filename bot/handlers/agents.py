@@ -13,7 +13,7 @@ from bot.outbound.notices import Notices, held
 from bot.rendering import phrases
 from bot.rendering.notes import agents_menu
 from bot.wire.client import IncomingFiles, NotNow
-from engine.decide.agents.people import hears_others
+from engine.decide.agents.people import heard_in, hears_others
 from engine.decide.commands import Command, Steer
 from engine.decide.policy import authorize
 from engine.journal.queries import agents_under_way
@@ -81,7 +81,8 @@ class ToAgents:
         paths = agents_under_way(state)
         if authorize(said.actor, "steer", self.notices.gate.target(state.actor, True)).allowed:
             return said.to in paths if said.to is not None else bool(paths)
-        return any(hears_others(state.nodes[path].input, said.actor) for path in paths)
+        most = heard_in(state, self.notices.engine.stepper.agents.listens)
+        return any(hears_others(state.nodes[path].input, said.actor, most) for path in paths)
 
     async def which(self, row: InboxRow, data: dict[str, Json], agents: Sequence[Listener]) -> bool:
         """Ask which agent is meant. Words of the same person go on to the one that is chosen."""

@@ -25,7 +25,7 @@ from bot.rendering.text import escape, plain
 from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
 from bot.wire.client import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People
-from engine.decide.agents.people import hears_others
+from engine.decide.agents.people import heard_in, hears_others, listens
 from engine.decide.commands import Answer, Command, EndRest, Resume, Steer, Undo
 from engine.decide.policy import authorize
 from engine.flow import Flow
@@ -85,34 +85,35 @@ async def _listeners(
             state = await notices.engine.state(head.session_id)
             paths = agents_under_way(state)
             may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
-            found += [_listener(state, path, actor, may) for path in paths]
+            most = heard_in(state, notices.engine.stepper.agents.listens)
+            found += [_listener(state, path, actor, may, most) for path in paths]
             flow = await notices.engine.flow_of(head.session_id)
             by_name += [
                 Listener(head.session_id, name, name, may, by_mention=by_mention)
-                for name, by_mention in agents_of(flow)
+                for name, by_mention in agents_of(flow, most)
             ]
     return found, by_name
 
 
-def _listener(state: State, path: str, actor: Actor, may: bool) -> Listener:
+def _listener(state: State, path: str, actor: Actor, may: bool, most: str) -> Listener:
     run, config = state.nodes[path], state.nodes[path].input or {}
     return Listener(
         state.session_id,
         path,
         str(config.get("name") or run.node_id),
         steered=may,
-        overhears=hears_others(config, actor),
-        by_mention=config.get("listen") == "mention",
+        overhears=hears_others(config, actor, most),
+        by_mention=listens(config, most) == "mention",
         rests=resting(state, path),
         spoke=agent_at(state, path).spoke.get(actor.id, ""),
     )
 
 
-def agents_of(flow: Flow) -> set[tuple[str, bool]]:
+def agents_of(flow: Flow, most: str) -> set[tuple[str, bool]]:
     """The agents of a flow: what each is called, and whether it hears only what is said to the bot by name."""
     nodes = [node for nodes in flow.lists.values() for node in nodes.nodes if node.type == "agent"]
     return {
-        (str(node.config.get("name") or node.id), node.config.get("listen") == "mention") for node in nodes
+        (str(node.config.get("name") or node.id), listens(node.config, most) == "mention") for node in nodes
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,3 +26,5 @@ class AgentFacts(Struct, frozen=True):
     day_capped: bool = False
     counts: bool = False
     """Whether the provider counts the tokens of a request that is not made yet."""
+    listens: Mapping[str, str] = MappingProxyType({})
+    """How much agents may hear at most: by id of a channel, `dm`, and under the empty name everywhere else."""

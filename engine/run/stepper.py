@@ -86,7 +86,7 @@ class Stepper:
         self.patient = True
         """Outcomes that the store refuses are tried again."""
         self._watch = watch
-        self._agents = agents or AgentFacts()
+        self.agents = agents or AgentFacts()
         self.manager_of = Facts.manager_of
         """Who manages whom; set by whoever knows."""
         self._code = CodeDigests()
@@ -188,7 +188,7 @@ class Stepper:
 
     def facts(self, live: ActiveSession) -> Facts:
         assert live.flow is not None
-        code, agents = self._code.of(live.flow) if live.flow.runs_code else {}, self._agents
+        code, agents = self._code.of(live.flow) if live.flow.runs_code else {}, self.agents
         if live.day_left is not None:
             agents = replace(agents, day_left=live.day_left)
         now = self.now()

@@ -114,6 +114,8 @@ def test_a_cap_can_be_none_and_zero(tmp_path: Path, given: str, cap: Any) -> Non
         ("SAYSO_PRICES", "nowhere.json", "SAYSO_PRICES takes prices as JSON"),
         ("SAYSO_PRICES", '{"x": {"input": 1}}', "the price of x has no output"),
         ("SAYSO_LINK_HOSTS", "https://example.com/", "names of hosts"),
+        ("SAYSO_LISTEN", "everything", "mention, requester, thread"),
+        ("SAYSO_LISTEN", "#ops=thread", "by channel id"),
         ("SAYSO_ENCRYPTION_KEY", "abc", "encrypts nothing at rest"),
         ("SAYSO_ENCRYPTION_KEYS", "abc", "encrypts nothing at rest"),
     ],

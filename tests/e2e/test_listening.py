@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bot.config.settings import AgentSettings
 from tests.support.bot import ThreadView, start_flow
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 from tests.support.simulated import inhabited_town
@@ -308,3 +309,28 @@ async def test_of_a_long_thread_the_newest_words_are_read_and_nobody_is_left_out
     said = claude.requests[0].body["messages"][0]["content"][0]["text"]
     assert f"] {ben}: word 7" in said
     assert [said.count(f"word {number}") for number in (1, 4)] == [1, 0]
+
+
+async def test_where_only_mentions_are_heard_other_words_reach_no_agent(
+    claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """`SAYSO_LISTEN` bounds a flow that would hear its whole thread: words without a mention wait for nobody."""
+    slow = text("I look", hold_after="text_delta")
+    claude.queue(slow, text("I looked at web-2."))
+    bound = AgentSettings(listens={"": "mention"})
+    async with inhabited_town(tmp_path, {"look": LISTENING}, env=claude.environ(), agents=bound) as (
+        workspace,
+        _,
+    ):
+        thread = await start_flow(workspace, "ana", "ops", "look")
+        await slow.reached.wait()
+        await thread.reply("ben", "It may be the disk.")
+        await thread.reply("ana", "And the weather is fine.")
+        ts = await thread.reply("ana", "@sayso please check web-2")
+        await workspace.wait_for(lambda: _marked(thread, ts, "eyes"))
+        slow.go.set()
+        await thread.says("I looked at web-2.")
+    said = str(claude.requests[-1].body["messages"][-1]["content"])
+    assert "please check web-2" in said
+    assert "disk" not in said
+    assert "weather" not in said

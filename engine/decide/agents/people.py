@@ -15,6 +15,7 @@ from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
 from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, is_overheard, rest_id
+from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -56,17 +57,36 @@ def overhear(turn: Turn, said: Steer) -> bool:
     told = [
         path
         for path in agents_under_way(turn.state)
-        if hears_others(turn.state.nodes[path].input, said.actor)
+        if hears_others(
+            turn.state.nodes[path].input, said.actor, heard_in(turn.state, turn.facts.agents.listens)
+        )
     ]
     for path in told:
         _say(turn, path, said, "overheard")
     return bool(told)
 
 
-def hears_others(config: Mapping[str, Json] | None, actor: Actor) -> bool:
+LEVELS = ("mention", "requester", "thread")
+"""How much an agent hears, least first."""
+
+
+def heard_in(state: State, bounds: Mapping[str, str]) -> str:
+    """How much agents may hear at most where a session lives, as who runs sayso says."""
+    channel = str((state.thread or {}).get("channel") or "")
+    place = "dm" if channel.startswith("D") else channel
+    return bounds.get(place) or bounds.get("") or LEVELS[-1]
+
+
+def listens(config: Mapping[str, Json] | None, most: str) -> str:
+    """How much an agent with this configuration hears, which is no more than `most`."""
+    wanted = (config or {}).get("listen")
+    return min(wanted if wanted in LEVELS else "requester", most, key=LEVELS.index)
+
+
+def hears_others(config: Mapping[str, Json] | None, actor: Actor, most: str) -> bool:
     """Whether an agent with this configuration hears words of this person, who may not steer it."""
     config = config or {}
-    if config.get("listen") != "thread" or actor.in_channel is not True:
+    if listens(config, most) != "thread" or actor.in_channel is not True:
         return False
     unknown = not actor.facts_known or actor.deleted or actor.edited or actor.is_bot or actor.is_app
     return not unknown and not (_guest(actor) and config.get("guests") == "refuse")

@@ -317,3 +317,48 @@ def test_a_colleague_who_instructs_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     for proof in (test_words_of_colleagues_are_data, test_colleagues_wake_nobody):
         with pytest.raises((AssertionError, ValueError)):
             proof()
+
+
+# --- how much who runs sayso lets agents hear --------------------------------------------------------------------
+
+
+def bounded(bounds: dict[str, str], with_: str = "listen: thread") -> Talk:
+    """A run in channel C1 of an installation with these bounds."""
+    case = listening(with_)
+    case.facts = structs.replace(case.facts, listens=bounds)
+    return case
+
+
+@pytest.mark.parametrize(
+    ("bounds", "heard"),
+    [
+        ({}, True),
+        ({"": "requester"}, False),
+        ({"": "requester", "C1": "thread"}, True),
+        ({"C1": "mention"}, False),
+        ({"dm": "mention", "C2": "mention"}, True),
+    ],
+)
+def test_a_flow_hears_no_more_than_its_channel_allows(bounds: dict[str, str], heard: bool) -> None:
+    """A colleague is overheard only where the flow and the installation say so; the requester is heard all the same."""
+    case = bounded(bounds)
+    if heard:
+        assert "<overheard" in str(case.when(carl("it is the disk")).agent.pending)
+    else:
+        case.refused(carl("it is the disk"), NotAllowed)
+    assert "look again" in str(case.when(ana("look again")).agent.pending)
+
+
+def test_a_bound_gives_no_agent_more_than_its_flow_says() -> None:
+    """`thread` allows it, and asks for nothing."""
+    case = bounded({"": "thread"}, "listen: requester")
+    case.refused(carl("it is the disk"), NotAllowed)
+    assert people.listens({"listen": "mention"}, "thread") == "mention"
+    assert people.listens({"listen": "{{ x }}"}, "mention") == "mention"
+
+
+def test_a_bound_that_is_not_looked_at_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seeded fault: what the flow says counts alone."""
+    monkeypatch.setattr(people, "heard_in", lambda state, bounds: "thread")
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_flow_hears_no_more_than_its_channel_allows({"": "requester"}, heard=False)
