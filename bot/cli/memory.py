@@ -13,6 +13,7 @@ from bot.terminal.console import (
     clean,
     database_exists,
     moment,
+    one_line,
     opened,
     print_json,
     table,
@@ -44,7 +45,13 @@ def list_notes(place: Place, *, as_json: bool) -> int:
 def _cells(row: KeptRow) -> tuple[str, ...]:
     told = memory.note(row)
     people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
-    return row.kept_id, clean(row.scope), clean(people), moment(row.expires_at), clean(str(told["text"]))
+    return (
+        row.kept_id,
+        clean(row.scope),
+        clean(people),
+        moment(row.expires_at),
+        one_line(str(told["text"]), 200),
+    )
 
 
 def _as_json(row: KeptRow) -> dict[str, Json]:

@@ -101,7 +101,7 @@ FORMS = Table("flows", FlowForm, b"form", "form of the flow")
 LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
 SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
 MARKS = Table("marks", Mark, b"mark", "mark")
-KEPT = Table("kept", KeptRow, b"kept", "note in row", numbered=True)
+KEPT = Table("kept", KeptRow, b"kept", "note or grant in row", numbered=True)
 
 
 class Copied(NamedTuple):

@@ -306,6 +306,8 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     changed = cli.run("memory", "edit", note["noteId"], "It was the disk.", "--json").json
     assert (changed["text"], changed["changes"][0]["before"]) == ("It was the disk.", "It is the pool.")
     assert "It was the disk." in cli.run("memory", "list").out
+    cli.run("memory", "edit", note["noteId"], "It was\nthe disk.")
+    assert "It was the disk." in cli.run("memory", "list").out
     assert cli.run("memory", "edit", note["noteId"], " ").code == 2
     assert "2,000 characters" in cli.run("memory", "edit", note["noteId"], "x" * 2001).err
     assert "is forgotten" in cli.run("memory", "forget", note["noteId"]).out
