@@ -86,6 +86,7 @@ class Runtime:
         secret_key: bytes | None = None,
         provider: Provider | None = None,
         mcp_file: Path | str | None = None,
+        link_hosts: Iterable[str] = (),
         runners: Mapping[str, Runner] | None = None,
         snapshot_dir: Path | None = None,
         label: str = "runtime",
@@ -96,7 +97,7 @@ class Runtime:
         `secret_key` or a key file beside it. `home` is the folder for the files of sessions and for `mcp.json`: by default
         that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
         it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
-        Claude, with the key in the environment."""
+        Claude, with the key in the environment. MCP servers may send people to `link_hosts` only."""
         if not isinstance(store, str) and not hasattr(store, "register"):
             raise TypeError(
                 f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
@@ -109,6 +110,7 @@ class Runtime:
         self._secret = secret or SecretSource(os.environ, None).get
         self._secret_key = secret_key
         self._provider = provider
+        self._link_hosts = tuple(link_hosts)
         self._mcp_file = None if mcp_file is None else Path(mcp_file)
         self._runners = runners
         self._snapshot_dir = snapshot_dir
@@ -150,7 +152,7 @@ class Runtime:
         return self
 
     def _composed(self, store: Store, home: Path) -> Engine:
-        servers = ToolServers(self._mcp_file or home / "mcp.json", self._secret)
+        servers = ToolServers(self._mcp_file or home / "mcp.json", self._secret, self._link_hosts)
         turns = ModelTurns(
             os.environ,
             servers.mcp_tools,

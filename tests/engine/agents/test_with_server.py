@@ -294,6 +294,14 @@ async def test_what_paused_is_taken_back_as_it_was(stage: Stage) -> None:
     assert "hurry up" in str(stage.sent(3)[-1])
 
 
+async def test_a_pause_behind_what_a_search_gave_is_sent_back(stage: Stage) -> None:
+    """No tool is open: the answer so far goes back as it is, and is gone on with."""
+    paused = Reply([SEARCH, FOUND], stop_reason="pause_turn")
+    assert said(await stage.run(paused, text("The disk is full."), more=SERVED)) == "The disk is full."
+    assert stage.sent(1)[-1] == {"role": "assistant", "content": [SEARCH, FOUND]}
+    assert stage.server.refused == []
+
+
 LONG = Reply([DB], usage={"input_tokens": 160_000, "output_tokens": 20})
 SUMMED = Reply([summary("The log of db was read.")], stop_reason="compaction")
 FORM = "output: {type: object, properties: {cause: {type: string}}, required: [cause]}"
