@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, convert, to_builtins
 
-from bot.rendering.agents import ASK, brief_input, noted_text, split_text, text_of
+from bot.rendering.agents import brief_input, has_line, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
+from bot.rendering.plan import Steps, plan_steps
 from engine.decide.agents.grants import used_by
 from engine.decide.question import in_place
 from engine.journal.events import (
     AgentCompacted,
     AgentMessage,
+    AgentToolRequested,
     AgentToolResult,
     ChildStarted,
     Event,
@@ -27,7 +29,7 @@ from engine.journal.events import (
 )
 from engine.journal.queries import TURN
 from engine.journal.records import OutboxRow, PutOutbox
-from engine.journal.state import State, scope_of
+from engine.journal.state import AgentRun, State, scope_of
 from engine.language.codec import Json, decode, encode
 
 ENTRY = "agent"
@@ -55,7 +57,11 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             # What an agent answers that another one has called is not for people.
             final, cut = bool(event.final) and "/tool[" not in turn, bool(event.interrupted)
             rows = said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
-            return [*rows, dropped_row(before, turn)] if event.dropped else rows
+            rows += [dropped_row(before, turn)] if event.dropped else []
+            rests = final and event.path in after.containers
+            return [*rows, *_plan_over(before, event.path or "")] if rests else rows
+        case AgentToolResult(path=str(path)) if steps := _stated(before, path, events):
+            return [] if event.is_error else [plan_row(before, scope_of(path), steps)]
         case AgentToolResult(path=str(path)):
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
@@ -78,10 +84,12 @@ def _is_turn(state: State, path: str) -> bool:
 
 
 def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """Turns that were under way when the session was ended and gave no answer."""
+    """Turns that were under way when the session was ended and gave no answer, and plans that nobody works on."""
     ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
     turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
-    return [cut_row(before, path) for path in sorted(turns)]
+    agents = sorted(path for path, container in before.containers.items() if container.agent is not None)
+    plans = [row for path in agents for row in _plan_over(before, path)]
+    return plans + [cut_row(before, path) for path in sorted(turns)]
 
 
 def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:
@@ -167,7 +175,7 @@ def said_rows(
             payload["final"] = True
         rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
     calls = [block for block in content if block.get("type") == "tool_use"]
-    if any(block.get("name") != ASK for block in calls) and not interrupted:
+    if any(has_line(str(block.get("name")), block.get("input")) for block in calls) and not interrupted:
         rows.append(_tools_row(state, turn, calls))
     return rows
 
@@ -203,7 +211,7 @@ def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> 
     tools: list[Json] = [
         {"path": f"{turn}/tool[{number}]", "name": name, "brief": brief_input(name, call.get("input"))}
         for number, call in enumerate(calls)
-        if (name := str(call.get("name"))) != ASK
+        if has_line(name := str(call.get("name")), call.get("input"))
     ]
     return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
 
@@ -221,16 +229,66 @@ def _as_edited(state: State, path: str) -> str | None:
 
 def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
     """Calls that will have no result any more, because their agent or the session is over: nobody is to wait for them."""
-    if before.containers is after.containers and after.phase != "ended":
-        return []
     have = {event.path for event in events if isinstance(event, AgentToolResult)}
-    return [
-        result_row(after, call, is_error=True, over=True)
+    over = [
+        (path, container.agent)
         for path, container in sorted(before.containers.items())
         if container.agent is not None and (path not in after.containers or after.phase == "ended")
-        for call, asked in sorted(container.agent.calls.items())
-        if asked.name != ASK and call not in have
     ]
+    plans = [row for path, _ in over for row in _plan_over(before, path) if after.phase != "ended"]
+    return plans + [
+        result_row(after, call, is_error=True, over=True)
+        for _, agent in over
+        for call, asked in sorted(agent.calls.items())
+        if has_line(asked.name, asked.input) and call not in have
+    ]
+
+
+# --- plans -------------------------------------------------------------------------------------------------
+
+
+def plan_row(state: State, turn: str, steps: Steps, *, over: bool = False) -> PutOutbox:
+    """The plan of an agent: one entry until its answer, which each call replaces. The next question has its own."""
+    path = agent_of(turn)
+    said = _agent(state, path).messages.values()
+    answers = sum(message["role"] == "assistant" and not _calls(message) for message in said)
+    payload: dict[str, Json] = {"plan": [list(step) for step in steps], "over": over}
+    return entry_row(state, f"agent:{state.session_id}:{path}:plan[{answers}]", turn, payload)
+
+
+def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
+    """The steps that a call states which has its result, requested in this step or before."""
+    for event in events:
+        if isinstance(event, AgentToolRequested) and event.path == path:
+            return plan_steps(event.name, event.input)
+    owner = agent_of(scope_of(path))
+    call = _agent(before, owner).calls.get(path) if owner in before.containers else None
+    return () if call is None else plan_steps(call.name, call.input)
+
+
+def _plan_over(before: State, path: str) -> list[PutOutbox]:
+    """A plan on which an agent was at work when it answered, or when it was over."""
+    messages = _agent(before, path).messages
+    for number in range(len(messages) - 1, -1, -1):
+        calls = _calls(messages[number])
+        if messages[number]["role"] == "assistant" and not calls:
+            return []
+        for call in reversed(calls):
+            steps = plan_steps(str(call.get("name")), call.get("input"))
+            if steps:
+                at_work = any(status == "in_progress" for _, status in steps)
+                return [plan_row(before, f"{path}/turn[0]", steps, over=True)] if at_work else []
+    return []
+
+
+def _agent(state: State, path: str) -> AgentRun:
+    agent = state.containers[path].agent
+    assert agent is not None
+    return agent
+
+
+def _calls(message: Mapping[str, Json]) -> list[Json]:
+    return [block for block in message["content"] if block.get("type") == "tool_use"]
 
 
 def result_row(

@@ -174,7 +174,7 @@ class Pieces:
 
     def _says(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
         """Whether there is anything to show: a mark alone needs a text that it marks."""
-        if data.get("tools") or data.get("note") or str(data.get("text") or "").strip():
+        if data.get("tools") or data.get("note") or data.get("plan") or str(data.get("text") or "").strip():
             return True
         return data.get("ending") in ("writing", "cut") and live is not None and bool(live.text.strip())
 
@@ -468,4 +468,6 @@ def _entry(
         if ending == "writing" and part < len(parts) - 1:
             ending = ""
     rated = text_key(data["sessionId"], data["turn"], data["part"]) if data.get("final") and text else ""
-    return Entry(text, tools, str(data.get("note") or ""), ending, rated)
+    plan = tuple((str(title), str(status)) for title, status in data.get("plan") or ())
+    note, over = str(data.get("note") or ""), bool(data.get("over"))
+    return Entry(text, tools, note, ending, rated, plan, over)

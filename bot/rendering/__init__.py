@@ -24,9 +24,10 @@ Files:
 * `forms`: a form: its control in a message, its modal page by page, its raw values
 * `grants`: calls of tools that are always allowed for a time
 * `home`: the app's Home
-* `nested`: the lines of a node on a card, what is inside a container, and the lines as a plan
+* `nested`: the lines of a node on a card, and what is inside a container
 * `notes`: plain messages, menus, ends of sessions, and what `message` nodes post
 * `phrases`: what the bot says, in plain words
+* `plan`: steps and how far they are: as lines, as Slack's plan block; the plan of an agent
 * `prompts`: a prompt, open and closed
 * `text`: text escaped, visible, cut where nothing breaks, and sized as Slack sizes it
 * `waiting`: a question outside of its thread: on the Home, in a direct message, in a digest

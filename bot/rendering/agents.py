@@ -14,12 +14,20 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id, words
+from bot.rendering.plan import Steps, plan_block, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
 from engine.language.template import harmless, open_code
 
 ASK = "ask_human"
-"""The tool whose calls have no line: each is a question of its own in the thread."""
+"""The tool by which an agent asks people: each of its calls is a question of its own in the thread."""
+
+
+def has_line(name: str, given: Json) -> bool:
+    """Whether a call stands among the calls of its turn: a question and a plan are shown as what they are."""
+    return name != ASK and not plan_steps(name, given)
+
+
 MOST_PART = 3_900
 """Units of a model's text in one message; a longer one goes on in the next."""
 MOST_JOINED = 3_000
@@ -183,7 +191,8 @@ def tool_line(tool: ToolLine) -> str:
 
 
 class Entry(Struct, frozen=True):
-    """A piece of what an agent does, in one message with others: text of a turn, its tool calls, or a note of ours.
+    """A piece of what an agent does, in one message with others: text of a turn, its tool calls, its plan, or a note of
+    ours.
 
     `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`. `rated` is the outbox
     key of an agent's final answer: below it people say whether it helped."""
@@ -193,6 +202,9 @@ class Entry(Struct, frozen=True):
     note: str = ""
     ending: str = ""
     rated: str = ""
+    plan: Steps = ()
+    over: bool = False
+    """Nobody works on the plan any more."""
 
 
 RATE = "sayso:rate"
@@ -213,6 +225,20 @@ def agent_message(
 ) -> Rendered:
     """One message with what an agent says and does; `key` lets it be found again. `speaker`, ready for mrkdwn, says
     which agent it is where there are several."""
+    blocks = _blocks(entries, key, hosts, speaker)
+    rated = [_feedback(entries[-1].rated)] if entries and entries[-1].rated else []
+    newer = None
+    if rated or any(entry.plan for entry in entries):
+        newer = [*_blocks(entries, key, hosts, speaker, native=True), *rated]
+    if newer is not None and size(newer) > MOST_UNITS:
+        newer = None
+    text = _fallback(entries)
+    return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key, newer=newer)
+
+
+def _blocks(
+    entries: Sequence[Entry], key: str, hosts: frozenset[str], speaker: str, *, native: bool = False
+) -> list[Block]:
     blocks: list[Block] = []
     room = _MOST_MARKDOWN
     for entry in entries:
@@ -220,16 +246,13 @@ def agent_message(
             text = cut(model_markdown(entry.text.strip("\n").rstrip(), hosts), max(200, room))
             room -= weight(text)
             blocks.append({"type": "markdown", "text": text})
-        blocks += _lines(entry)
+        if entry.plan and native:
+            blocks.append(plan_block(plan_title(entry.plan), plan_lines(entry.plan, over=entry.over)))
+        blocks += _lines(entry, plan=not native)
     if speaker and blocks:
         blocks.insert(0, context(f"🤖 {speaker}"))
     blocks = _fitting(blocks) or [section(" ")]
-    blocks[0] = with_id(blocks[0], key)
-    newer = [*blocks, _feedback(entries[-1].rated)] if entries and entries[-1].rated else None
-    if newer is not None and size(newer) > MOST_UNITS:
-        newer = None
-    text = _fallback(entries)
-    return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key, newer=newer)
+    return [with_id(blocks[0], key), *blocks[1:]]
 
 
 def _feedback(key: str) -> Block:
@@ -247,8 +270,15 @@ def noted_text(value: str) -> str:
     return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
 
 
-def _lines(entry: Entry) -> list[Block]:
-    lines = [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+def _plan(entry: Entry) -> list[str]:
+    if not entry.plan:
+        return []
+    return [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
+
+
+def _lines(entry: Entry, *, plan: bool) -> list[Block]:
+    lines = _plan(entry) if plan else []
+    lines += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
     if len(entry.tools) > _MOST_LINES:
         lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
     lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
@@ -272,6 +302,7 @@ def _fallback(entries: Sequence[Entry]) -> str:
     for entry in entries:
         if entry.text.strip():
             parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
+        parts += _plan(entry)
         parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
         parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
     return "\n".join(parts)
@@ -279,7 +310,7 @@ def _fallback(entries: Sequence[Entry]) -> str:
 
 def entry_weight(entry: Entry) -> int:
     """About how much of a message an entry takes."""
-    return weight(entry.text) + 180 * len(entry.tools) + weight(entry.note) + 60
+    return weight(entry.text) + 180 * (len(entry.tools) + len(entry.plan)) + weight(entry.note) + 60
 
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:

@@ -36,16 +36,14 @@ from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
 from bot.rendering.nested import (
-    ICONS,
-    REJECTED,
     Waits,
     asks_for,
     node_lines,
     open_prompts,
-    plan_block,
     progress,
     wait_words,
 )
+from bot.rendering.plan import ICONS, REJECTED, plan_block
 from bot.rendering.text import cut, date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out

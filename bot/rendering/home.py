@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.rendering.blocks import Block, actions, button, context, header, option, section, select
 from bot.rendering.grants import home_grants
-from bot.rendering.nested import REJECTED
+from bot.rendering.plan import REJECTED
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow

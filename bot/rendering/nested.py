@@ -3,21 +3,18 @@
 One pass under way: its nodes stand indented below their container. Several: each has one line that says what it does
 or on whom it waits, the waiting ones first, so that a phone shows them. What is over is only counted: a card with a
 loop of a thousand passes is as short as one with three.
-
-Of the lines Slack's plan block is made: each becomes a task, its sign the state, its label the title.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
 from bot.rendering.approvals import tally
-from bot.rendering.blocks import Block
 from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, node_of
-from bot.rendering.text import clip, cut, date, elapsed, one_line, plain, safe, shown, waiting_on
+from bot.rendering.plan import ICONS, INDENT, REJECTED
+from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
 from engine.flow import Flow, Node
 from engine.journal.queries import CHANGED, TURN, agent_of, is_rejected, verdict
@@ -27,19 +24,6 @@ from engine.messages.money import dollars
 from engine.nodes.types.registry import MISSING
 from engine.nodes.types.spec import Meter
 
-ICONS = {
-    "completed": "✅",
-    "failed": "❌",
-    "skipped": "⏭️",
-    "interrupted": "⚠️",
-    "started": "▶️",
-    "retrying": "🔁",
-    "failing": "❌",
-}
-REJECTED = "🚫"
-"""The sign of a decision against it, which is no fault."""
-INDENT = "\u2003"
-"""A space that Slack does not swallow at the beginning of a line."""
 _DEEPEST = 4
 _MOST_INSIDE = 12
 _BAR = 10
@@ -334,81 +318,3 @@ def _current(container: ContainerRun) -> str:
     if index is None or not items or index >= len(items):
         return ""
     return safe(one_line(item_label(items[index]), 40))
-
-
-# --- the lines as Slack's plan block ------------------------------------------------------------------------
-
-
-_STATES = {
-    ICONS["completed"]: "complete",
-    ICONS["started"]: "in_progress",
-    ICONS["failed"]: "error",
-    "⚙️": "in_progress",
-    "▫️": "pending",
-}
-"""Signs that a task's own state says."""
-_SIGNED = {
-    ICONS["skipped"]: "complete",
-    ICONS["interrupted"]: "error",
-    ICONS["retrying"]: "in_progress",
-    REJECTED: "error",
-    "🙋": "in_progress",
-    "⏲️": "in_progress",
-    "⏪": "complete",
-}
-"""Signs that say more than the state: they stay in the title."""
-_TITLE = 150
-_DETAILS = 256
-_PIECE = re.compile(r"<(?P<inner>[^<>\n]+)>|`(?P<code>[^`\n]+)`")
-
-
-def plan_block(title: str, lines: Sequence[str]) -> Block:
-    """The plan of these lines of mrkdwn."""
-    tasks = [_task(number, line) for number, line in enumerate(lines, 1)]
-    return {"type": "plan", "title": title, "tasks": tasks}
-
-
-def _task(number: int, line: str) -> Block:
-    bare = line.lstrip(INDENT)
-    sign, _, rest = bare.partition(" ")
-    state = _STATES.get(sign) or _SIGNED.get(sign)
-    label, _, detail = (rest if state else bare).partition(" · ")
-    before = "› " * (len(line) - len(bare)) + (f"{sign} " if sign in _SIGNED else "")
-    task: Block = {
-        "type": "task_card",
-        "task_id": f"step-{number}",
-        "title": clip(before + plain(label), _TITLE) or "…",
-        "status": state or "pending",
-    }
-    return {**task, "details": _rich_text(cut(detail, _DETAILS))} if detail else task
-
-
-def _rich_text(mrkdwn: str) -> Block:
-    pieces: list[Block] = []
-    at = 0
-    for found in _PIECE.finditer(mrkdwn):
-        pieces += _text(mrkdwn[at : found.start()])
-        pieces += _text(found["code"], code=True) if found["code"] else [_entity(found["inner"])]
-        at = found.end()
-    pieces += _text(mrkdwn[at:])
-    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": pieces}]}
-
-
-def _text(mrkdwn: str, *, code: bool = False) -> list[Block]:
-    if not mrkdwn:
-        return []
-    piece: Block = {"type": "text", "text": plain(mrkdwn)}
-    return [{**piece, "style": {"code": True}} if code else piece]
-
-
-def _entity(inner: str) -> Block:
-    """A mention, a time or a link; what is none of these is text."""
-    target, _, label = inner.partition("|")
-    if target.startswith("@"):
-        return {"type": "user", "user_id": target[1:]}
-    if target.startswith("!date^"):
-        _, seconds, form = target.split("^", 2)
-        return {"type": "date", "timestamp": int(seconds), "format": form, "fallback": plain(label)}
-    if target.startswith("http"):
-        return {"type": "link", "url": plain(target), "text": plain(label or target)}
-    return {"type": "text", "text": plain(f"<{inner}>")}

@@ -39,7 +39,7 @@ from bot.rendering.blocks import (
     with_id,
 )
 from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, place_of
-from bot.rendering.nested import REJECTED
+from bot.rendering.plan import REJECTED
 from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from bot.rendering.agents import brief_input
 from bot.rendering.flow import item_label
+from bot.rendering.plan import plan_lines, plan_steps, plan_title
 from bot.rendering.text import elapsed, plain, waiting_on
 from bot.terminal.console import Paint, clean, moment, one_line, plural
 from engine.decide import question
@@ -85,6 +86,9 @@ def _worked(state: State, event: Event, paint: Paint) -> str | None:
             return mark("interrupted", event.path or "", told, paint)
         case ev.LockAcquired() if state.lock is not None and state.lock.requested_at != event.timestamp:
             return f"  {paint('green', '✓')} lock {one_line(event.name, 80)}"
+        case ev.AgentToolRequested() if steps := plan_steps(event.name, event.input):
+            lines = [plan_title(steps), *(clean(plain(line)) for line in plan_lines(steps))]
+            return mark("started", event.path or "", "\n      ".join(lines), paint)
         case ev.AgentToolRequested():
             brief = brief_input(event.name, event.input)
             return mark("started", event.path or "", f"{one_line(event.name, 80)}: {one_line(brief)}", paint)

@@ -117,6 +117,16 @@ class AskHumanTool(ToolSettings):
         yield from clock_conflicts(raw)
 
 
+class PlanTool(ToolSettings):
+    """The model states the steps of its work and ticks them off: a checklist that people see in the thread."""
+
+    node_type = "set"
+
+    def shared(self, name: str) -> dict[str, Json]:
+        """What the model is told: that people see it."""
+        return {"shown": True}
+
+
 class ShellTool(ToolSettings):
     """The model runs programs in the session's folder: those that `commands` allows, and no shell."""
 
@@ -250,6 +260,7 @@ class McpTool(ToolSettings):
 
 TOOLS: Mapping[ToolKind, type[ToolSettings]] = {
     "ask_human": AskHumanTool,
+    "plan": PlanTool,
     "shell": ShellTool,
     "http": HttpTool,
     "read_file": ReadFileTool,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from engine.flow.agent_document import TOOLS, RuleDoc, ToolDoc
 from engine.flow.builtin_tools import (
-    ASKS_PEOPLE,
     BUILTIN,
     RESOURCES,
+    UNDECIDED,
     Entry,
     agents,
     described,
@@ -475,8 +475,8 @@ def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator
 
 
 def _others(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> list[str]:
-    """The tools that have no approvals of their own. Asking people is never approved by people."""
-    return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in ASKS_PEOPLE]
+    """The tools that have no approvals of their own. What asks or only tells people is never approved by them."""
+    return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in UNDECIDED]
 
 
 def _rule(tool: str, document: RuleDoc) -> Rule:

@@ -127,6 +127,30 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
             "question",
         ),
     ),
+    "plan": Builtin(
+        "Shows the people in the conversation a checklist of your work. Use it for work of three steps or more: state the "
+        "steps before you begin, and state all of them again, with what changed, whenever one begins or is done. At most one "
+        "is in progress. It does no work, and you need not repeat it in words.",
+        _object(
+            {
+                "steps": {
+                    "type": "array",
+                    "items": _object(
+                        {
+                            "title": _text("What is to be done, in a few words.", minLength=1, maxLength=120),
+                            "status": _text("How far it is.", enum=["pending", "in_progress", "complete"]),
+                        },
+                        "title",
+                        "status",
+                    ),
+                    "minItems": 1,
+                    "maxItems": 20,
+                    "description": "All steps in their order.",
+                }
+            },
+            "steps",
+        ),
+    ),
     "shell": Builtin(
         "Runs one program and gives what it wrote and its exit code. The command is split into words as a shell would "
         "(quotes work), but no shell runs: pipes, `;`, `&&`, redirections, variables and wildcards are not possible. "
@@ -340,6 +364,10 @@ def pattern_problem(pattern: str) -> str | None:
 
 ASKS_PEOPLE: frozenset[ToolKind] = frozenset({"ask_human"})
 """The tools whose work is done by people."""
+LATER: frozenset[ToolKind] = frozenset({"plan"})
+"""The tools that came when flows had tools of their own by any name: one of a flow goes first."""
+UNDECIDED: frozenset[ToolKind] = ASKS_PEOPLE | {"plan"}
+"""The tools that do nothing which people could approve."""
 
 
 class Entry(NamedTuple):

@@ -122,7 +122,17 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
 
 
 ToolKind: TypeAlias = Literal[
-    "ask_human", "shell", "http", "read_file", "write_file", "python", "mcp", "node", "flow", "remember"
+    "ask_human",
+    "plan",
+    "shell",
+    "http",
+    "read_file",
+    "write_file",
+    "python",
+    "mcp",
+    "node",
+    "flow",
+    "remember",
 ]
 """How a call becomes a node: the built-in tools by name, a function, a tool of an MCP server, or a node or flow that
 the file describes under `tools`."""

@@ -317,3 +317,38 @@ async def test_of_several_agents_each_says_which_one_it_is(claude: ClaudeServer,
         for host in ("web-1", "web-2"):
             assert f"🤖 each › {host} › Look" in words(await thread.says(f"It is {host}."))
         assert "🤖" not in words(await thread.says("The sum."))
+
+
+def planned(first: str, second: str) -> dict[str, Any]:
+    """A call that states two steps."""
+    steps = [{"title": "Look at the log", "status": first}, {"title": "Tell people", "status": second}]
+    return call("plan", {"steps": steps}, f"p-{first}-{second}")
+
+
+@pytest.mark.process
+async def test_a_plan_is_ticked_in_its_message_over_a_kill(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """Stated, then ticked by another process after `kill -9`: one native plan, in the message where it stood."""
+    slow = text("", hold_after="message_start")
+    claude.queue(
+        Reply([planned("in_progress", "pending")], "tool_use"),
+        slow,
+        Reply([planned("complete", "complete")], "tool_use"),
+        text("It is the disk."),
+    )
+    flow = INVESTIGATE.replace("        - ask_human", "        - plan")
+    async with running_bot(workspace, tmp_path, {"investigate": flow}, **claude.environ()) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        stood = await thread.says("Plan · 0 of 2 done")
+        await slow.reached.wait()
+        await bot.kill()
+        slow.go.set()
+        await bot.start()
+        ticked = await thread.says("Plan · 2 of 2 done")
+        await thread.says("Found: ")
+    assert ticked["ts"] == stood["ts"]
+    assert thread.count("Plan · ") == 1
+    (plan,) = [block for block in ticked["blocks"] if block["type"] == "plan"]
+    assert [task["status"] for task in plan["tasks"]] == ["complete", "complete"]
+    assert claude.refused == []

@@ -218,8 +218,13 @@ def _remember(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, 
     return {**base, "text": given["text"].strip()}
 
 
+def _plan(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
+    return dict(base)
+
+
 _PREPARE: Mapping[str, Callable[[ToolPlan, dict[str, Json], _Base], dict[str, Json]]] = {
     "ask_human": _ask_human,
+    "plan": _plan,
     "shell": _shell,
     "http": _http,
     "read_file": _file,

@@ -16,6 +16,8 @@ from engine.flow.agent_document import SERVER, TOOL_NAME, TOOLS, RuleDoc, ToolSe
 from engine.flow.builtin_tools import (
     ASKS_PEOPLE,
     BUILTIN,
+    LATER,
+    UNDECIDED,
     Entry,
     agents,
     entries,
@@ -205,8 +207,12 @@ def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
 
 def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: AgentContext) -> Iterator[Fault]:
     """One entry of `approvals`. Paths begin at its name."""
-    if name in known and known[name].name in ASKS_PEOPLE:
-        yield Fault((name,), "whom the model asks decides nothing by that", "leave it out", on_key=True)
+    if name in known and known[name].name in UNDECIDED - around.tools.keys():
+        asks = known[name].name in ASKS_PEOPLE
+        why = (
+            "whom the model asks decides nothing by that" if asks else "a plan only tells what the model does"
+        )
+        yield Fault((name,), why, "leave it out", on_key=True)
     if name != ANY and name not in known:
         yield Fault((name,), f"the agent has no tool `{name[:80]}`", _no_tool(name, known), on_key=True)
     if not isinstance(written, list | dict):
@@ -263,7 +269,7 @@ def _inputs_type(inputs: Any) -> Type:
 def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
     """What is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
     for name, tool in tools.items():
-        if name in TOOLS:
+        if name in TOOLS.keys() - LATER:
             message = f"`{name}` is a tool that every agent can have"
             yield Fault((name,), message, "give this one another name", on_key=True)
         elif not NAME.fullmatch(name) or len(name) > MAX_NAME:

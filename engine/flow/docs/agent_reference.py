@@ -95,7 +95,7 @@ Expressions under `with` may name what the agent may name, and `input`. A tool i
 ### Approvals of tool calls
 
 `approvals` has the rules by name of the tool; `"*"` stands for all tools that have no entry of their own, except
-`ask_human`. A list of verdicts is short for a rule that has these; a list of rules is gone through until one applies.
+`ask_human` and `plan`. A list of verdicts is short for a rule that has these; a list of rules is gone through until one applies.
 
 {table(RuleDoc)}
 

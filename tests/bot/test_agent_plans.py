@@ -1,0 +1,153 @@
+"""The plan of an agent: stated by a tool, shown as a checklist that changes where it stands."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from bot.rendering.agents import Entry, agent_message
+from bot.rendering.plan import plan_steps
+from bot.terminal.console import Paint
+from bot.terminal.narration import happened
+from bot.workspace.blocks import check_message
+from engine.decide.commands import Steer
+from engine.flow.load import load_flow
+from engine.journal import events as ev
+from engine.language.codec import Json
+from engine.language.errors import FlowError
+from tests.bot.rendering_cases import texts
+from tests.bot.test_agent_rendering import Told, shown
+from tests.engine.agents.talks import HEAD
+from tests.support.engine import ANA, flow_of
+
+PLANS = HEAD.replace("{{ inputs.service }}", "web") + "      tools: [plan, write_file]\n"
+LOOK, FIX, TELL = "Look at the log", "Fix the pool", "Tell people"
+
+
+def stated(*statuses: str) -> tuple[str, dict[str, Json]]:
+    """A call that states three steps with these states."""
+    titles = (LOOK, FIX, TELL)
+    return "plan", {"steps": [{"title": t, "status": s} for t, s in zip(titles, statuses, strict=True)]}
+
+
+def planned(more: str = "") -> Told:
+    """An agent that has begun, and has stated a plan."""
+    talk = Told(flow_of(PLANS + more)).allowing(ANA).started()
+    talk.model("Let me plan.", stated("in_progress", "pending", "pending"))
+    return talk
+
+
+def plans(talk: Told) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of plans: key and payload."""
+    found = [(row.key.rpartition(":")[2], shown(row)) for row in talk.rows if row.kind == "agent"]
+    return [(key, payload) for key, payload in found if "plan" in payload]
+
+
+def test_a_plan_is_journaled_and_the_model_goes_on_at_once() -> None:
+    """The call and its result are events, nobody is asked, and the next model call is under way with the result."""
+    talk = planned("      approvals: {'*': [approve, reject]}\n")
+    assert [event.name for event in talk.events if isinstance(event, ev.AgentToolRequested)] == ["plan"]
+    assert "shown" in talk.said()
+    assert talk.calling == "helper/turn[2]"
+
+
+def test_a_plan_is_one_entry_that_each_call_replaces() -> None:
+    """No line of a call stands beside it, and ticking a step changes the same row."""
+    talk = planned()
+    talk.model("Found it.", stated("complete", "in_progress", "pending"))
+    (first, before), (second, after) = plans(talk)
+    assert first == second
+    assert before["plan"][0] == [LOOK, "in_progress"]
+    assert after["plan"][:2] == [[LOOK, "complete"], [FIX, "in_progress"]]
+    assert not any("tools" in shown(row) for row in talk.rows)
+    assert not any(row.kind == "agent_tool" for row in talk.rows)
+
+
+def test_a_question_after_the_answer_has_a_plan_of_its_own() -> None:
+    """What was planned for an earlier answer stays as it was."""
+    talk = planned("      follow_up: 7d\n")
+    talk.model("Done.")
+    talk.when(Steer("And the other one?", ANA, "message:T1:C1:9.5"))
+    talk.model("", stated("in_progress", "pending", "pending"))
+    assert [key for key, _ in plans(talk)] == ["plan[0]", "plan[0]", "plan[1]"]
+
+
+@pytest.mark.parametrize("rest", ["", "      follow_up: 7d\n"])
+def test_a_step_that_is_left_open_turns_no_longer(rest: str) -> None:
+    """An agent that answers without ticking its last step leaves no step that looks as if it were worked on."""
+    talk = planned(rest).model("Done.")
+    assert [payload["over"] for _, payload in plans(talk)] == [False, True]
+
+
+def test_a_plan_whose_session_is_ended_turns_no_longer() -> None:
+    """Nobody waits for a step of an agent that was cut off."""
+    talk = planned()
+    talk.when(talk.abort())
+    assert plans(talk)[-1][1]["over"] is True
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": []}, {"steps": [{"title": "x", "status": "soon"}]}, {"steps": "x"}, {}]
+)
+def test_a_plan_that_is_none_is_refused_to_the_model(wrong: dict[str, Json]) -> None:
+    """It reads what is wrong; people see a call that failed, and no plan."""
+    talk = Told(flow_of(PLANS)).started()
+    talk.model("", ("plan", wrong))
+    assert "does not fit the tool's schema" in talk.said()
+    assert plans(talk) == []
+    assert [shown(row)["isError"] for row in talk.rows if row.kind == "agent_tool"] == [True]
+
+
+def test_a_plan_is_a_native_block_and_lines_where_there_is_none() -> None:
+    """Slack's plan block with a task a step; below it in words and marks for older clients; both within the limits."""
+    steps = plan_steps(*stated("complete", "in_progress", "pending"))
+    message = agent_message([Entry("I begin."), Entry(plan=steps)], "agent:s:t:0")
+    assert message.newer is not None
+    check_message(message.text, message.newer)
+    (native,) = [block for block in message.newer if block["type"] == "plan"]
+    assert native["title"] == "Plan · 1 of 3 done"
+    assert [(task["title"], task["status"]) for task in native["tasks"]] == [
+        (LOOK, "complete"), (FIX, "in_progress"), (TELL, "pending"),
+    ]  # fmt: skip
+    check_message(message.text, message.blocks)
+    lines = f"*Plan · 1 of 3 done*\n✅ {LOOK}\n▶️ {FIX}\n▫️ {TELL}"
+    assert lines in "\n".join(texts(message.blocks))
+    assert lines in message.text
+
+
+def test_a_step_that_was_left_says_so() -> None:
+    """It is no task in progress any more."""
+    steps = plan_steps(*stated("complete", "in_progress", "pending"))
+    message = agent_message([Entry(plan=steps, over=True)], "agent:s:t:0")
+    (native,) = [block for block in message.newer or [] if block["type"] == "plan"]
+    assert [task["status"] for task in native["tasks"]] == ["complete", "pending", "pending"]
+    assert "left open" in str(native["tasks"][1]["details"])
+
+
+def test_words_of_a_step_are_text() -> None:
+    """A title mentions nobody, leads nowhere and is one line."""
+    name, given = stated("pending", "pending", "pending")
+    given["steps"][0]["title"] = "<!here> *x* <https://evil.example|y>\n```\nz"
+    message = agent_message([Entry(plan=plan_steps(name, given))], "agent:s:t:0")
+    assert "<!here>" not in str(message.blocks) + message.text
+    assert "<https:" not in str(message.blocks) + message.text
+    check_message(message.text, message.newer or [])
+
+
+def test_a_terminal_shows_a_plan_in_lines() -> None:
+    """Each step with its sign below the call."""
+    talk = planned()
+    (event,) = [event for event in talk.events if isinstance(event, ev.AgentToolRequested)]
+    line = happened(talk.state, event, Paint(io.StringIO())) or ""
+    assert [part.strip() for part in line.split("\n")][1:] == [f"▶️ {LOOK}", f"▫️ {FIX}", f"▫️ {TELL}"]
+
+
+def test_nobody_decides_about_a_plan() -> None:
+    """A rule for it is a mistake in the flow; a tool of the flow's own that has its name is decided like any other."""
+    ruled = PLANS + "      approvals: {plan: [approve, reject]}\n"
+    with pytest.raises(FlowError, match="a plan only tells what the model does"):
+        load_flow("flow: f\n" + ruled, "f.yml")
+    own = "tools:\n  plan: {description: Makes a plan, type: set, with: {a: 1}}\n"
+    assert load_flow("flow: f\n" + own + ruled, "f.yml")
