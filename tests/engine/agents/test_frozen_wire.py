@@ -84,6 +84,8 @@ def place_of(body: Any) -> int:
 class World:
     """A folder, a server of models, a server of tools, and any number of lives of the engine."""
 
+    flow = FLOW
+
     def __init__(self, folder: Path, server: ClaudeServer) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -139,7 +141,7 @@ class World:
     async def begin(self, engine: Engine) -> State:
         """Start the session, or go on with it; how it stands once nothing works for it."""
         if await engine.writer.call(engine.store.head, SESSION) is None:
-            await engine.start(load_flow(FLOW, "incident.yml"), {}, actor=ANA, session_id=SESSION)
+            await engine.start(load_flow(self.flow, "incident.yml"), {}, actor=ANA, session_id=SESSION)
         else:
             await engine.apply(SESSION, None)
         return await engine.parked(SESSION)
