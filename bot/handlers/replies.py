@@ -85,9 +85,11 @@ async def _listeners(
             state = await notices.engine.state(head.session_id)
             paths = agents_under_way(state)
             may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
+            flow = await notices.engine.flow_of(head.session_id)
+            if not any(node.agent for nodes in flow.lists.values() for node in nodes.nodes):
+                continue
             most = heard_in(state, notices.engine.stepper.agents.listens)
             found += [_listener(state, path, actor, may, most) for path in paths]
-            flow = await notices.engine.flow_of(head.session_id)
             by_name += [
                 Listener(head.session_id, name, name, may, by_mention=by_mention)
                 for name, by_mention in agents_of(flow, most)

@@ -171,7 +171,15 @@ _BY_CODE = {
             *("answer_invalid", "text_too_long", "several_prompts"),
         ],
         Exit.STORE: [
-            *("session_quarantined", "journal_malformed", "storage", "fenced", "owned", "lock_held"),
+            *(
+                "session_quarantined",
+                "journal_malformed",
+                "storage",
+                "fenced",
+                "owned",
+                "lock_held",
+                "kept_moved",
+            ),
             *("day_budget", "corrupt", "key_missing", "schema_too_new", "wrong_workspace", "storage_full"),
             *("storage_broken", "prompt_malformed"),
         ],
