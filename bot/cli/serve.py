@@ -158,9 +158,11 @@ def start_command(place: Place, flows: list[Path]) -> int:
         holder = holder_of("sayso start", utc_now())
         serving = awaited(lambda: store.try_serving(holder), store.served)
         try:
-            return _until_stopped(_beating(serving, _start(bot, serving)))
+            code = _until_stopped(_beating(serving, _start(bot, serving)))
+            store.changed()  # raises where the lease was lost
         finally:
             serving.close()
+        return code
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:

@@ -70,6 +70,9 @@ class HeldLock:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
+        with contextlib.suppress(psycopg.Error):
+            # Others see it at once; the end of a connection they see once the server does.
+            self.raw.execute("SELECT pg_advisory_unlock_all()")
         self.raw.close()
 
     def _take(self) -> bool:

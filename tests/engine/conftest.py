@@ -10,10 +10,10 @@ import pytest
 from tests.support.engine import Backing, EngineRig, running
 
 
-@pytest.fixture
-def backing(tmp_path: Path) -> Backing:
-    """A database that outlives the engines that open it."""
-    return Backing("memory", tmp_path)
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.long)])
+def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
+    """A database that outlives the engines that open it; on a server in the long version."""
+    return Backing(request.param, tmp_path)
 
 
 @pytest.fixture

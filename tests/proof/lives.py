@@ -335,9 +335,11 @@ class Run:
     lives: int
 
 
-async def run(flow: Flow, inputs: dict[str, Json], lives: Iterable[Life], home: Path) -> Run:
-    """Run a flow through these lives (the last one is followed by lives without an end) in one memory store."""
-    backing, effects, total, count = Backing("memory", home), Effects(), Counts(), 0
+async def run(
+    flow: Flow, inputs: dict[str, Json], lives: Iterable[Life], home: Path, kind: str = "memory"
+) -> Run:
+    """Run a flow through these lives (the last one is followed by lives without an end) in one store."""
+    backing, effects, total, count = Backing(kind, home), Effects(), Counts(), 0
     for life in itertools.chain(lives, itertools.repeat(Life())):
         counts = await live(flow, inputs, life, backing.open(), effects, home)
         total.commits, total.acts, count = total.commits + counts.commits, total.acts + counts.acts, count + 1

@@ -287,20 +287,33 @@ class Backing:
         self.kind = kind
         self.file = folder / "sayso.db"
         self._first: MemoryStore | None = None
+        self._url: str | None = None
 
     def open(self, key: bytes | None = None) -> Store:
         """Another connection, as another process would have."""
         if self.kind == "sqlite":
             return open_sqlite(self.file, key=key)
+        if self.kind == "postgres":
+            return self._on_server(key)
         if self._first is None:
             self._first = MemoryStore(key)
             return self._first
         return self._first.another()
 
+    def _on_server(self, key: bytes | None) -> Store:
+        from engine.storage.postgres import open_postgres
+        from tests.support import postgres
+
+        if self._url is None:
+            self._url = postgres.new_database()
+        return open_postgres(self._url, key or postgres.KEY)
+
     def connect(self) -> apsw.Connection:
         """A plain connection, as another program would have: for changing rows behind a store's back."""
         if self.kind == "sqlite":
             return apsw.Connection(str(self.file))
+        if self.kind == "postgres":
+            pytest.skip("rows are changed in SQLite's words")
         assert self._first is not None
         return self._first.database.connect()
 

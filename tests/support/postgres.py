@@ -71,6 +71,7 @@ def _alone() -> Iterator[None]:
 
 def new_database(template: str = _TEMPLATE) -> str:
     """The URL of a new database: one with our tables, or with `template0` an empty one."""
+    postgres_leases.GRACE_SECONDS = 0.0
     name = f"t{os.urandom(6).hex()}"
     with psycopg.connect(_server().get_uri(), autocommit=True) as raw:
         raw.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log")  # type: ignore[arg-type]
@@ -80,7 +81,6 @@ def new_database(template: str = _TEMPLATE) -> str:
 @cache
 def shared_database() -> str:
     """The URL of the database that tests of this process use one after the other; see `emptied`."""
-    postgres_leases.GRACE_SECONDS = 0.0
     return new_database()
 
 
@@ -97,3 +97,12 @@ def emptied(url: str) -> None:
             if row[0] != "schema_version"
         ]
         raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
+
+
+def end_leases(url: str) -> None:
+    """End the connections that carry leases, as a server does when it hears nothing."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name LIKE 'sayso %'"
+        )
