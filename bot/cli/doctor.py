@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from bot.terminal.console import Exit, Paint, Place, UsageError, clean, database_file, plural, print_json
+from bot.terminal.console import Exit, Paint, Place, clean, database_file, opened, plural, print_json
 from engine.storage.leases import BEAT_SECONDS, serving
 
 if TYPE_CHECKING:
@@ -40,12 +40,17 @@ def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: boo
 
 
 def _say_whether_served(settings: Settings, *, as_json: bool) -> int:
-    """For health checks: asks a file, and neither the database nor Slack. Raises `UsageError`."""
+    """For health checks: asks the file of the lease, or the server of the database, and not Slack. Raises `StorageError`."""
     file = database_file(settings)
-    if file is None:
-        raise UsageError("--live looks at a database that is a file, and SAYSO_DATABASE_URL names none.")
-    found = serving(file, time.time())
+    if file is not None:
+        found = serving(file, time.time())
+    else:
+        with opened(settings) as store:
+            # A process that stands still loses this lease by itself.
+            holder = store.served().holder
+            found = (holder, 0.0) if holder is not None and "bot" in store.serving() else None
     holder, silent = found or (None, 0.0)
+    where = file or "the database"
     ok = holder is not None and (holder.address is None or silent <= _HUNG_SECONDS)
     if as_json:
         print_json(
@@ -56,11 +61,11 @@ def _say_whether_served(settings: Settings, *, as_json: bool) -> int:
             }
         )
     elif holder is None:
-        print(f"Nobody serves {file}.")
+        print(f"Nobody serves {where}.")
     else:
         state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
         print(
-            f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {file} since {holder.since}."
+            f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {where} since {holder.since}."
         )
     return Exit.OK if ok else Exit.FAILED
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.clikit import Cli
 from tests.e2e.test_slice import two_steps
 from tests.support import postgres
 from tests.support.acting import Workspace
@@ -67,6 +68,20 @@ async def test_a_second_bot_is_refused(workspace: Workspace, tmp_path: Path, env
             await second.start()
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
+
+
+async def test_a_health_check_asks_the_server(
+    workspace: Workspace, tmp_path: Path, env: dict[str, str]
+) -> None:
+    """From any machine: whether a bot serves the database, and not for longer than it lives."""
+    cli = Cli(tmp_path)
+    cli.env = env
+    async with running_bot(workspace, tmp_path, two_steps(tmp_path / "log"), **env) as bot:
+        alive = await asyncio.to_thread(cli.run, "doctor", "--live")
+        assert (alive.code, "`sayso start`, process" in alive.out) == (0, True), alive
+        await bot.kill()
+        dead = await asyncio.to_thread(cli.run, "doctor", "--live")
+    assert (dead.code, dead.out) == (1, "Nobody serves the database.\n"), dead
 
 
 async def test_a_restart_of_the_server_ends_nothing(
