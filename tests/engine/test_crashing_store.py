@@ -14,6 +14,7 @@ READS = {
     "changed",
     "close",
     "compact",
+    "counts",
     "dead_letters",
     "ended",
     "flow",
@@ -38,6 +39,7 @@ READS = {
     "prompt",
     "prompts",
     "register",
+    "served",
     "serving",
     "sign",
     "spend",
@@ -46,6 +48,7 @@ READS = {
     "suspended",
     "timers",
     "troubles",
+    "try_serving",
 }
 """What writes no row."""
 
