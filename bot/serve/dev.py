@@ -103,11 +103,13 @@ def default_flows(settings: Settings) -> list[Path]:
 
 
 def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
-    """What the page offers to say: each flow, in the channel that it seems to be for, and how to ask for help.
+    """What the page offers to say: each flow, in the channel that it seems to be for, and how to ask for help. A flow that
+    webhooks start is left out: nobody types what they send.
 
     `demo` is the folder that `make run` fills, so that `disk-cleanup` can be tried without typing anything.
     """
-    offered = [_suggestion(flow, demo) for flow in sorted(flows, key=lambda flow: flow.name)]
+    said = [flow for flow in flows if not any(trigger.kind == "webhook" for trigger in flow.triggers)]
+    offered = [_suggestion(flow, demo) for flow in sorted(said, key=lambda flow: flow.name)]
     hint = "The flows that are served, and how to start them"
     return [*offered, Suggestion(HOME_CHANNEL, "What can you do?", "@sayso help", hint)]
 
