@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import apsw
 
 from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
-from engine.storage.database import Database, Value
+from engine.storage.database import Database, T, Value
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -40,6 +40,43 @@ _UNSYNCED = {
 _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 
 
+class Watch:
+    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
+
+    suspended: str | None = None
+    """Why nothing may be written; None where the database is as it should be."""
+
+    def begin(self, *, suspended: bool) -> None:
+        """One begins; raising refuses it. With `suspended` none is refused."""
+
+    def mark(self) -> int:
+        """Where it stands, for `back_to`."""
+        return 0
+
+    def back_to(self, mark: int) -> None:
+        """What came after that mark was undone."""
+
+    def advance(self) -> None:
+        """It has changed rows, and is about to be committed; raising undoes it."""
+
+    def publish(self) -> None:
+        """Its COMMIT has returned."""
+
+    def look_again(self) -> str | None:
+        """`suspended`, after a look whether another process has released the store."""
+        return self.suspended
+
+    def findings(self) -> str | None:
+        """What is wrong with what is stored, counted anew; None for nothing."""
+        return None
+
+    def release(self) -> None:
+        """Take what is stored for true."""
+
+    def close(self) -> None:
+        """Close what it has open."""
+
+
 class Connection(Database):
     """A connection. Not for two threads at once."""
 
@@ -54,7 +91,7 @@ class Connection(Database):
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
-        super().__init__()
+        self.watch = Watch()
         self.transactions = 0
         """How many write transactions there were: what was read for one of them says nothing about the next."""
         self._given: dict[str, tuple[int, int]] = {}
@@ -155,6 +192,14 @@ class Connection(Database):
             self.watch.publish()
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self.checkpoint()
+
+    def atomically(self, work: Callable[[], T]) -> T:
+        """See `Database.atomically`."""
+        with self.write():
+            return work()
+
+    def hold(self, *names: str, shared: bool = False) -> None:
+        """See `Database.hold`. Nobody else writes meanwhile."""
 
     @contextlib.contextmanager
     def read(self) -> Iterator[None]:

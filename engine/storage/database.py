@@ -10,49 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
 
+if TYPE_CHECKING:
+    from engine.storage.connection import Watch
+
 T = TypeVar("T")
 Value: TypeAlias = str | bytes | int | None
-
-
-class Watch:
-    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
-
-    suspended: str | None = None
-    """Why nothing may be written; None where the database is as it should be."""
-
-    def begin(self, *, suspended: bool) -> None:
-        """One begins; raising refuses it. With `suspended` none is refused."""
-
-    def mark(self) -> int:
-        """Where it stands, for `back_to`."""
-        return 0
-
-    def back_to(self, mark: int) -> None:
-        """What came after that mark was undone."""
-
-    def advance(self) -> None:
-        """It has changed rows, and is about to be committed; raising undoes it."""
-
-    def publish(self) -> None:
-        """Its COMMIT has returned."""
-
-    def look_again(self) -> str | None:
-        """`suspended`, after a look whether another process has released the store."""
-        return self.suspended
-
-    def findings(self) -> str | None:
-        """What is wrong with what is stored, counted anew; None for nothing."""
-        return None
-
-    def release(self) -> None:
-        """Take what is stored for true."""
-
-    def close(self) -> None:
-        """Close what it has open."""
 
 
 class Database(ABC):
@@ -67,8 +33,8 @@ class Database(ABC):
     for_update: ClassVar[str] = ""
     """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
 
-    def __init__(self) -> None:
-        self.watch = Watch()
+    watch: Watch
+    """Whoever watches its write transactions."""
 
     @abstractmethod
     def close(self) -> None:
@@ -88,10 +54,9 @@ class Database(ABC):
     def savepoint(self) -> AbstractContextManager[None]:
         """A part of a write transaction that is undone alone when it raises."""
 
+    @abstractmethod
     def atomically(self, work: Callable[[], T]) -> T:
         """What `work` gives in a write transaction; where that lost against another one, in a new one."""
-        with self.write():
-            return work()
 
     @abstractmethod
     def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
@@ -121,10 +86,10 @@ class Database(ABC):
         """Give out numbers behind those of rows that were written with theirs. SQLite does by itself."""
         return
 
+    @abstractmethod
     def hold(self, *names: str, shared: bool = False) -> None:
         """Until this transaction ends no other one holds these names; with `shared` others may that hold it shared.
         SQLite has one writer anyhow."""
-        return
 
     @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:

@@ -38,8 +38,7 @@ from typing import NamedTuple
 import apsw
 
 from engine.language.errors import StorageError, StoreSuspended
-from engine.storage.connection import Connection
-from engine.storage.database import Watch
+from engine.storage.connection import Connection, Watch
 from engine.storage.private_files import check_private, make_private, open_private, sync_directory
 from engine.storage.sealing import Sealer
 

@@ -23,6 +23,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
+from engine.storage.connection import Watch
 from engine.storage.database import Database, Value
 from engine.storage.postgres_words import lock_number, statement
 
@@ -141,7 +142,7 @@ class PostgresConnection(Database):
 
     def __init__(self, url: str) -> None:
         """Raises `StorageError`."""
-        super().__init__()
+        self.watch = Watch()
         self.url = url
         self.broken: str | None = None
         """Why this process must end, once it must."""
