@@ -91,7 +91,7 @@ class Connection(Database):
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
-        self.watch = Watch()
+        self.watch: Watch = Watch()
         self.transactions = 0
         """How many write transactions there were: what was read for one of them says nothing about the next."""
         self._given: dict[str, tuple[int, int]] = {}

@@ -10,15 +10,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
 
-if TYPE_CHECKING:
-    from engine.storage.connection import Watch
-
 T = TypeVar("T")
 Value: TypeAlias = str | bytes | int | None
+
+
+class Watched(Protocol):
+    """Whether a database is as new as what it acknowledged: see `engine.storage.connection.Watch`."""
+
+    suspended: str | None
+
+    def look_again(self) -> str | None:
+        """`suspended`, after a look whether another process has released the store."""
+
+    def findings(self) -> str | None:
+        """What is wrong with what is stored, counted anew; None for nothing."""
+
+    def release(self) -> None:
+        """Take what is stored for true."""
+
+    def close(self) -> None:
+        """Close what it has open."""
 
 
 class Database(ABC):
@@ -33,8 +48,8 @@ class Database(ABC):
     for_update: ClassVar[str] = ""
     """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
 
-    watch: Watch
-    """Whoever watches its write transactions."""
+    watch: Watched
+    """Whether it is as new as it should be."""
 
     @abstractmethod
     def close(self) -> None:

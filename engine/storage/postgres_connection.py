@@ -142,7 +142,7 @@ class PostgresConnection(Database):
 
     def __init__(self, url: str) -> None:
         """Raises `StorageError`."""
-        self.watch = Watch()
+        self.watch: Watch = Watch()
         self.url = url
         self.broken: str | None = None
         """Why this process must end, once it must."""
