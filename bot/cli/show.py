@@ -139,7 +139,7 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
     settings = place.settings()
     need_database(settings, f"no session {text!r}")
     with opened(settings) as store:
-        data = asyncio.run(_export(store, find_session(store, text).session_id))
+        data = asyncio.run(_export(store, settings.home, find_session(store, text).session_id))
     if output is None:
         sys.stdout.buffer.write(data + b"\n")
         sys.stdout.flush()
@@ -155,10 +155,10 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
     return Exit.OK
 
 
-async def _export(store: Store, session_id: str) -> bytes:
+async def _export(store: Store, home: Path, session_id: str) -> bytes:
     from engine.run.engine import Engine
 
-    engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=Path())
+    engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=home)
     engine.writer.start()
     try:
         return await engine.export(session_id)

@@ -1,7 +1,8 @@
 """Snapshots: the state as one JSON document, a cache of the fold and a portable file. Pure.
 
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
-file adds `journal` (the events) and `flow` (the pinned text), and `mac`. A file that follows its session has a line for
+file adds `journal` (the events) and `flow` (the pinned text), and `mac`; where conversations have shown a model files, also
+`kept`: their bytes in base64, by digest. A file that follows its session has a line for
 each later pause, `{journal, mac}`: the events since, signed with the line before.
 
 `SessionState` is the state of a session as one JSON document. Names are those of the specifications, with

@@ -110,7 +110,7 @@ class Engine:
         self.store = store
         self.writer = writer or Writer(store)
         self.now = now
-        self.sessions = Sessions(store, self.writer, now)
+        self.sessions = Sessions(store, self.writer, now, home)
         self.executor = Executor(runners, home, secret, self.sessions.forget)
         self._copies = _copies(snapshot_dir, self.writer, self.sessions)
         self.stepper = Stepper(
@@ -357,7 +357,8 @@ class Engine:
         key = (state.thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=key)
         try:
-            await self._create(flow, events, state, new)
+            with export.files_brought(file, self.executor.jobs.folder(state.session_id)):
+                await self._create(flow, events, state, new)
         except LockHeld as error:
             raise SnapshotRefused(f"{error} Bring the session here when that one has ended.") from error
         return state.session_id
@@ -480,7 +481,9 @@ class Engine:
 
 
 def _copies(directory: Path | None, writer: Writer, sessions: Sessions) -> Copies | None:
-    return None if directory is None else Copies(SnapshotFiles(directory), writer, sessions.export)
+    if directory is None:
+        return None
+    return Copies(SnapshotFiles(directory), writer, sessions.export, sessions.shown_files)
 
 
 def _watch(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:

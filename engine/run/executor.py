@@ -255,7 +255,8 @@ class Job(Struct, frozen=True):
 
 
 @lru_cache(1_000)
-def _folder(home: Path, session_id: str) -> Path:
+def session_folder(home: Path, session_id: str) -> Path:
+    """Where the nodes of a session work, below the home of the engine."""
     return home / SESSIONS / session_id
 
 
@@ -279,7 +280,7 @@ class JobRunner(Struct, frozen=True):
 
     def folder(self, session_id: str) -> Path:
         """Where the nodes of a session work; it is made by the first that needs it."""
-        return _folder(self.home, session_id)
+        return session_folder(self.home, session_id)
 
     async def perform(self, job: Job) -> Command:
         """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""

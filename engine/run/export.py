@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
@@ -12,17 +16,50 @@ from engine.journal.snapshot import events_in, export, read_export, signed_addit
 from engine.journal.state import State
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import NotJson, SnapshotRefused
+from engine.nodes.runtime.folder import FileRefused
+from engine.nodes.runtime.kept_files import keep, kept_bytes, kept_digests, kept_folder
 from engine.storage.group_commit import Writer
 from engine.storage.sealing import Sealer
 
 _PURPOSE = "snapshot-file"
 
 
-async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes) -> bytes:
-    """A session as one portable file, signed with this store's key."""
-    file = export(derive_state(journal), journal, flow_body)
+async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes, workdir: Path) -> bytes:
+    """A session as one portable file, with what is kept beside its folder, signed with this store's key."""
+    kept = await asyncio.to_thread(_kept, workdir)
+    file = export(derive_state(journal), journal, flow_body) | ({"kept": kept} if kept else {})
     mac = await writer.call(writer.store.sign, _PURPOSE, signed_part(file))
     return encode({**file, "mac": mac.hex()})
+
+
+def _kept(workdir: Path) -> dict[str, Json]:
+    """The files that conversations have shown, by digest. One that was removed or changed is missing elsewhere as here."""
+    found: dict[str, Json] = {}
+    for digest in sorted(kept_digests(workdir)):
+        with suppress(FileRefused):
+            found[digest] = base64.b64encode(kept_bytes(workdir, digest, digest)).decode()
+    return found
+
+
+@contextmanager
+def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
+    """The files that the conversations of a verified file have shown are kept here, and taken away again where the session
+    does not come. Raises `SnapshotRefused` where they cannot be kept."""
+    folder = kept_folder(workdir)
+    was_here = folder.exists()
+    try:
+        try:
+            for text in file.get("kept", {}).values():
+                keep(workdir, base64.b64decode(text))
+        except OSError as error:
+            raise SnapshotRefused(f"The files of the session cannot be kept in {folder}: {error}") from error
+        yield
+    except BaseException:
+        if not was_here:
+            import shutil  # few sessions are refused
+
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 async def signed_line(writer: Writer, after: str, events: Sequence[bytes]) -> tuple[bytes, str]:

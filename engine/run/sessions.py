@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
 
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
@@ -30,7 +31,8 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.run.executor import ActiveSession, Cached
+from engine.nodes.runtime.kept_files import kept_digests
+from engine.run.executor import ActiveSession, Cached, session_folder
 from engine.run.stored import flow_form, stored_flow
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
@@ -45,10 +47,11 @@ CACHED_SESSIONS = 256
 class Sessions:
     """The sessions of one store in this process. Whoever writes to one holds its claim and its lock."""
 
-    def __init__(self, store: Store, writer: Writer, now: Callable[[], str]) -> None:
+    def __init__(self, store: Store, writer: Writer, now: Callable[[], str], home: Path) -> None:
         self.store = store
         self.writer = writer
         self.now = now
+        self.home = home
         self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
         """What to show when a session is quarantined."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
@@ -109,14 +112,18 @@ class Sessions:
         return await self.flow((await self.head(session_id)).flow_digest)
 
     async def export(self, session_id: str) -> bytes:
-        """The session as one portable file: snapshot, journal, pinned flow, signed with this store's key."""
+        """The session as one portable file: snapshot, journal, pinned flow, the files that its conversations have shown a
+        model; signed with this store's key."""
         from engine.run.export import signed_file  # few processes write files
 
         journal = await self.journal(session_id)
         head = await self.head(session_id)
-        return await signed_file(
-            self.writer, journal, await self.writer.call(self.store.flow, head.flow_digest)
-        )
+        flow_body = await self.writer.call(self.store.flow, head.flow_digest)
+        return await signed_file(self.writer, journal, flow_body, session_folder(self.home, session_id))
+
+    def shown_files(self, session_id: str) -> frozenset[str]:
+        """The digests of the files that the session's conversations have shown a model."""
+        return kept_digests(session_folder(self.home, session_id))
 
     async def parked(self, session_id: str) -> State:
         """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""

@@ -104,20 +104,28 @@ class _Copy(NamedTuple):
     flow_digest: str
     mac: str
     size: int
+    shown: frozenset[str]
+    """The digests of the files in it."""
     events: list[bytes]
     """What came since."""
 
 
 class Copies:
     """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one fails
-    nothing else. It is written whole once, and then gets a line for each pause, whose cost is that of what came since."""
+    nothing else. It is written whole at first, and when a conversation has shown a model another file; else it gets a line
+    for each pause, whose cost is that of what came since."""
 
     def __init__(
-        self, files: SnapshotFiles, writer: Writer, export: Callable[[str], Awaitable[bytes]]
+        self,
+        files: SnapshotFiles,
+        writer: Writer,
+        export: Callable[[str], Awaitable[bytes]],
+        shown: Callable[[str], frozenset[str]],
     ) -> None:
         self._files = files
         self._writer = writer
         self._export = export
+        self._shown = shown
         self._left: OrderedDict[str, _Copy] = OrderedDict()
 
     async def follow(self, state: State, events: Sequence[bytes], *, paused: bool) -> None:
@@ -143,16 +151,20 @@ class Copies:
         left = self._left.get(state.session_id)
         if left is None or left.flow_digest != state.flow_digest:
             return None
+        if left.shown != await asyncio.to_thread(self._shown, state.session_id):
+            return None
         from engine.run.export import signed_line
 
         line, mac = await signed_line(self._writer, left.mac, left.events)
         size = await asyncio.to_thread(self._files.append, state.session_id, line + b"\n", left.size)
-        return None if size is None else _Copy(state.seq, state.flow_digest, mac, size, [])
+        return None if size is None else _Copy(state.seq, state.flow_digest, mac, size, left.shown, [])
 
     async def _whole(self, state: State) -> _Copy:
         data = await self._export(state.session_id) + b"\n"
         await asyncio.to_thread(self._files.write, state.session_id, data)
-        return _Copy(state.seq, state.flow_digest, decode(data)["mac"], len(data), [])
+        file = decode(data)
+        shown = frozenset(file.get("kept", ()))
+        return _Copy(state.seq, state.flow_digest, file["mac"], len(data), shown, [])
 
     async def tidy(self, orphan_seconds: float | None = None) -> None:
         """Remove the files of sessions that have ended: a crash came between their end and their file's. With

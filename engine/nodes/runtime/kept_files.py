@@ -40,6 +40,14 @@ def keep(workdir: Path, data: bytes) -> str:
     return digest
 
 
+def kept_digests(workdir: Path) -> frozenset[str]:
+    """The digests of all that is kept of the session that works in this folder."""
+    try:
+        return frozenset(name for name in os.listdir(kept_folder(workdir)) if not name.endswith(".tmp"))
+    except FileNotFoundError:
+        return frozenset()
+
+
 def kept_bytes(workdir: Path, digest: str, name: str) -> bytes:
     """The bytes with this digest, of the file `name`. Raises `FileRefused`."""
     try:

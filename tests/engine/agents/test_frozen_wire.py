@@ -85,6 +85,7 @@ class World:
     """A folder, a server of models, a server of tools, and any number of lives of the engine."""
 
     flow = FLOW
+    snapshots: Path | None = None
 
     def __init__(self, folder: Path, server: ClaudeServer) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +94,7 @@ class World:
         self.told = "Asks the metrics."
         self.facts = AgentFacts()
         (folder / "first.png").write_bytes(png(shade=1))
+        (folder / "second.png").write_bytes(png(shade=2))
         server.mind = lambda body: answer(place_of(body))
 
     @property
@@ -125,6 +127,7 @@ class World:
             now=Clock(),
             extensions=[SpendRows(), ListingRows(), projection],
             agents=self.facts,
+            snapshot_dir=self.snapshots,
         )
         await engine.open()
         try:
