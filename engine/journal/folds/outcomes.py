@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from immutables import Map
 from msgspec.structs import replace
 
@@ -10,7 +12,9 @@ from engine.journal.folds.agents import said_in, with_agent
 from engine.journal.grammar import path_of, run_at, same
 from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of
 from engine.journal.state import RETRY, AgentRun, NodeRun, State
+from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
+from engine.messages.files import FILE_BLOCK
 
 
 def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
@@ -133,17 +137,29 @@ def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
 
 
 def _anew(agent: AgentRun) -> AgentRun:
-    """The conversation as it began, with what people have said to it since: model calls and tools may all be made again."""
-    later = [agent.messages[number] for number in range(1, len(agent.messages))]
+    """The conversation as it began, behind a summary that the model gave of it where there is one, with what people have said
+    to it since: model calls and tools may all be made again."""
+    number = range(len(agent.messages))
+    begun = next(at for at in number if agent.messages[at]["role"] == "user") + 1
+    later = [agent.messages[at] for at in number[begun:]]
     words = [block for message in later if message["role"] == "user" for block in message["content"]]
-    said = [block for block in words if str(block.get("text") or "").startswith("<message ")]
     return replace(
         agent,
         **{name: getattr(AgentRun(), name) for name in _OF_A_CONVERSATION},
-        messages=Map({0: agent.messages[0]}),
-        pending=(*said, *agent.pending),
-        plain=min(agent.plain, 1),
+        messages=Map({at: agent.messages[at] for at in number[:begun]}),
+        pending=(*_of_people(words), *agent.pending),
+        plain=min(agent.plain, begun),
     )
+
+
+def _of_people(blocks: Iterable[Json]) -> Iterator[Json]:
+    """What people said to it, with the files that they gave."""
+    theirs = False
+    for block in blocks:
+        if block["type"] != FILE_BLOCK:
+            theirs = str(block.get("text") or "").startswith("<message ")
+        if theirs:
+            yield block
 
 
 _OF_A_CONVERSATION = (

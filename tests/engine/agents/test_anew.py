@@ -39,6 +39,30 @@ def test_starting_over_says_what_would_run_again_and_keeps_what_people_said() ->
     assert tools_ran(case) == 3
 
 
+def test_starting_over_behind_a_signed_summary_begins_with_words_of_people() -> None:
+    """The summary is the model's, and a conversation that ended with it would be refused: what stands behind it stays, too."""
+    case = after_a_tool()
+    case.when(case.broke("context_too_long", retryable=False))
+    assert case.request()["purpose"] == "compact"
+    done = case.reply(stop="compaction")
+    block = {"type": "compaction", "content": "db was read", "signature": "s"}
+    case.when(NodeDone(done.path, done.attempt, {**done.output, "content": [block], "signed": True}))
+    before = case.request()["messages"]
+    assert [message["role"] for message in before] == ["assistant", "user"]
+    case.when(case.broke("request_invalid", retryable=False)).decide("over")
+    assert case.request()["messages"] == before
+
+
+def test_starting_over_keeps_the_files_that_people_gave() -> None:
+    """They are what people have said as much as their words are."""
+    case = after_a_tool()
+    file = {"name": "log.txt", "path": "inbox/log.txt", "mediaType": "text/plain"}
+    case.when(Steer("Read this.", ANA, "steer", files=[file])).model("I see.", ("shell", {"command": "restart b"}))
+    case.tool("tool[0]", RAN).when(case.broke("request_invalid", retryable=False)).decide("over")
+    (sent,) = case.request()["messages"]
+    assert "inbox/log.txt" in str(sent["content"])
+
+
 def test_without_thinking_nothing_that_was_thought_is_sent_from_then_on() -> None:
     """Of earlier answers neither; what is thought later, by a model that cannot do without, stays."""
     case = thinks(talk(SHELL), {"type": "text", "text": "I look."}, CALL)
