@@ -57,7 +57,9 @@ def test_starting_over_keeps_the_files_that_people_gave() -> None:
     """They are what people have said as much as their words are."""
     case = after_a_tool()
     file = {"name": "log.txt", "path": "inbox/log.txt", "mediaType": "text/plain"}
-    case.when(Steer("Read this.", ANA, "steer", files=[file])).model("I see.", ("shell", {"command": "restart b"}))
+    case.when(Steer("Read this.", ANA, "steer", files=[file])).model(
+        "I see.", ("shell", {"command": "restart b"})
+    )
     case.tool("tool[0]", RAN).when(case.broke("request_invalid", retryable=False)).decide("over")
     (sent,) = case.request()["messages"]
     assert "inbox/log.txt" in str(sent["content"])
