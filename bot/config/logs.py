@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from engine.run.log_context import current
+from engine.run.executor import logged_about
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio")
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **current(),
+            **logged_about(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -27,7 +27,7 @@ Files:
 * `nested`: the lines of a node on a card, and what is inside a container
 * `notes`: plain messages, menus, ends of sessions, and what `message` nodes post
 * `phrases`: what the bot says, in plain words
-* `plan`: steps and how far they are: as lines, as Slack's plan block; the plan of an agent
+* `plan`: the plan of an agent: its steps as lines, and how far they are
 * `prompts`: a prompt, open and closed
 * `text`: text escaped, visible, cut where nothing breaks, and sized as Slack sizes it
 * `waiting`: a question outside of its thread: on the Home, in a direct message, in a digest

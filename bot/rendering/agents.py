@@ -13,8 +13,19 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bot.rendering.blocks import MOST_UNITS, Block, Rendered, context, rendered, section, size, with_id, words
-from bot.rendering.plan import Steps, plan_block, plan_lines, plan_steps, plan_title
+from bot.rendering.blocks import (
+    MOST_UNITS,
+    Block,
+    Rendered,
+    context,
+    plan_block,
+    rendered,
+    section,
+    size,
+    with_id,
+    words,
+)
+from bot.rendering.plan import Steps, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
 from engine.language.template import harmless, open_code

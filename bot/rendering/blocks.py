@@ -10,13 +10,14 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bot.rendering.text import clip, cut, for_reader, one_line, shown, take, weight
+from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
 
 Block: TypeAlias = dict[str, Any]
@@ -366,3 +367,94 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
     made.insert(1, "  ".join("─" * width for width in widths))
     more = len(rows) - most
     return "\n".join([line.rstrip() for line in made] + ([f"… {more:,} more rows"] if more > 0 else []))
+
+
+# --- steps as a plan ----------------------------------------------------------------------------------------
+# Of lines of mrkdwn the block is made: each becomes a task, its sign the state, its label the title.
+
+ICONS = {
+    "completed": "✅",
+    "failed": "❌",
+    "skipped": "⏭️",
+    "interrupted": "⚠️",
+    "started": "▶️",
+    "retrying": "🔁",
+    "failing": "❌",
+}
+REJECTED = "🚫"
+"""The sign of a decision against it, which is no fault."""
+INDENT = "\u2003"
+"""A space that Slack does not swallow at the beginning of a line."""
+_TASK_STATES = {
+    ICONS["completed"]: "complete",
+    ICONS["started"]: "in_progress",
+    ICONS["failed"]: "error",
+    "⚙️": "in_progress",
+    "▫️": "pending",
+}
+"""Signs that a task's own state says."""
+_TASK_SIGNED = {
+    ICONS["skipped"]: "complete",
+    ICONS["interrupted"]: "error",
+    ICONS["retrying"]: "in_progress",
+    REJECTED: "error",
+    "🙋": "in_progress",
+    "⏲️": "in_progress",
+    "⏪": "complete",
+}
+"""Signs that say more than the state: they stay in the title."""
+TASK_TITLE = 150
+_TASK_DETAILS = 256
+_PIECE = re.compile(r"<(?P<inner>[^<>\n]+)>|`(?P<code>[^`\n]+)`")
+
+
+def plan_block(title: str, lines: Sequence[str]) -> Block:
+    """The plan of these lines of mrkdwn."""
+    tasks = [_task(number, line) for number, line in enumerate(lines, 1)]
+    return {"type": "plan", "title": title, "tasks": tasks}
+
+
+def _task(number: int, line: str) -> Block:
+    bare = line.lstrip(INDENT)
+    sign, _, rest = bare.partition(" ")
+    state = _TASK_STATES.get(sign) or _TASK_SIGNED.get(sign)
+    label, _, detail = (rest if state else bare).partition(" · ")
+    before = "› " * (len(line) - len(bare)) + (f"{sign} " if sign in _TASK_SIGNED else "")
+    task: Block = {
+        "type": "task_card",
+        "task_id": f"step-{number}",
+        "title": clip(before + plain(label), TASK_TITLE) or "…",
+        "status": state or "pending",
+    }
+    return {**task, "details": _rich_text(cut(detail, _TASK_DETAILS))} if detail else task
+
+
+def _rich_text(mrkdwn: str) -> Block:
+    pieces: list[Block] = []
+    at = 0
+    for found in _PIECE.finditer(mrkdwn):
+        pieces += _rich(mrkdwn[at : found.start()])
+        pieces += _rich(found["code"], code=True) if found["code"] else [_entity(found["inner"])]
+        at = found.end()
+    pieces += _rich(mrkdwn[at:])
+    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": pieces}]}
+
+
+def _rich(mrkdwn: str, *, code: bool = False) -> list[Block]:
+    if not mrkdwn:
+        return []
+    piece: Block = {"type": "text", "text": plain(mrkdwn)}
+    return [{**piece, "style": {"code": True}} if code else piece]
+
+
+def _entity(inner: str) -> Block:
+    """A mention, a time or a link; what is none of these is text."""
+    target, _, label = inner.partition("|")
+    if target.startswith("@"):
+        return {"type": "user", "user_id": target[1:]}
+    if target.startswith("!date^"):
+        _, seconds, form = target.split("^", 2)
+        return {"type": "date", "timestamp": int(seconds), "format": form, "fallback": plain(label)}
+    if target.startswith("http"):
+        return {"type": "link", "url": plain(target), "text": plain(label or target)}
+    return {"type": "text", "text": plain(f"<{inner}>")}

@@ -15,9 +15,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bot.rendering.blocks import (
+    ICONS,
     MOST_BLOCKS,
     MOST_TEXT,
     MOST_UNITS,
+    REJECTED,
     Block,
     Rendered,
     actions,
@@ -25,6 +27,7 @@ from bot.rendering.blocks import (
     context,
     fit,
     header,
+    plan_block,
     rendered,
     section,
     size,
@@ -43,7 +46,6 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.plan import ICONS, REJECTED, plan_block
 from bot.rendering.text import cut, date, elapsed, one_line, person, safe, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out

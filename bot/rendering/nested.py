@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
 from bot.rendering.approvals import tally
+from bot.rendering.blocks import ICONS, INDENT, REJECTED
 from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, node_of
-from bot.rendering.plan import ICONS, INDENT, REJECTED
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
 from engine.flow import Flow, Node

@@ -18,6 +18,7 @@ from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import (
     MOST_MESSAGE,
     MOST_UNITS,
+    REJECTED,
     Block,
     Rendered,
     actions,
@@ -39,7 +40,6 @@ from bot.rendering.blocks import (
     with_id,
 )
 from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, place_of
-from bot.rendering.plan import REJECTED
 from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.blocks import words
+from bot.rendering.blocks import REJECTED, words
 from bot.rendering.card import Behind, lock_wait
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import place_of
 from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.notes import agent_labels
-from bot.rendering.plan import REJECTED
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out

@@ -10,11 +10,21 @@ from collections.abc import Mapping
 
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
-from bot.rendering.blocks import Block, Rendered, actions, button, context, fit_text, rendered, section, size
+from bot.rendering.blocks import (
+    REJECTED,
+    Block,
+    Rendered,
+    actions,
+    button,
+    context,
+    fit_text,
+    rendered,
+    section,
+    size,
+)
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.grants import grant_blocks
-from bot.rendering.plan import REJECTED
 from bot.rendering.text import asked, clip, date, elapsed, one_line, person, safe, shown, weight, whom
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import DECIDED, summary

@@ -16,12 +16,11 @@ Files:
 * `clock_watch`: whether the machine's clock may decide what is over: a jump forward is looked at twice
 * `dispatcher`: serves the sessions of a store: claims, timers, inbox rows; wake-ups and dead letters
 * `engine`: sessions, stepper and executor put together, and the commands for them
-* `executor`: runs the begun nodes of a process, each a job
+* `executor`: runs the begun nodes of a process, each a job; what a line of the log is about
 * `export`: sessions that travel as files: checking one, and bringing its session into a store
 * `flow_files`: flow files: one, or a folder of them, with the flows that they call
 * `frontend`: what shows questions and messages to people, the loop that calls it, and its lease
 * `hub`: the face of one session: its status, its events, and what can be asked of it
-* `log_context`: what a line of the log is about
 * `memory`: notes that agents keep for later runs, read for a model call and for people
 * `remote_commands`: requests for a session that travel through the inbox
 * `runtime`: a program's own sayso: a store, an engine over it, and all that keeps its sessions going

@@ -38,7 +38,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.run.engine import Engine
-from engine.run.log_context import about
+from engine.run.executor import about
 from engine.run.remote_commands import BadRequest, command, migration_of
 
 log = logging.getLogger("sayso.service")

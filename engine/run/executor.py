@@ -11,7 +11,8 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +33,6 @@ from engine.nodes.runtime.folder import SESSIONS
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import references, without_secrets
 from engine.nodes.types.spec import Meter
-from engine.run.log_context import about
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
@@ -348,3 +348,26 @@ def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted,
             return NodeCut(path, attempt, "lost", message)
         case Interrupted(reason, message):
             return NodeCut(path, attempt, reason, message)
+
+
+# --- what a line of the log is about, for logs that machines read -------------------------------------------
+
+
+_ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039 - never changed
+
+
+@contextlib.contextmanager
+def about(**names: str | None) -> Iterator[None]:
+    """Lines that are logged in here, and in tasks that begin in here, are about these: `session`, `path`, `thread`."""
+    token = _ABOUT.set(
+        {**_ABOUT.get(), **{name: value for name, value in names.items() if value is not None}}
+    )
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
+
+def logged_about() -> Mapping[str, str]:
+    """What is logged here is about these."""
+    return _ABOUT.get()

@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from immutables import Map
 from msgspec.structs import replace
 
-from bot.rendering.blocks import MOST_UNITS, size
+from bot.rendering.blocks import MOST_UNITS, plan_block, size
 from bot.rendering.card import card
 from bot.rendering.home import HomePage, Run, home_view
 from bot.rendering.notes import end_note, log_of
-from bot.rendering.plan import plan_block
 from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import NodeRun, State, TimerRun
