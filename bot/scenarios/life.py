@@ -22,7 +22,7 @@ from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.step import node_at
 from engine.journal.events import Event
-from engine.journal.queries import asked_in_order
+from engine.journal.queries import asked_in_order, is_outage
 from engine.journal.records import Commit
 from engine.journal.state import Asked, State, TimerRun
 from engine.language.codec import Json
@@ -285,9 +285,10 @@ class Life:
         return True
 
     async def _try_again(self, state: State) -> bool:
-        """Nothing else happens: the clock moves on to what is to be tried again."""
+        """Nothing else happens: the clock moves on to what is to be tried again, unless people are asked about an outage."""
         again = [timer for timer in state.timers.values() if timer.purpose == "retry"]
-        if not again or state.phase == "held":
+        asked = any(is_outage(state.prompts[prompt_id]) for prompt_id in state.open_prompts)
+        if not again or asked or state.phase == "held":
             return False
         first = min(again, key=_when)
         between = [timer for timer in state.timers.values() if _when(timer) <= _when(first)]

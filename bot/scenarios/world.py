@@ -281,9 +281,9 @@ class Fakes(Mapping[str, Runner]):
         agent, call = place_of(ctx.path)
         turns = scenario.script.turns_of(agent)
         position = position_of(turns, call, number + 1)
-        said[agent] = max(said.get(agent, 0), position + 1)
         provider = ScriptedProvider(Script(turns=turns), position)
         outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers, self._read)(config, ctx)
+        said[agent] = max(said.get(agent, 0), position + 1, provider.position)
         if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
             self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
             return None

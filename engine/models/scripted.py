@@ -104,13 +104,16 @@ class Tokens(_Strict):
 
 
 class Turn(_Strict):
-    """One answer: thinking, then text, then tool calls; or a failure. `cut` ends it without a stop reason. `or` has the
-    answers in its place where what it expects did not come: the first of them that fits is given."""
+    """One answer: thinking, then text, other `blocks` as the wire has them, then tool calls; or a failure. `cut` ends it
+    without a stop reason, `dropped` is how many blocks of earlier thinking the API left out. `or` has the answers in its
+    place where what it expects did not come: the first of them that fits is given."""
 
     expect: Expected | None = None
     thinking: str | None = None
     text: str | None = None
+    blocks: tuple[dict[str, Any], ...] = ()
     tools: tuple[ToolCall, ...] = ()
+    dropped: Annotated[int, Field(ge=0)] = 0
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
     usage: Tokens | None = None
@@ -120,7 +123,7 @@ class Turn(_Strict):
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Turn:
-        says = bool(self.thinking or self.text or self.tools)
+        says = bool(self.thinking or self.text or self.blocks or self.tools)
         if self.error is not None and (says or self.cut or self.stop_reason or self.usage):
             raise ValueError("a turn that is an error is nothing else")
         if self.error is None and not says and self.stop_reason is None:
@@ -300,10 +303,9 @@ def _excerpt(message: Message) -> str:
 
 def _wire(turn: Turn, number: int, request: TurnRequest, label: str | None) -> Iterator[Json]:
     usage = Tokens().model_dump() if label and turn.usage is None else _usage(turn, request)
-    yield {
-        "type": "message_start",
-        "message": {"model": label or request.model, "usage": {**usage, "output_tokens": 0}},
-    }
+    dropped = [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}] * turn.dropped
+    message = {"model": label or request.model, "usage": {**usage, "output_tokens": 0}}
+    yield {"type": "message_start", "message": {**message, "input_transformations": dropped}}
     for index, (block, deltas) in enumerate(_blocks(turn, number)):
         yield {"type": "content_block_start", "index": index, "content_block": block}
         for delta in deltas:
@@ -327,6 +329,7 @@ def _blocks(turn: Turn, number: int) -> Iterator[tuple[Json, list[Json]]]:
             {"type": "text", "text": ""},
             [{"type": "text_delta", "text": piece} for piece in _pieces(turn.text)],
         )
+    yield from ((block, []) for block in turn.blocks)
     for place, call in enumerate(turn.tools, 1):
         block = {"type": "tool_use", "id": call.id or f"toolu_script_{number}_{place}", "name": call.name}
         pieces = _pieces(json.dumps(call.input, ensure_ascii=False))

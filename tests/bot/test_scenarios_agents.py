@@ -13,7 +13,6 @@ from bot.scenarios.play import Result
 from engine.decide.agents import memory
 from engine.journal.state import Spent, State
 from tests.bot.test_scenarios import after_a_kill, played, report
-from tests.support.proving import PROVE
 
 pytestmark = pytest.mark.usefixtures("inline")
 
@@ -245,65 +244,6 @@ async def test_an_answer_in_place_of_a_tool_is_its_result_whatever_is_killed(tmp
     """The person's words are what the model reads, and the tool never runs."""
     flow = FLOW.replace("[approve, edit, reject]", "[approve, reject, answer]")
     result = await played(tmp_path, IN_PLACE, flow=flow, head=HEAD, kills=True, step=2)
-    assert result.passed, report(result)
-
-
-# --- model calls without an answer ---------------------------------------------------------------------------------
-
-
-_PEOPLE = HEAD.replace("[ana, ben]", "{ana: {}, ben: {}, cleo: {admin: true}}")
-_LOOK = "  - tools: [{name: logs, input: {service: checkout}}]"
-_DONE = "  - expect: {status: complete, posted: Out of memory, effects: [diagnose.logs]}"
-_CUT = '{text: "Out ", stop_reason: max_tokens}'
-OUTCOMES = {
-    "a refusal": (
-        "  - {stop_reason: refusal, stop_details: {category: cyber, explanation: No.}}\n  - text: Out of memory",
-        "  - expect: {prompt: diagnose, kind: outcome, message: declined}\n"
-        '  - ana: {choose: "Say it otherwise: only look"}',
-    ),
-    "a refusal that a person answers": (
-        "  - {stop_reason: refusal, stop_details: {category: cyber, explanation: No.}}",
-        '  - expect: {prompt: diagnose, kind: outcome}\n  - ana: {choose: "Answer for it: Out of memory"}',
-    ),
-    "an answer that is cut too often": (
-        f"  - {_CUT}\n"
-        + "  - {text: of , stop_reason: max_tokens}\n"
-        + "  - {text: ' mem', stop_reason: max_tokens}\n  - {text: ory, stop_reason: max_tokens}",
-        "  - expect: {prompt: diagnose, message: was cut}\n  - ana: {choose: Take it as it is}",
-    ),
-    "half a tool call": (
-        "  - {tools: [{name: logs, input: {service: x}}], stop_reason: max_tokens}\n" * 2
-        + "  - text: Out of memory",
-        "  - expect: {prompt: diagnose, message: was cut}\n  - ana: {choose: More room}",
-    ),
-    "nothing": (
-        "  - {stop_reason: end_turn}\n" * 2 + "  - text: Out of memory",
-        "  - expect: {prompt: diagnose, message: nothing}\n  - ana: {choose: Nudge}",
-    ),
-    "a key that is refused": (
-        "  - error: {kind: access_denied}\n  - text: Out of memory",
-        "  - expect: {prompt: diagnose, kind: outcome}\n  - ben: {choose: Go on}\n    refused: SAYSO_ADMINS\n  - cleo: {choose: Go on}",
-    ),
-    "a request that is refused": (
-        "  - error: {kind: request_invalid, error_code: too_odd}\n  - text: Out of memory",
-        "  - expect: {prompt: diagnose, message: too_odd}\n  - ana: {choose: Again}",
-    ),
-    "an account that may spend no more": (
-        "  - error: {kind: spend_limit}\n  - text: Out of memory",
-        "  - expect: {prompt: diagnose, kind: outcome}\n  - ana: {choose: Go on}\n    refused: SAYSO_ADMINS\n"
-        "  - cleo: {choose: Go on}",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-async def test_it_goes_on_at_the_turn_where_the_model_did_not_answer(tmp_path: Path, name: str) -> None:
-    """A card for each, over a kill at every ninth place (at each of them in `make prove`): the tool before it runs once,
-    and the answer is posted once."""
-    script, steps = OUTCOMES[name]
-    written = f"claude:\n{_LOOK}\n{script}\nnodes: {{diagnose.logs: done}}\nsteps:\n{steps}\n{_DONE}\n"
-    flow, step = FLOW.replace("max_turns: 4", "max_turns: 20"), 1 if PROVE else 9
-    result = await played(tmp_path, written, flow=flow, head=_PEOPLE, kills=True, step=step)
     assert result.passed, report(result)
 
 
