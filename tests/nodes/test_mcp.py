@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.mcp import McpServers
+from engine.nodes.runtime.mcp_calls import OpenCall
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, find, servers
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from tests.nodes.nodekit import PYTHON, Context, runs, until
@@ -320,3 +322,63 @@ def test_the_library_is_loaded_by_a_call_only() -> None:
         [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# --- calls that stay open while people are asked -----------------------------------------------------------
+
+
+async def test_a_server_hears_at_once_that_nobody_can_be_asked(kit: Kit) -> None:
+    """It asks for a password within its call: that fails, and the server, which serves nobody meanwhile, goes on."""
+    kit.stdio()
+    password = {"type": "object", "properties": {"password": {"type": "string"}}}
+    outcome = await kit.call("confirm", schema=password)
+    assert isinstance(outcome, Failed)
+    assert "secrets" in outcome.message
+    assert isinstance(await kit.call("add", a=1, b=2, timeout=5), Completed)
+
+
+async def test_an_answer_that_comes_too_late_is_given_to_no_later_question() -> None:
+    """The server has heard that the first was cancelled, and asks something else: people are asked that, too."""
+    heard: list[Any] = []
+
+    async def sent() -> str:
+        for words in ("Really?", "Delete everything?"):
+            heard.append((await call.ask(words)).action)
+        return "done"
+
+    call = OpenCall(sent())
+    first = await call.next()
+    first.answer.set_exception(TimeoutError())
+    await until(lambda: heard == ["cancel"])
+    call.answer({"action": "accept"})
+    assert (await call.next()).params == "Delete everything?"
+    call.answer({"action": "decline"})
+    assert await call.next() == "done"
+    assert heard == ["cancel", "decline"]
+
+
+async def test_two_questions_at_once_are_put_one_after_the_other() -> None:
+    """Each gets the answer that was given to it."""
+
+    async def sent() -> list[str]:
+        return [told.action for told in await asyncio.gather(call.ask("One?"), call.ask("Two?"))]
+
+    call = OpenCall(sent())
+    for words, action in (("One?", "accept"), ("Two?", "decline")):
+        assert (await call.next()).params == words
+        call.answer({"action": action})
+    assert await call.next() == ["accept", "decline"]
+
+
+async def test_a_secret_that_takes_long_holds_up_nobody(kit: Kit) -> None:
+    """A program may give it, which takes seconds: it is asked away from the event loop."""
+    asked = list[bool]()
+
+    def secret(name: str) -> str:
+        asked.append(threading.current_thread() is threading.main_thread())
+        return SECRET
+
+    kit.servers = McpServers(kit.file, secret)
+    kit.stdio()
+    assert isinstance(await kit.call("add", a=1, b=2), Completed)
+    assert set(asked) == {False}

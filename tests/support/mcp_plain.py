@@ -105,9 +105,9 @@ def say(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def confirm(identity: Any) -> None:
+def confirm(identity: Any, schema: Any = CONFIRM) -> None:
     """Asks within the open call, as servers of 2025-11-25 do, and says what it was told."""
-    params = {"mode": "form", "message": "Are you sure?", "requestedSchema": CONFIRM}
+    params = {"mode": "form", "message": "Are you sure?", "requestedSchema": schema}
     say({"id": "ask", "method": "elicitation/create", "params": params})
     for line in sys.stdin:
         told = json.loads(line)
@@ -121,7 +121,7 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == "tools/call" and message["params"]["name"] == "confirm":
-            confirm(message["id"])
+            confirm(message["id"], **message["params"].get("arguments") or {})
             continue
         if "id" in message and "method" in message:
             result = answer(message["method"], message.get("params") or {})

@@ -164,22 +164,36 @@ class McpServers:
         from mcp.types import InputRequiredResult
 
         try:
-            result = await self._under_way(connection, client, call, ctx, saved).next()
+            open_call = self._under_way(connection, client, call, ctx, saved)
+            result = await open_call.next()
         except MCPError as error:
             known = mcp_asks.forgotten(saved) if _forgot(error) and saved.get("state") else None
             if known is None:
                 raise
             saved = known
-            result = await self._begun(connection, client, call, ctx, {}).next()
+            open_call = self._begun(connection, client, call, ctx, {})
+            result = await open_call.next()
         name, answered = connection.server.name, mcp_asks.answered(saved)
         if isinstance(result, InputRequiredResult):
             asked = mcp_asks.asks(result.input_requests or {}, self._hosts, connection.told)
             await asyncio.sleep(0 if asked else _NOT_YET)
             return mcp_asks.left(name, asked, result.request_state, answered)
         if isinstance(result, Question):
-            asked = [mcp_asks.question(_OPEN, result.params, self._hosts, connection.told)]
-            return mcp_asks.left(name, asked, None, answered, still_open=True)
+            return self._put(connection, open_call, result, answered)
         return Completed(output_of(result, connection.redactor))
+
+    def _put(
+        self, connection: _Connection, open_call: OpenCall, question: Question, saved: _Saved
+    ) -> Outcome:
+        """A question within an open call, put to people; its server hears at once where that cannot be."""
+        outcome: Outcome | None = None
+        try:
+            asked = [mcp_asks.question(_OPEN, question.params, self._hosts, connection.told)]
+            outcome = mcp_asks.left(connection.server.name, asked, None, saved, still_open=True)
+        finally:
+            if not isinstance(outcome, Interrupted):
+                open_call.answer({"action": "cancel"})
+        return outcome
 
     def _under_way(
         self, connection: _Connection, client: Client, call: _Asked, ctx: NodeContext, saved: _Saved
@@ -366,28 +380,32 @@ class _Connection:
     async def _opened(self, stack: AsyncExitStack, errors: TextIO) -> Client:
         from mcp import Client
 
-        transport = self._program(errors) if self.server.url is None else await self._address(stack)
+        # In a thread: a program that gives secrets may take long.
+        given = self.server.env if self.server.url is None else self.server.headers
+        told = await asyncio.to_thread(resolved, given, self._secret, self._used)
+        if self.server.url is None:
+            transport = self._program(errors, told)
+        else:
+            transport = await self._address(stack, told)
         return await stack.enter_async_context(
             Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
         )
 
-    def _program(self, errors: TextIO) -> Any:
+    def _program(self, errors: TextIO, env: dict[str, str]) -> Any:
         from mcp import StdioServerParameters, stdio_client
 
         server = self.server
-        env = resolved(server.env, self._secret, self._used)
         command = server.command or ""
         parameters = StdioServerParameters(command=command, args=list(server.args), env=env, cwd=server.cwd)
         return stdio_client(parameters, errlog=errors)
 
-    async def _address(self, stack: AsyncExitStack) -> Any:
+    async def _address(self, stack: AsyncExitStack, headers: dict[str, str]) -> Any:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
-        headers = resolved(self.server.headers, self._secret, self._used)
         # An answer may take as long as the tool does; how long that is says the node's timeout.
         limits = httpx2.Timeout(OPEN_WITHIN, read=None)
-        auth = authorization(self.server, self._secret, self._used)
+        auth = await asyncio.to_thread(authorization, self.server, self._secret, self._used)
         made = httpx2.AsyncClient(headers=headers, timeout=limits, auth=auth)
         client = await stack.enter_async_context(made)
         return streamable_http_client(self.server.url or "", http_client=client)

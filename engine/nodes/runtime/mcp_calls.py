@@ -28,6 +28,7 @@ class Question:
 
     def __init__(self, params: Any) -> None:
         self.params = params
+        self.answer: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
 
 
 class OpenCall:
@@ -36,40 +37,52 @@ class OpenCall:
     def __init__(self, sent: Coroutine[Any, Any, Any]) -> None:
         self.task = asyncio.ensure_future(sent)
         self._asked = asyncio.Event()
-        self._question: Question | None = None
-        self._answer: asyncio.Future[Mapping[str, Json]] | None = None
+        self._open: list[Question] = []
+        self._shown: Question | None = None
 
     async def next(self) -> Any:
         """The result of the call, or a `Question`: the call is open then until that is answered. Raises what the call raises."""
-        waiting = asyncio.ensure_future(self._asked.wait())
-        try:
-            await asyncio.wait({self.task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self.task.cancel()
-            raise
-        finally:
-            waiting.cancel()
-        return self.task.result() if self.task.done() else self._question
+        while not self.task.done() and not self._open:
+            waiting = asyncio.ensure_future(self._asked.wait())
+            try:
+                await asyncio.wait({self.task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                self.task.cancel()
+                raise
+            finally:
+                waiting.cancel()
+        if self.task.done():
+            return self.task.result()
+        self._shown = self._open[0]
+        return self._shown
 
     async def ask(self, params: Any) -> ElicitResult:
         """What people say; that it was cancelled where nobody does in time."""
         from mcp.types import ElicitResult
 
-        self._answer = asyncio.get_running_loop().create_future()
-        self._question = Question(params)
+        question = Question(params)
+        self._open.append(question)
         self._asked.set()
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                told: Any = await self._answer
+                told: Any = await question.answer
         except TimeoutError:
             told = {"action": "cancel"}
+        finally:
+            self._over(question)
         return ElicitResult(action=told["action"], content=told.get("content"))
 
     def answer(self, told: Mapping[str, Json]) -> None:
-        """Give the server the answer, where it still waits."""
-        self._asked.clear()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(told)
+        """Give the server the answer to what `next` gave last, where it still waits for that: to nothing else."""
+        if self._shown is not None:
+            self._over(self._shown)
+            if not self._shown.answer.done():
+                self._shown.answer.set_result(told)
+
+    def _over(self, question: Question) -> None:
+        self._open = [each for each in self._open if each is not question]
+        if not self._open:
+            self._asked.clear()
 
 
 class OpenCalls:
