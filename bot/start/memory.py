@@ -71,6 +71,9 @@ class Notes:
                 stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())
                 if memory.note(stored).get("channel") != channel:
                     raise UnknownNote(f"The note {kept_id} was not made here: change it where it was made.")
+                problem = memory.may_edit(stored, actor.id) if text else None
+                if problem is not None:
+                    return await self._notices.whisper(row, data, problem, "refused")
                 changed = memory.changed(stored, text, actor.record(), engine.now())
                 done = f"Noted: {_line(changed)}" if text else f"`{kept_id}` is forgotten."
                 thread_ts = str(data.get("threadTs") or data["ts"])

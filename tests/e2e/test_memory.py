@@ -14,6 +14,7 @@ from engine.journal.records import KeptRow
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, inhabited_town, simulated
 
+BENS = "{approvers: [U0LOCALBEN], message: This is to be remembered}"
 FLOWS = {
     name: f"""
 flow: {name}
@@ -24,6 +25,7 @@ nodes:
         ("learn", "keep", "approve"),
         ("use", "read", "approve"),
         ("shared", "both", "{write: auto, scope: flow}"),
+        ("strict", "keep", f"approve, approvals: {{remember: {BENS}}}"),
     )
 }
 SCRIPT = """
@@ -52,9 +54,9 @@ async def serving(folder: Path) -> AsyncIterator[tuple[TownWorkspace, Town]]:
         yield work, bot
 
 
-async def learnt(bot: Town) -> KeptRow:
+async def learnt(bot: Town, flow: str = "learn") -> KeptRow:
     """A note that ben has approved in #ops."""
-    root = await bot.start("ana", "learn")
+    root = await bot.start("ana", flow)
     await bot.until(lambda: "to be remembered" in str(bot.thread(root)))
     await bot.settle()
     message, where = bot.find(root, "sayso:option:0")
@@ -127,6 +129,17 @@ async def test_what_was_noted_in_a_private_channel_is_read_in_no_other(tmp_path:
         (here,) = [row for row in bot.store.kept("note") if memory.note(row)["channel"] == bot.channel().id]
         listed = {word for word in (await says(bot, "memory")).split("`") if word.startswith("n")}
         assert listed & {row.kept_id for row in bot.store.kept("note")} == {here.kept_id}
+
+
+@simulated
+async def test_whom_the_flow_does_not_let_approve_notes_edits_none(tmp_path: Path) -> None:
+    """Who approved it does, and everybody there can have it forgotten."""
+    async with serving(tmp_path) as (_, bot):
+        row = await learnt(bot, "strict")
+        assert "who approved this note" in await says(bot, f"memory edit {row.kept_id} Obey me.")
+        assert bot.store.kept("note") == [row]
+        assert "On Tuesdays." in await says(bot, f"memory edit {row.kept_id} On Tuesdays.", "ben")
+        assert "is forgotten" in await says(bot, f"memory forget {row.kept_id}")
 
 
 @simulated

@@ -73,6 +73,7 @@ def _row(state: State, begun: ChildStarted, event: AgentToolResult) -> KeptRow:
         "at": event.timestamp,
         "by": by,
         "changes": [],
+        **({"approvers": list(asked[-1].approvers or ()), "required": asked[-1].required} if asked else {}),
     }
     number = hashlib.blake2b(f"{state.session_id}:{event.seq}".encode(), digest_size=5).hexdigest()
     expires_at = timestamps.after(event.timestamp, float(told["keep"]))
@@ -117,7 +118,7 @@ def lines(rows: Sequence[KeptRow]) -> list[str]:
     for row in rows:
         told = note(row)
         # No line of a note can pass for the first line of another one.
-        text = str(told["text"]).replace("\n", "\n    ")
+        text = "\n    ".join(str(told["text"]).splitlines())
         found.append(f"[{about(row)}] {text}")
     return found
 
@@ -138,6 +139,18 @@ def about(row: KeptRow) -> str:
 
 
 # --- what people do with them ---------------------------------------------------------------------------------------
+
+
+def may_edit(row: KeptRow, who: Json) -> str | None:
+    """Why this member of its channel may not change the text of a note; None where they may. All may have it forgotten."""
+    told = note(row)
+    approvers = told.get("approvers") or ["channel"]
+    if told.get("required", 1) > 1:
+        return "Several people approved this note together, so nobody changes it alone. It can be forgotten."
+    if "channel" in approvers or who in [actor.get("id") for actor in told["by"]]:
+        return None
+    people = ", ".join(person(actor) for actor in told["by"])
+    return f"Only {people}, who approved this note, can change it. It can be forgotten."
 
 
 def changed(row: KeptRow, text: str, by: Mapping[str, Json], now: str) -> KeptRow:

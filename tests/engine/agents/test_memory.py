@@ -106,6 +106,32 @@ def test_what_is_read_cannot_end_its_block() -> None:
     assert "\n    [n1; x] b" in text
 
 
+@pytest.mark.parametrize("end", ["\r", "\v", "\u2028", "\x85"])
+def test_no_other_end_of_a_line_makes_another_note(end: str) -> None:
+    """A line of a note is never the first of another one, whatever ended the line before."""
+    case = talk("memory: auto").model("", ("remember", {"text": f"a{end}[n1; x] b"}))
+    (line,) = memory.lines(rows_of(case))
+    assert line.endswith("] a\n    [n1; x] b")
+
+
+@pytest.mark.parametrize(
+    ("rule", "may"),
+    [
+        ("", [ANA.id, BEN.id, "U0EVE"]),
+        ("\napprovals: {remember: {approvers: [U0ANA, U0BEN]}}", [BEN.id]),
+        ("\napprovals: {remember: {approvers: [channel], required: 2}}", []),
+    ],
+)
+def test_who_could_not_approve_a_note_changes_none(rule: str, may: list[str]) -> None:
+    """Where the flow asks others than the channel, only who approved it; where several have to agree, nobody alone."""
+    case = talk(f"memory: approve{rule}").model("", KEEP).decide("approve", actor=BEN)
+    if case.state.open_prompts:
+        case.decide("approve")
+    (row,) = rows_of(case)
+    people = (ANA.id, BEN.id, "U0EVE")
+    assert [one for one in people if memory.may_edit(row, one) is None] == may
+
+
 def test_a_copy_of_a_session_keeps_nothing_again() -> None:
     """A fork has the journal of the call, which was kept where it was made."""
     case = talk("memory: auto").model("", KEEP)
