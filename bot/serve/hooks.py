@@ -12,19 +12,20 @@ import hmac
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from aiohttp import web
 
 from bot.config.library import Library
 from bot.inbound.triggers import Listening
+from bot.rendering.text import clip
 from bot.start.schedules import wanted_item
 from engine.flow import Flow
 from engine.flow.inputs import coerce_inputs
 from engine.flow.model import Trigger
 from engine.journal.records import InboxItem
-from engine.language.codec import Json, decode
+from engine.language.codec import Json, clean_text, decode
 from engine.language.errors import InvalidInputs, NotJson, SaysoError, StorageError
 from engine.storage.group_commit import Writer
 
@@ -32,6 +33,9 @@ log = logging.getLogger("sayso.hooks")
 
 MOST_BYTES = 1024 * 1024
 """How large a body may be."""
+BODY_SECONDS = 10.0
+"""How long one may take to come."""
+_MOST_NAMED = 80
 
 
 @dataclass(eq=False)
@@ -44,6 +48,8 @@ class Hooks:
     now: Callable[[], str]
     taken: Callable[[], None]
     stopping: Callable[[], bool]
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One secret is looked up at a time: whoever may not start anything shall not take all threads of the process."""
 
     async def post(self, request: web.Request) -> web.Response:
         """Take what was sent; 202 once it is stored. A sender that gets 503 sends it again."""
@@ -55,11 +61,18 @@ class Hooks:
         ]
         if not listening:
             return _told(404, f"No flow listens at /hooks/{name}.")
-        body = await request.read()
-        heard = [pair for pair in listening if await self._proven(pair[1], request, body)]
-        if not heard:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            return _told(408, f"The body did not come within {BODY_SECONDS:g} seconds.")
+        proven = [await self._proven(trigger, request, body) for _, trigger in listening]
+        heard = [pair for pair, right in zip(listening, proven, strict=True) if right]
+        if not heard and None not in proven:
             log.warning("what was sent to /hooks/%s is not signed with its secret", name)
             return _told(401, "The signature is not right.")
+        if not heard:
+            return _unknown()
         try:
             sent = decode(body)
         except NotJson as error:
@@ -74,21 +87,24 @@ class Hooks:
         except StorageError as error:
             return _told(503, str(error))
         self.taken()
+        if None in proven:
+            return _unknown()
         return _told(202, "Stored." if any(stored) else "Nothing new.", started=sum(map(bool, stored)))
 
-    async def _proven(self, trigger: Trigger, request: web.Request, body: bytes) -> bool:
-        """Whether the sender has the secret."""
+    async def _proven(self, trigger: Trigger, request: web.Request, body: bytes) -> bool | None:
+        """Whether the sender has the secret; None where it cannot be had."""
         try:
-            secret = (await asyncio.to_thread(self.secret, trigger.secret or "")).encode()
+            async with self._asking:
+                secret = _bytes(await asyncio.to_thread(self.secret, trigger.secret or ""))
         except SaysoError as error:
             log.error("/hooks/%s cannot be used: %s", trigger.pattern, error)
-            return False
+            return None
         if trigger.verify == "bearer":
             given, wanted = request.headers.get("Authorization", ""), b"Bearer " + secret
         else:
             given = request.headers.get("X-Hub-Signature-256", "")
             wanted = b"sha256=" + hmac.new(secret, body, sha256).hexdigest().encode()
-        return hmac.compare_digest(given.encode(errors="replace"), wanted)
+        return hmac.compare_digest(_bytes(given), wanted)
 
     def _wanted(
         self, heard: list[tuple[Flow, Trigger]], sent: dict[str, Json], request: web.Request, body: bytes
@@ -101,10 +117,22 @@ class Hooks:
             inputs = {**trigger.values, **({trigger.body_as: sent} if trigger.body_as else {})}
             coerce_inputs(flow, inputs)
             named = request.headers.get("Idempotency-Key") if trigger.verify == "bearer" else None
-            once = sha256(named.encode(errors="replace") if named else body).hexdigest()
+            once = sha256(_bytes(named) if named else body).hexdigest()
             key = f"webhook:{trigger.pattern}:{flow.name}:{once}"
-            why = f"webhook {trigger.pattern}" + (f": {event}" if event else "")
+            why = f"webhook {trigger.pattern}" + (
+                f": {clip(clean_text(event)[0], _MOST_NAMED)}" if event else ""
+            )
             yield wanted_item(key, flow.name, trigger.channel or "", inputs, why=why, icon="🪝", by="webhook")
+
+
+def _bytes(header: str) -> bytes:
+    """The bytes of a header as they came, whatever they are."""
+    return header.encode(errors="surrogateescape")
+
+
+def _unknown() -> web.Response:
+    """What is sent again then was not lost, and what was stored meanwhile counts once."""
+    return _told(503, "A secret of this webhook cannot be had now; the log of sayso says why.")
 
 
 def _told(status: int, message: str, **more: Json) -> web.Response:

@@ -45,6 +45,8 @@ _ENDS: dict[type, str] = {
 _DECIDED = (ev.PromptAnswered, ev.PromptExpired, ev.PromptCancelled)
 READ_SECONDS = 8.0
 """How long a reading may wait for the store; Prometheus gives up after ten."""
+_STOP_SECONDS = 1.0
+"""How long a stop waits for requests under way; what is stored then is stored."""
 HEARD: tuple[type[Event], ...] = (*_ENDS, *_DECIDED, ev.SessionStarted, ev.SessionEnd)
 """The kinds of event that are counted."""
 
@@ -213,7 +215,7 @@ async def served(
     app = web.Application(client_max_size=MOST_BYTES)
     app.add_routes([web.get("/metrics", read), web.get("/healthz", healthy), web.get("/readyz", ready)])
     app.add_routes([web.post("/hooks/{name}", hooks.post)])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
     await runner.setup()
     try:
         site = web.TCPSite(runner, address.host, address.port)

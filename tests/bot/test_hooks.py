@@ -1,0 +1,163 @@
+"""Webhooks against senders that are slow, odd or unlucky, over a real socket and a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from bot.config.library import Library
+from bot.config.settings import Address
+from bot.serve import hooks as module
+from bot.serve.hooks import Hooks
+from bot.serve.metrics import Metrics, served
+from engine.language.codec import decode
+from engine.nodes.runtime.secrets import SecretUnavailable
+from engine.storage.group_commit import Writer
+from engine.storage.open import open_store
+
+NOW = "2026-11-23T12:00:00.000Z"
+FLOW = """
+flow: heard
+inputs: {event: {type: object}}
+triggers:
+  - {webhook: alerts, verify: bearer, secret: HOOK, channel: "#ops", body_as: event}
+nodes: [{id: one, type: noop}]
+"""
+
+
+class Served:
+    """The webhooks of a folder with one flow."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "heard.yml").write_text(FLOW)
+        self.store = open_store("memory:", b"k" * 32)
+        self.writer = Writer(self.store)
+        self.secret: Callable[[str], str] = lambda name: "s3cret"
+        self.hooks = Hooks(
+            Library(folder),
+            self.writer,
+            lambda name: self.secret(name),
+            lambda: NOW,
+            lambda: None,
+            lambda: False,
+        )
+        self.base = ""
+        self.stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Listen; nothing reads metrics here."""
+        self.writer.start()
+        nothing = cast(Metrics, None)
+        there = served(Address("127.0.0.1", 0), nothing, lambda: None, self.hooks)
+        self.base = (await self.stack.enter_async_context(there)).removesuffix("/metrics")
+
+    async def post(self, body: bytes, **headers: str) -> int:
+        """The status of the answer."""
+        given = {"Authorization": "Bearer s3cret", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.base}/hooks/alerts", data=body, headers=given) as answer,
+        ):
+            return answer.status
+
+    async def raw(self, *lines: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection on which these lines of a request were sent."""
+        host, port = self.base.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"\r\n".join([b"POST /hooks/alerts HTTP/1.1", b"Host: bot", *lines]))
+        await writer.drain()
+        return reader, writer
+
+    def stored(self) -> list[Any]:
+        """What is to be started."""
+        return [decode(row.payload) for row in self.store.inbox()]
+
+
+@pytest.fixture
+async def bot(tmp_path: Path) -> AsyncIterator[Served]:
+    """One that listens."""
+    found = Served(tmp_path)
+    await found.start()
+    yield found
+    await found.stack.aclose()
+    found.writer.close()
+    found.store.close()
+
+
+async def test_a_secret_that_cannot_be_had_is_no_wrong_signature(bot: Served) -> None:
+    """A sender gives up at 401 and comes again at 503: what it sends while the vault is away is not lost."""
+
+    def away(name: str) -> str:
+        raise SecretUnavailable("the vault is away")
+
+    bot.secret = away
+    assert await bot.post(b"{}") == 503
+    assert bot.stored() == []
+
+
+async def test_keys_that_are_not_ascii_are_different_ones(bot: Served) -> None:
+    """Two events under two keys of bytes beyond UTF-8 are both started."""
+    for key in (b"\xff", b"\xfe"):
+        reader, writer = await bot.raw(
+            b"Authorization: Bearer s3cret", b"Content-Length: 2", b"Idempotency-Key: " + key, b"", b"{}"
+        )
+        assert (await reader.readline()).split()[1] == b"202"
+        writer.close()
+    assert len(bot.stored()) == 2
+
+
+async def test_the_name_of_an_event_cannot_break_what_is_stored(bot: Served) -> None:
+    """It is a header, which nobody signs: bytes that are no text, and a text of thousands of characters."""
+    reader, writer = await bot.raw(
+        b"Authorization: Bearer s3cret",
+        b"Content-Length: 2",
+        b"X-GitHub-Event: \xff" + b"e" * 4000,
+        b"",
+        b"{}",
+    )
+    assert (await reader.readline()).split()[1] == b"202"
+    writer.close()
+    (wanted,) = bot.stored()
+    assert len(wanted["why"]) < 200
+
+
+async def test_a_sender_that_stalls_is_let_go(bot: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that does not come holds no handler for ever."""
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.01)
+    reader, writer = await bot.raw(b"Content-Length: 100", b"", b"{")
+    assert (await reader.readline()).split()[1] == b"408"
+    writer.close()
+
+
+async def test_a_sender_that_stalls_does_not_hold_up_the_stop(bot: Served) -> None:
+    """Who runs sayso gives it a minute to end; a stop waits for a body a second at most."""
+    reader, writer = await bot.raw(b"Content-Length: 100", b"Expect: 100-continue", b"", b"")
+    assert b"100" in await reader.readline(), "it waits for the body"
+    async with asyncio.timeout(5):
+        await bot.stack.aclose()
+    writer.close()
+
+
+async def test_secrets_are_looked_up_one_at_a_time(bot: Served) -> None:
+    """Requests that nobody signed cannot take all threads of the process while a vault is slow."""
+    import threading
+
+    inside, most, gate = 0, 0, threading.Event()
+
+    def slow(name: str) -> str:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        gate.wait(0.05)
+        inside -= 1
+        return "s3cret"
+
+    bot.secret = slow
+    statuses = await asyncio.gather(*(bot.post(b"{}", Idempotency_Key=str(number)) for number in range(4)))
+    assert (statuses, most) == ([202] * 4, 1)
