@@ -199,9 +199,10 @@ class Stepper:
         )
 
     async def _look_at_grants(self, live: ActiveSession) -> None:
-        """Read which calls are always allowed where the session lives."""
+        """Read which calls are always allowed where the session lives, where it may use them or has given some."""
         live.grants = ()
-        if live.flow is not None and live.flow.allows_wide and live.state.thread:
+        given = any(grant.wide for grant in live.state.grants.values())
+        if live.flow is not None and (live.flow.allows_wide or given) and live.state.thread:
             here = list(scopes(live.state).values())
             live.grants = await self.writer.call(self.sessions.store.kept, GRANT, here)
 

@@ -14,8 +14,9 @@ from bot.rendering.approvals import OPEN, UNDO
 from bot.workspace.state import View
 from engine.decide.agents.grants import standing
 from engine.journal.state import State
-from tests.e2e.test_calls_card import ASKED, state_of
+from tests.e2e.test_calls_card import ASKED, member, state_of
 from tests.e2e.test_home_decisions import press_home, shows
+from tests.support.engine import flow_of
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, inhabited_town, simulated
 
@@ -168,10 +169,12 @@ turns:
 
 
 @asynccontextmanager
-async def allowed_widely(folder: Path, scope: str) -> AsyncIterator[tuple[Town, str, str]]:
-    """A bot one of whose runs is over, in which ana has allowed its call this far; its thread, and the grant."""
+async def allowed_widely(
+    folder: Path, scope: str, turns: str = WIDE_SCRIPT
+) -> AsyncIterator[tuple[Town, str, str]]:
+    """A bot one of whose runs is over, unless it does more, in which ana has allowed its call this far; its thread, and the grant."""
     script = folder / "asked.yml"
-    script.write_text(WIDE_SCRIPT)
+    script.write_text(turns)
     async with inhabited_town(folder, {"asked": WIDE}, agents=AgentSettings(script=script)) as (_, bot):
         root = await bot.start("ana", "asked")
         await bot.until(lambda: "wants to use" in str(bot.thread(root)))
@@ -211,6 +214,22 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
         (row,) = bot.store.kept("grant")
         (end,) = json.loads(row.body)["changes"]
         assert (end["did"], end["by"]["name"]) == ("revoked", "Ben Okafor")
+
+
+@simulated
+async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_of_it(tmp_path: Path) -> None:
+    """The run went over to a text with `grants: run`; others that keep the earlier one must not go on by it."""
+    turns = WIDE_SCRIPT.replace(
+        "- text", '- tools: [{name: ask_human, input: {question: "More?"}}]\n  - text'
+    )
+    async with allowed_widely(tmp_path, "flow", turns) as (bot, root, _):
+        (head,) = bot.store.heads()
+        await bot.engine.migrate(head.session_id, flow_of(ALLOWS), actor=member(bot, "ana"))
+        message, where = bot.find(root, UNDO)
+        await bot.press("ana", message, where, where[1]["value"])
+        await bot.settle()
+        (row,) = bot.store.kept("grant")
+        assert row.expires_at <= bot.engine.now()
 
 
 @simulated
