@@ -144,9 +144,9 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
     )
 }
 FURTHER_SEEN_AT = {
-    "takes_a_modal_of_an_older_copy": 2_000_141,
-    "a_second_vote_keeps_the_first_reason": 2_000_050,
-    "keeps_what_a_page_held_first": 2_000_062,
+    "takes_a_modal_of_an_older_copy": 2_000_184,
+    "a_second_vote_keeps_the_first_reason": 2_000_094,
+    "keeps_what_a_page_held_first": 2_000_122,
     "goes_back_to_an_empty_page": 2_000_122,
     "keeps_pages_in_memory": 2_000_337,
     "starts_what_is_sent_again_once_more": 3_000_065,
