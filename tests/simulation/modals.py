@@ -107,8 +107,10 @@ class Desk:
         return self.chance.choice(sorted(FURTHER_SAMPLES))
 
     def who(self, message: Json) -> str:
-        """Who does something about a question: mostly one of those whom it mentions."""
-        lead = json.dumps((message.get("blocks") or [{}])[0])
+        """Who does something about a question: mostly one of those whom it mentions. A card may name them further down, where
+        people look at the end."""
+        blocks = message.get("blocks") or []
+        lead = json.dumps(blocks if self.calm else blocks[:1])
         users = self.world.slack.core.state.users
         named = [users[found].name for found in re.findall(r"<@(U\w+)>", lead) if found in users]
         return self.chance.choice(named if named and self.chance.random() < 0.75 else EVERYBODY)
