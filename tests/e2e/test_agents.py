@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, running_bot, start_flow, words
+from tests.support.claude_binding import grows
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 from tests.support.simulated import inhabited_town
 
@@ -352,3 +353,32 @@ async def test_a_plan_is_ticked_in_its_message_over_a_kill(
     (plan,) = [block for block in ticked["blocks"] if block["type"] == "plan"]
     assert [task["status"] for task in plan["tasks"]] == ["complete", "complete"]
     assert claude.refused == []
+
+
+@pytest.mark.process
+async def test_an_agent_that_rests_is_woken_after_a_kill(
+    workspace: Workspace, claude: ClaudeServer, tmp_path: Path
+) -> None:
+    """The process dies while it listens. A reply that came meanwhile, and one that comes later, go on in the same conversation:
+    each request is the one before with more behind it."""
+    flow = INVESTIGATE.split("  - id: tell")[0] + "      follow_up: 7d\n"
+    claude.queue(text("It was the disk."), text("db-2 is fine."), text("So is db-3."))
+    async with running_bot(workspace, tmp_path, {"investigate": flow}, **claude.environ()) as bot:
+        thread = await start_flow(workspace, "ana", "ops", "investigate")
+        await thread.says("It was the disk.")
+        await thread.says("Listening")
+        await bot.kill()
+        await thread.reply("ana", "and db-2?")
+        await bot.start()
+        await thread.says("db-2 is fine.")
+        await thread.reply("ana", "and db-3?")
+        await thread.says("So is db-3.")
+        await thread.reply("ana", "done")
+        await thread.says("Completed")
+    assert claude.refused == []
+    bodies = [request.body for request in claude.requests]
+    assert len(bodies) == 3
+    grows(bodies)
+    said = [str(body["messages"][-1]) for body in bodies]
+    assert ["and db-2?" in said[1], "and db-3?" in said[2]] == [True, True]
+    assert thread.count("It was the disk.") == 1
