@@ -145,7 +145,7 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
 }
 FURTHER_SEEN_AT = {
     "takes_a_modal_of_an_older_copy": 2_000_184,
-    "a_second_vote_keeps_the_first_reason": 2_000_094,
+    "a_second_vote_keeps_the_first_reason": 2_000_289,
     "keeps_what_a_page_held_first": 2_000_122,
     "goes_back_to_an_empty_page": 2_000_122,
     "keeps_pages_in_memory": 2_000_337,
