@@ -276,6 +276,11 @@ class StoreSuspended(StorageError):
         )
 
 
+class RowRefused(StorageError):
+    """A value that no row can hold (text that is not Unicode, a key that is too long): nothing was written. It concerns only
+    what was asked, not the store."""
+
+
 class StorageBusy(StorageError):
     """Another program holds the database; nothing was written. Work goes on when it lets go."""
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from engine.language.errors import StorageBusy, StorageError, StorageFull
+from engine.language.errors import RowRefused, StorageBusy, StorageError, StorageFull
 
 log = logging.getLogger("sayso.storage")
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def delays() -> Iterator[float]:
 
 def passes(error: BaseException) -> bool:
     """Whether an error of the store may be gone at the next attempt."""
-    return type(error) in (StorageError, StorageBusy, StorageFull)
+    return type(error) is StorageError or isinstance(error, RowRefused | StorageBusy | StorageFull)
 
 
 def is_busy(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
+from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
 from engine.storage.database import Database, T, Value
 
@@ -193,9 +193,9 @@ class Connection(Database):
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self.checkpoint()
 
-    def atomically(self, work: Callable[[], T]) -> T:
+    def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
         """See `Database.atomically`."""
-        with self.write():
+        with self.write(suspended=suspended):
             return work()
 
     def hold(self, *names: str, shared: bool = False) -> None:
@@ -306,9 +306,7 @@ class Connection(Database):
         except UnicodeDecodeError as error:
             raise Corrupt(f"A row in {self._path} holds bytes that are no text.") from error
         except UnicodeEncodeError as error:
-            raise StorageError(
-                f"Text that is not Unicode cannot be stored or looked up ({error})."
-            ) from error
+            raise RowRefused(f"Text that is not Unicode cannot be stored or looked up ({error}).") from error
 
     def _usable(self) -> None:
         if self._broken is not None:
@@ -338,9 +336,9 @@ def translated(path: Path) -> Iterator[None]:
 def row_error(error: Exception) -> StorageError | None:
     """Our error when this one concerns only the row that was written, not the database; else None."""
     if isinstance(error, apsw.ConstraintError):
-        return StorageError(f"A row was refused by the database: {error}.")
+        return RowRefused(f"A row was refused by the database: {error}.")
     if isinstance(error, apsw.MismatchError | apsw.TooBigError):
-        return StorageError(f"A value cannot be stored: {error}.")
+        return RowRefused(f"A value cannot be stored: {error}.")
     return None
 
 

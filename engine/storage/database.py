@@ -70,7 +70,7 @@ class Database(ABC):
         """A part of a write transaction that is undone alone when it raises."""
 
     @abstractmethod
-    def atomically(self, work: Callable[[], T]) -> T:
+    def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
         """What `work` gives in a write transaction; where that lost against another one, in a new one."""
 
     @abstractmethod

@@ -23,7 +23,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 
 from engine.journal.records import Commit, InboxItem
-from engine.language.errors import StorageBroken, StorageError
+from engine.language.errors import RowRefused, StorageBroken, StorageError
 from engine.storage.backoff import passes
 from engine.storage.port import Store
 
@@ -201,10 +201,9 @@ class Writer:
         items = [item for queued, _ in given for item in queued]
         try:
             ids = iter(self.store.ingest(items, given[-1][1]))
-        except StorageError:
-            raise
-        except Exception:
-            if len(given) == 1:
+        except Exception as error:
+            own = isinstance(error, RowRefused) or not isinstance(error, StorageError)
+            if len(given) == 1 or not own:
                 raise
             # Something is wrong with one of them: the others are none the worse for it.
             return [outcome for queued in given for outcome in self._together("ingest", [queued])]

@@ -21,7 +21,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
-from engine.language.errors import Corrupt, StorageBroken, StorageBusy, StorageError, StorageFull
+from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
 from engine.storage.connection import Watch
 from engine.storage.database import Database, Value
@@ -65,14 +65,15 @@ class Overlapped(StorageBusy):
 def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
     """A plain connection to a server that can carry a store. Raises `StorageError`."""
     given: dict[str, str | int | None] = {
-        "application_name": name,
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": SILENT_MILLISECONDS,
         "keepalives_idle": 5,
     }
     try:
         known = conninfo_to_dict(url)
-        full = make_conninfo(url, **{key: value for key, value in given.items() if key not in known})
+        # Who lives is read from these names: one in the URL would hide it.
+        named = {key: value for key, value in given.items() if key not in known} | {"application_name": name}
+        full = make_conninfo(url, **named)
         raw = psycopg.connect(full, autocommit=True, cursor_factory=psycopg.RawCursor)
     except psycopg.Error as error:
         raise StorageError(f"{shown(url)} cannot be opened: {told(error)}.") from error
@@ -135,7 +136,7 @@ def told(error: BaseException) -> str:
 class PostgresConnection(Database):
     """A connection. Threads may share it; their transactions run one after the other."""
 
-    refused = (errors.IntegrityError, errors.DataError)
+    refused = (errors.IntegrityError, errors.DataError, errors.ProgramLimitExceeded)
     conflicts = (errors.UniqueViolation,)
     unreadable = ()
     for_update = " FOR UPDATE"
@@ -177,11 +178,11 @@ class PostgresConnection(Database):
                     raise
                 self._commit(transaction)
 
-    def atomically(self, work: Callable[[], T]) -> T:
+    def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
         """See `Database.atomically`."""
         for attempt in range(ATTEMPTS):
             try:
-                with self.write():
+                with self.write(suspended=suspended):
                     return work()
             except Overlapped as error:
                 if attempt == ATTEMPTS - 1:
@@ -231,14 +232,12 @@ class PostgresConnection(Database):
             self._own += 1
             if not committed:
                 raise StorageError(f"{shown(self.url)} undid a transaction in which a statement had failed.")
-        except psycopg.OperationalError as error:
-            if not self.raw.closed:
-                raise
+        except psycopg.Error as error:
+            # COMMIT may have been carried out, and what came after it refused.
+            ours = self._translate(error)
             if not self._was_committed(transaction):
-                raise self._lost(error) from error
-            _log.warning(
-                "the answer to a COMMIT was lost (%s); the server says that it was stored", told(error)
-            )
+                raise ours from error
+            _log.warning("COMMIT ended in an error (%s); the server says that it was stored", told(error))
         finally:
             self._inside = False
 
@@ -247,7 +246,7 @@ class PostgresConnection(Database):
         until = time.monotonic() + UNSURE_SECONDS
         for delay in delays():
             with contextlib.suppress(StorageError, psycopg.Error):
-                self.raw = connect(self.url, "sayso")
+                self._reconnect()
                 row = self.raw.execute(_STATUS, (transaction,)).fetchone()
                 if row is not None and row[0] in ("committed", "aborted"):
                     return bool(row[0] == "committed")
@@ -323,9 +322,9 @@ class PostgresConnection(Database):
     def row_error(self, error: Exception) -> StorageError | None:
         """See `Database.row_error`."""
         if isinstance(error, errors.IntegrityError):
-            return StorageError(f"A row was refused by the database: {told(error)}.")
-        if isinstance(error, errors.DataError):
-            return StorageError(f"A value cannot be stored: {told(error)}.")
+            return RowRefused(f"A row was refused by the database: {told(error)}.")
+        if isinstance(error, errors.DataError | errors.ProgramLimitExceeded):
+            return RowRefused(f"A value cannot be stored: {told(error)}.")
         return None
 
     @contextlib.contextmanager
@@ -336,9 +335,7 @@ class PostgresConnection(Database):
         except psycopg.Error as error:
             raise self._translate(error) from error
         except UnicodeEncodeError as error:
-            raise StorageError(
-                f"Text that is not Unicode cannot be stored or looked up ({error})."
-            ) from error
+            raise RowRefused(f"Text that is not Unicode cannot be stored or looked up ({error}).") from error
 
     def _translate(self, error: psycopg.Error) -> StorageError:
         where, says = shown(self.url), told(error)
@@ -371,5 +368,8 @@ class PostgresConnection(Database):
             raise StorageBroken(self.broken)
         if self._closed:
             raise StorageError("The store is closed.")
+        self._reconnect()
+
+    def _reconnect(self) -> None:
         if self.raw.closed:
             self.raw = connect(self.url, "sayso")

@@ -36,7 +36,17 @@ from engine.storage.counts import CountTables
 from engine.storage.flows import FLOWS_HELD, FlowTables
 from engine.storage.kept import KeptTables
 from engine.storage.locks import LockTables, SpendTables
-from engine.storage.tables import INBOX, MARKS, OUTBOX, PROMPTS, TIMERS, at_most, reads, writes
+from engine.storage.tables import (
+    INBOX,
+    MARKS,
+    OUTBOX,
+    PROMPTS,
+    TIMERS,
+    at_most,
+    reads,
+    writes,
+    writes_suspended,
+)
 
 _log = logging.getLogger("sayso.storage")
 
@@ -308,10 +318,10 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             if self._put(OUTBOX, _PUT_OUTBOX, new) == 0 and put.replace:
                 self._put_outbox(put, now)  # another process has made it just now
 
+    @writes_suspended
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
         """See `Store.give_notice`."""
-        with self._db.write(suspended=True):
-            self._put_all([row.but(key=NOTICE + row.key) for row in notices], now)
+        self._put_all([row.but(key=NOTICE + row.key) for row in notices], now)
 
     def unsuspend(self) -> None:
         """See `Store.unsuspend`."""
@@ -349,12 +359,13 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             raise StorageError(f"There is no outbox row {row_id}.")
         return row
 
+    @writes_suspended
     def outbox_attempt(self, row_id: int, now: str) -> None:
         """See `Store.outbox_attempt`."""
-        with self._db.write(suspended=True):
-            row = self._outbox(row_id)
-            self._update(OUTBOX, row.but(attempts=row.attempts + 1, attempted_at=now))
+        row = self._outbox(row_id)
+        self._update(OUTBOX, row.but(attempts=row.attempts + 1, attempted_at=now))
 
+    @writes_suspended
     def outbox_finish(
         self,
         row_id: int,
@@ -367,14 +378,13 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         items: Sequence[InboxItem] = (),
     ) -> bool:
         """See `Store.outbox_finish`. A result that was there stays when none is given."""
-        with self._db.write(suspended=True):
-            row = self._outbox(row_id)
-            after = row.but(result=row.result if result is None else result)
-            if row.rev == rev:
-                after = after.but(state=state, not_before=not_before)
-            self._update(OUTBOX, after)
-            for item in items:
-                self._receive(item, now)
+        row = self._outbox(row_id)
+        after = row.but(result=row.result if result is None else result)
+        if row.rev == rev:
+            after = after.but(state=state, not_before=not_before)
+        self._update(OUTBOX, after)
+        for item in items:
+            self._receive(item, now)
         return row.rev == rev
 
     # -- marks

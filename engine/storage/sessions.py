@@ -273,8 +273,14 @@ class SessionTables(RowTables):
         """A write transaction of several sessions: what becomes of each. `_part` ends it at the first that cannot be
         stored. Where it is undone, what is remembered of them is forgotten."""
 
+        tried = False
+
         def work() -> None:
+            nonlocal tried
             outcomes.clear()
+            if tried:
+                self._forget_all(parts)
+            tried = True
             for part in parts:
                 outcomes.append(carry_out(*part))
                 if outcomes[-1] is not None and carry_out == self._part:
@@ -285,10 +291,13 @@ class SessionTables(RowTables):
         try:
             self._db.atomically(work)
         except BaseException as error:
-            for commit, _ in parts:
-                self._forget(commit.session_id)
+            self._forget_all(parts)
             if not isinstance(error, _NothingStored):
                 raise
+
+    def _forget_all(self, parts: Parts) -> None:
+        for commit, _ in parts:
+            self._forget(commit.session_id)
 
     def _part_alone(self, commit: Commit, body: bytes) -> Exception | None:
         """One commit of a batch, undone alone where there is a reason."""

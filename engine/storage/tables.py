@@ -162,10 +162,18 @@ def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
 
 def writes(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """The method in a write transaction: durable when it returns, undone when it raises."""
+    return _written(method, suspended=False)
 
+
+def writes_suspended(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The same, also in a store that is suspended."""
+    return _written(method, suspended=True)
+
+
+def _written(method: Callable[Concatenate[S, P], T], *, suspended: bool) -> Callable[Concatenate[S, P], T]:
     @wraps(method)
     def inside(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._db.atomically(partial(method, self, *args, **kwargs))
+        return self._db.atomically(partial(method, self, *args, **kwargs), suspended=suspended)
 
     return inside
 

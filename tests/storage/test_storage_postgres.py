@@ -7,19 +7,26 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from engine.journal.records import InboxItem
-from engine.language.errors import KeyMissing, SchemaTooNew, StorageBroken, StorageError, WrongWorkspace
+from engine.journal.records import InboxItem, PutLock, PutOutbox, Row
+from engine.language.errors import (
+    KeyMissing,
+    RowRefused,
+    SchemaTooNew,
+    StorageBroken,
+    StorageError,
+    WrongWorkspace,
+)
 from engine.storage import postgres_connection, postgres_leases
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import PostgresStore, open_postgres
-from tests.storage.storagekit import KEY, NOW, done, event, new_session, python, step, tell
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, step, tell
 from tests.support import postgres
 from tests.support.between import Relay
 
@@ -31,7 +38,7 @@ import sys
 from engine.storage import postgres_leases
 postgres_leases.LEASE_SECONDS, postgres_leases.PING_SECONDS = 0.5, 0.05
 from engine.storage.postgres import open_postgres
-from tests.storage.storagekit import KEY, NOW, done, event, new_session, outcome, step
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, outcome, step
 store = open_postgres(sys.argv[1], KEY)
 owner = store.register("bot")
 done(store, new_session("session-1", owner, event("a")))
@@ -152,6 +159,24 @@ def test_a_database_of_a_newer_release_is_left_alone(store: PostgresStore, url: 
             raw.execute("UPDATE schema_version SET version = version - 1")
 
 
+def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresStore) -> None:
+    """The sessions that share its transaction are stored, and what is ingested too says that it is the item's fault."""
+    owner, name = store.register("bot"), os.urandom(3000).hex()
+    bad = new_session("session-1", owner, event("a"), rows=(PutLock(name, "session-1"),))
+    [refused, stored] = store.commit([bad, new_session("session-2", owner, event("a"))])
+    assert (type(refused), stored) == (RowRefused, None)
+    with pytest.raises(RowRefused):
+        store.ingest([InboxItem(name, "message", b"{}")], NOW)
+
+
+def test_a_name_in_the_url_does_not_hide_who_lives(url: str) -> None:
+    """Connections are known by their names: an upgrade or a copy would take place beside a bot."""
+    store = open_postgres(f"{url}&application_name=other", KEY)
+    store.register("bot")
+    assert store.serving() == ["bot"]
+    store.close()
+
+
 # --- answers that are lost ---------------------------------------------------------------------------------------
 
 
@@ -201,6 +226,57 @@ def test_a_store_that_does_not_ask_is_noticed(
     )
     with pytest.raises(StorageError):
         test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay, url)
+
+
+def test_what_is_refused_behind_a_commit_does_not_undo_it(store: PostgresStore, url: str) -> None:
+    """A server that becomes read-only just then refuses to count the transaction, which is stored."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("ALTER SEQUENCE changes RENAME TO away")
+        try:
+            assert store.ingest([ITEM], NOW) == [1]
+        finally:
+            raw.execute("ALTER SEQUENCE away RENAME TO changes")
+    assert [row.key for row in store.inbox()] == ["key"]
+
+
+def test_a_step_that_lost_against_others_is_not_taken_for_one_of_another_owner(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was remembered of the first attempt was never stored."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    lost: list[object] = []
+    put_all = store._put_all
+
+    def loses(rows: Iterable[Row], now: str) -> None:
+        put_all(rows, now)
+        if not lost:
+            lost.append(rows)
+            raise psycopg.errors.DeadlockDetected("deadlock detected")
+
+    monkeypatch.setattr(store, "_put_all", loses)
+    done(store, step("session-1", 1, 1, now=at(5)))
+    assert lost
+
+
+def test_the_outcome_of_a_post_is_stored_although_it_lost_against_others(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was posted: whoever sends may not take the error for one of the row."""
+    store.consume([], NOW, [PutOutbox("card", "T1:C1", "post", b"{}")])
+    [row] = store.outbox(now=NOW)
+    lost: list[object] = []
+    receive = store._receive
+
+    def loses(item: InboxItem, now: str) -> int | None:
+        if not lost:
+            lost.append(item)
+            raise psycopg.errors.DeadlockDetected("deadlock detected")
+        return receive(item, now)
+
+    monkeypatch.setattr(store, "_receive", loses)
+    assert store.outbox_finish(row.id, row.rev, now=NOW, state="sent", items=[ITEM])
+    assert lost
+    assert store.outbox(now=NOW) == []
 
 
 # --- leases ------------------------------------------------------------------------------------------------------

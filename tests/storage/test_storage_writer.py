@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from engine.journal.records import Commit, InboxItem
-from engine.language.errors import Fenced, StorageBroken, StorageError, StorageFull, UnknownSession
+from engine.language.errors import (
+    Fenced,
+    RowRefused,
+    StorageBroken,
+    StorageError,
+    StorageFull,
+    UnknownSession,
+)
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from engine.storage.sqlite import open_sqlite
@@ -144,6 +151,19 @@ async def test_replies_that_are_queued_are_ingested_together(store: Recorder, wr
         ]
         await queued(*tasks)
     assert await asyncio.gather(*tasks) == [[1, 2], [None], [3]]
+
+
+async def test_what_cannot_be_stored_takes_nothing_else_with_it(store: Recorder, writer: Writer) -> None:
+    """An item with text that is not Unicode is refused, and those that share its transaction are stored."""
+    async with Gate(writer):
+        tasks = [
+            asyncio.ensure_future(writer.ingest([InboxItem(key, "message", b"{}")], NOW))
+            for key in ("m1", "m\ud800", "m3")
+        ]
+        await queued(*tasks)
+    first, refused, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(refused, RowRefused)
+    assert (first, third) == ([1], [2])
 
 
 async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder, writer: Writer) -> None:
