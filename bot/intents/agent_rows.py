@@ -16,6 +16,7 @@ from bot.rendering.flow import items_around
 from bot.rendering.plan import Steps, plan_steps
 from engine.decide.agents.grants import used_by
 from engine.decide.question import in_place
+from engine.journal import queries
 from engine.journal.events import (
     AgentCompacted,
     AgentMessage,
@@ -27,7 +28,7 @@ from engine.journal.events import (
     SessionAborted,
     SessionEnd,
 )
-from engine.journal.queries import TURN
+from engine.journal.queries import PLAN, TURN
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import AgentRun, State, scope_of
 from engine.language.codec import Json, decode, encode
@@ -58,10 +59,9 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             final, cut = bool(event.final) and "/tool[" not in turn, bool(event.interrupted)
             rows = said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
             rows += [dropped_row(before, turn)] if event.dropped else []
-            rests = final and event.path in after.containers
-            return [*rows, *_plan_over(before, event.path or "")] if rests else rows
+            return rows
         case AgentToolResult(path=str(path)) if steps := _stated(before, path, events):
-            return [] if event.is_error else [plan_row(before, scope_of(path), steps)]
+            return [] if event.is_error else [_plan_row(before, scope_of(path), steps)]
         case AgentToolResult(path=str(path)):
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
@@ -87,9 +87,7 @@ def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
     """Turns that were under way when the session was ended and gave no answer, and plans that nobody works on."""
     ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
     turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
-    agents = sorted(path for path, container in before.containers.items() if container.agent is not None)
-    plans = [row for path in agents for row in _plan_over(before, path)]
-    return plans + [cut_row(before, path) for path in sorted(turns)]
+    return [*_plans_over(before, None), *(cut_row(before, path) for path in sorted(turns))]
 
 
 def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:
@@ -235,7 +233,7 @@ def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutO
         for path, container in sorted(before.containers.items())
         if container.agent is not None and (path not in after.containers or after.phase == "ended")
     ]
-    plans = [row for path, _ in over for row in _plan_over(before, path) if after.phase != "ended"]
+    plans = _plans_over(before, after) if after.phase != "ended" else []
     return plans + [
         result_row(after, call, is_error=True, over=True)
         for _, agent in over
@@ -247,13 +245,12 @@ def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutO
 # --- plans -------------------------------------------------------------------------------------------------
 
 
-def plan_row(state: State, turn: str, steps: Steps, *, over: bool = False) -> PutOutbox:
+def _plan_row(state: State, turn: str, steps: Steps, *, over: bool = False) -> PutOutbox:
     """The plan of an agent: one entry until its answer, which each call replaces. The next question has its own."""
-    path = agent_of(turn)
-    said = _agent(state, path).messages.values()
-    answers = sum(message["role"] == "assistant" and not _calls(message) for message in said)
+    agent = _agent(state, turn)
+    first = agent.plan["turn"] if agent is not None and agent.plan else turn
     payload: dict[str, Json] = {"plan": [list(step) for step in steps], "over": over}
-    return entry_row(state, f"agent:{state.session_id}:{path}:plan[{answers}]", turn, payload)
+    return entry_row(state, f"agent:{state.session_id}:{first}:plan", turn, payload)
 
 
 def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
@@ -261,34 +258,29 @@ def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
     for event in events:
         if isinstance(event, AgentToolRequested) and event.path == path:
             return plan_steps(event.name, event.input)
-    owner = agent_of(scope_of(path))
-    call = _agent(before, owner).calls.get(path) if owner in before.containers else None
+    agent = _agent(before, path)
+    call = agent.calls.get(path) if agent is not None else None
     return () if call is None else plan_steps(call.name, call.input)
 
 
-def _plan_over(before: State, path: str) -> list[PutOutbox]:
-    """A plan on which an agent was at work when it answered, or when it was over."""
-    messages = _agent(before, path).messages
-    for number in range(len(messages) - 1, -1, -1):
-        calls = _calls(messages[number])
-        if messages[number]["role"] == "assistant" and not calls:
-            return []
-        for call in reversed(calls):
-            steps = plan_steps(str(call.get("name")), call.get("input"))
-            if steps:
-                at_work = any(status == "in_progress" for _, status in steps)
-                return [plan_row(before, f"{path}/turn[0]", steps, over=True)] if at_work else []
-    return []
+def _agent(state: State, path: str) -> AgentRun | None:
+    """The agent under way of a model call, or of a call of a tool."""
+    owner = queries.agent_of(state, path)
+    return None if owner is None else state.containers[owner].agent
 
 
-def _agent(state: State, path: str) -> AgentRun:
-    agent = state.containers[path].agent
-    assert agent is not None
-    return agent
-
-
-def _calls(message: Mapping[str, Json]) -> list[Json]:
-    return [block for block in message["content"] if block.get("type") == "tool_use"]
+def _plans_over(before: State, after: State | None) -> list[PutOutbox]:
+    """Plans with a step at which an agent was at work when it gave its answer, or when it was over; without `after` all are."""
+    rows = []
+    for path, container in sorted(before.containers.items()):
+        plan = container.agent.plan if container.agent is not None else None
+        now = None if after is None else after.containers.get(path)
+        if plan is None or (now is not None and now.agent and now.agent.plan):
+            continue
+        steps = plan_steps(PLAN, plan["input"])
+        if any(status == "in_progress" for _, status in steps):
+            rows.append(_plan_row(before, plan["turn"], steps, over=True))
+    return rows
 
 
 def result_row(

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from bot.rendering.blocks import ICONS, TASK_TITLE
 from bot.rendering.text import one_line, safe
+from engine.journal.queries import PLAN
 from engine.language.codec import Json
-
-PLAN = "plan"
-"""The tool by which an agent states and ticks its steps."""
 
 Steps = Sequence[tuple[str, str]]
 """What is to be done, each with its state: `pending`, `in_progress` or `complete`."""

@@ -33,6 +33,9 @@ TURN = "turn"
 """The type of the nodes that are model calls."""
 
 
+PLAN = "plan"
+"""The tool by which an agent states and ticks its steps."""
+
 LISTING = "listing"
 """The kind of a question about tools that their server describes in other words now. Nothing waits for it."""
 

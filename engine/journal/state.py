@@ -259,6 +259,8 @@ class AgentRun(_Record):
     """How many messages are sent without what was thought in them, since a person said so; from then on nothing is thought."""
     cut: str = ""
     """The text of an answer so far that was cut, and is gone on with."""
+    plan: dict[str, Json] | None = None
+    """What it works along until its last answer: `turn`, the model call that stated it first, and `input`, how it stands."""
 
 
 class ContainerRun(_Record):

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from bot.intents import agent_rows
 from bot.rendering.agents import Entry, agent_message
 from bot.rendering.plan import plan_steps
 from bot.terminal.console import Paint
 from bot.terminal.narration import happened
 from bot.workspace.blocks import check_message
-from engine.decide.commands import Steer
+from engine.decide.commands import Due, NodeCut, Steer
 from engine.flow.load import load_flow
 from engine.journal import events as ev
+from engine.journal import fold
+from engine.journal.folds.agents import with_agent
+from engine.journal.records import PutOutbox
+from engine.journal.state import AgentRun, State
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from tests.bot.rendering_cases import texts
@@ -41,7 +48,7 @@ def planned(more: str = "") -> Told:
 
 def plans(talk: Told) -> list[tuple[str, dict[str, Any]]]:
     """The rows of plans: key and payload."""
-    found = [(row.key.rpartition(":")[2], shown(row)) for row in talk.rows if row.kind == "agent"]
+    found = [(row.key, shown(row)) for row in talk.rows if row.kind == "agent"]
     return [(key, payload) for key, payload in found if "plan" in payload]
 
 
@@ -65,13 +72,49 @@ def test_a_plan_is_one_entry_that_each_call_replaces() -> None:
     assert not any(row.kind == "agent_tool" for row in talk.rows)
 
 
+def asked_next(talk: Told) -> Told:
+    """The agent has answered, and is asked something else."""
+    return talk.model("Done.").when(Steer("And the other one?", ANA, "message:T1:C1:9.5"))
+
+
+FULL = {"input_tokens": 900_000, "output_tokens": 20}
+
+
+def summed_up(talk: Told) -> Told:
+    """Its conversation is replaced by a summary."""
+    talk.model("", ("write_file", {"path": "a", "content": "b"}), usage=FULL).tool("tool[0]", {"path": "a"})
+    assert talk.request()["purpose"] == "compact"
+    return talk.model("A summary.")
+
+
 def test_a_question_after_the_answer_has_a_plan_of_its_own() -> None:
-    """What was planned for an earlier answer stays as it was."""
-    talk = planned("      follow_up: 7d\n")
-    talk.model("Done.")
-    talk.when(Steer("And the other one?", ANA, "message:T1:C1:9.5"))
+    """What was planned for an earlier answer stays as it was, after a summary of the conversation too."""
+    talk = asked_next(planned("      follow_up: 7d\n"))
     talk.model("", stated("in_progress", "pending", "pending"))
-    assert [key for key, _ in plans(talk)] == ["plan[0]", "plan[0]", "plan[1]"]
+    summed_up(talk.model("", stated("complete", "in_progress", "pending")))
+    talk.model("", stated("complete", "complete", "in_progress"))
+    keys = [key for key, _ in plans(talk)]
+    assert [keys.index(key) for key in keys] == [0, 0, 2, 2, 2]
+
+
+def test_a_plan_outlives_a_summary_of_the_conversation() -> None:
+    """It is ticked where it stands, and its last step turns no longer once the agent has answered."""
+    talk = summed_up(planned()).model("", stated("complete", "in_progress", "pending"))
+    summed_up(talk).model("Done.")
+    assert len({key for key, _ in plans(talk)}) == 1
+    assert [payload["over"] for _, payload in plans(talk)] == [False, False, True]
+
+
+def test_an_agent_that_is_tried_again_goes_on_with_its_plan() -> None:
+    """It turns no longer while people are asked, and is ticked where it stands afterwards."""
+    talk = planned("    timeout: 1h\n    on_error: ask\n").later(3600)
+    talk.when(Due(next(timer.timer_id for timer in talk.state.timers.values() if timer.purpose == "timeout")))
+    talk.when(NodeCut(talk.calling, 1, "cut")).decide("retry")
+    again = talk.reply("", stated("complete", "in_progress", "pending"))
+    again.output["content"][0]["id"] = "toolu_again"
+    talk.when(again).model("Done.")
+    assert len({key for key, _ in plans(talk)}) == 1
+    assert [payload["over"] for _, payload in plans(talk)] == [False, True, False, True]
 
 
 @pytest.mark.parametrize("rest", ["", "      follow_up: 7d\n"])
@@ -151,3 +194,41 @@ def test_nobody_decides_about_a_plan() -> None:
         load_flow("flow: f\n" + ruled, "f.yml")
     own = "tools:\n  plan: {description: Makes a plan, type: set, with: {a: 1}}\n"
     assert load_flow("flow: f\n" + own + ruled, "f.yml")
+
+
+@pytest.mark.parametrize("fault", ["forgotten", "counted", "kept"])
+def test_a_plan_in_a_wrong_place_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Seeded faults: a summary takes the plan with the conversation; a plan is known by the answers before it, of which a summary
+    leaves none; an answer leaves its plan to the next question."""
+    if fault == "forgotten":
+        changed(monkeypatch, "agent:compacted", lambda agent, after: replace(after, plan=None))
+    elif fault == "counted":
+        monkeypatch.setattr(agent_rows, "_plan_row", counted)
+    else:
+        changed(monkeypatch, "agent:message", lambda agent, after: replace(after, plan=agent.plan))
+    with pytest.raises(AssertionError):
+        test_a_question_after_the_answer_has_a_plan_of_its_own()
+        test_a_plan_outlives_a_summary_of_the_conversation()
+
+
+def changed(patch: pytest.MonkeyPatch, kind: str, change: Callable[[AgentRun, AgentRun], AgentRun]) -> None:
+    """The fold of such an event makes something else of the conversation."""
+    real = fold._FOLDS[kind]
+
+    def folded(state: State, event: Any) -> State:
+        after = real(state, event)
+        was, now = state.containers[event.path].agent, after.containers[event.path].agent
+        assert was is not None
+        assert now is not None
+        return with_agent(after, event.path, change(was, now))
+
+    patch.setitem(fold._FOLDS, kind, folded)
+
+
+def counted(state: State, turn: str, steps: Any, *, over: bool = False) -> PutOutbox:
+    """The row of a plan, as the first release of it made it."""
+    agent = agent_rows._agent(state, turn)
+    said = agent.messages.values() if agent is not None else ()
+    answers = sum(message["role"] == "assistant" and "tool_use" not in str(message) for message in said)
+    payload = {"plan": [list(step) for step in steps], "over": over}
+    return agent_rows.entry_row(state, f"agent:s:helper:plan[{answers}]", turn, payload)

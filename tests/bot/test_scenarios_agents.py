@@ -425,3 +425,26 @@ async def test_a_conversation_is_started_over_once_wherever_it_is_killed(tmp_pat
     """Killed before and after every commit: a person's word counts once, and no tool runs for it by itself."""
     result = await played(tmp_path, ANEW, flow=FLOW, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)
+
+
+PLANNED = """
+claude:
+  - text: I make a plan.
+    tools: [{name: plan, input: {steps: [{title: Look, status: in_progress}, {title: Restart, status: pending}]}}]
+  - expect: {result: shown}
+    tools: [{name: shell, input: {command: systemctl restart checkout}}]
+  - tools: [{name: plan, input: {steps: [{title: Look, status: complete}, {title: Restart, status: complete}]}}]
+  - text: Restarted.
+nodes: {diagnose.shell: done}
+steps:
+  - expect: {prompt: diagnose.shell, said: {diagnose: I make a plan}, effects: []}
+  - ana: approve
+  - expect: {status: complete, posted: Restarted., effects: [diagnose.shell]}
+"""
+
+
+async def test_a_plan_is_stated_and_ticked_wherever_it_is_killed(tmp_path: Path) -> None:
+    """Killed before and after every commit: nobody is asked about the plan, and the work in it is done once."""
+    flow = FLOW.replace("read_file, write_file]", "plan]")
+    result = await played(tmp_path, PLANNED, flow=flow, head=HEAD, kills=True, step=1)
+    assert result.passed, report(result)

@@ -13,6 +13,7 @@ from engine.journal.folds.nodes import drop_passes, finish, without
 from engine.journal.grammar import agent_around, path_of, run_at, same
 from engine.journal.queries import (
     LISTING,
+    PLAN,
     TURN,
     agent_at,
     agent_of,
@@ -235,6 +236,7 @@ def _answered(state: State, path: str, event: ev.AgentMessage, turn: str) -> Sta
         counted=counted[1],
         weighed=counted[2],
         text="".join([agent.cut, *said]),
+        plan=None if event.final else agent.plan,
         cut=cut if event.interrupted or (run.input or {}).get("cut") else "",
         container=event.container or agent.container,
         final=bool(event.final),
@@ -364,8 +366,14 @@ def agent_tool_result(state: State, event: ev.AgentToolResult) -> State:
         "content": event.content,
         **({"is_error": True} if event.is_error else {}),
     }
+    plan = agent.plan
+    if call.name == PLAN and not event.is_error:
+        plan = {"turn": plan["turn"] if plan else scope_of(path), "input": call.input}
     agent = replace(
-        agent, calls=agent.calls.delete(path), results=agent.results.set(event.tool_use_id, block)
+        agent,
+        calls=agent.calls.delete(path),
+        results=agent.results.set(event.tool_use_id, block),
+        plan=plan,
     )
     state = with_agent(state, owner, agent)
     run = state.nodes.get(path)

@@ -131,6 +131,7 @@ def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
         cut=agent.cut if _more_for_summary(event) else "" if event.how == "answer" else event.text or "",
         text=event.text or "" if event.how == "answer" else agent.text,
         final=event.how == "answer",
+        plan=None if event.how == "answer" else agent.plan,
         pending=(*agent.pending, *said),
         heard=(*agent.heard, event.key) if event.key else agent.heard,
     )
