@@ -174,7 +174,7 @@ class Bot:
             slack=True,
             machine=machine,
             said_in=said,
-            public=self.channels.public,
+            public=self.channels.readable,
         )
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows

@@ -39,7 +39,7 @@ class Notes:
     async def listed(self, channel: str) -> str:
         """The notes that agents may read there, as mrkdwn."""
         engine = self._notices.engine
-        rows = await notes_of(engine, None, channel, self._channels.public)
+        rows = await notes_of(engine, None, channel, self._channels.readable)
         rows = [
             row for row in rows if not row.scope.startswith("channel:") or row.scope == f"channel:{channel}"
         ]

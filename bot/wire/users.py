@@ -292,6 +292,19 @@ class Channels:
         closed = ("is_private", "is_im", "is_mpim", "is_ext_shared", "is_pending_ext_shared")
         return bool(found.get("is_channel")) and not any(found.get(name) for name in closed)
 
+    async def readable(self, noted_in: str, here: str | None) -> bool:
+        """Whether what was noted in a channel may be read in another one: everybody can read the first, and only people of
+        this workspace the second."""
+        return await self.public(noted_in) and (here is None or not await self._shared(here))
+
+    async def _shared(self, channel: str) -> bool:
+        try:
+            found = await self._info(channel)
+        except LookupFailed as error:
+            log.info("%s: what was noted elsewhere is not read there", error)
+            return True
+        return bool(found.get("is_ext_shared") or found.get("is_pending_ext_shared"))
+
     async def _info(self, channel: str) -> dict[str, Any]:
         kept = self._found.get(channel)
         if kept is not None and self._clock() - kept[0] < CHANNEL_SECONDS:

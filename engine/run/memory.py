@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from engine.models.turn_runner import Approved, SaidIn
     from engine.run.engine import Engine
 
-Public = Callable[[str], Awaitable[bool]]
-"""Whether everybody here can read a channel."""
+Public = Callable[[str, str | None], Awaitable[bool]]
+"""Whether what was noted in a channel may be read in another one; None is where there is no channel."""
 
 
 class UnknownNote(SaysoError):
@@ -25,7 +25,7 @@ class UnknownNote(SaysoError):
     code = "unknown_note"
 
 
-async def nowhere(channel: str) -> bool:
+async def nowhere(noted_in: str, here: str | None) -> bool:
     """Where nobody can say what a channel is: what was noted there stays there."""
     return False
 
@@ -58,7 +58,7 @@ async def notes_of(
     """The notes of these scopes, or of all, that may be read in a channel now, oldest first."""
     rows: list[KeptRow] = await engine.writer.call(engine.store.kept, memory.NOTE, scopes)
     rows = [row for row in rows if memory.current(row, engine.now())]
-    open_here = {name for name in memory.elsewhere(rows, channel) if await public(name)}
+    open_here = {name for name in memory.elsewhere(rows, channel) if await public(name, channel)}
     return [row for row in rows if memory.note(row).get("channel") in (None, channel, *open_here)]
 
 

@@ -132,6 +132,19 @@ async def test_what_was_noted_in_a_private_channel_is_read_in_no_other(tmp_path:
 
 
 @simulated
+async def test_what_was_noted_here_is_not_read_where_other_organisations_read(tmp_path: Path) -> None:
+    """Neither by the flow's agent in a shared channel, nor in the list there."""
+    async with serving(tmp_path) as (work, bot):
+        work.add_channel("partners", members=["ana", bot.core.state.bot_user_id], is_ext_shared=True)
+        await says(bot, "shared")
+        assert "I know something" not in await says(bot, "shared", channel="partners")
+        (here,) = [row for row in bot.store.kept("note") if memory.note(row)["channel"] == bot.channel().id]
+        listed = await says(bot, "memory", channel="partners")
+        assert "Noted in CHANNEL" in listed
+        assert here.kept_id not in listed
+
+
+@simulated
 async def test_whom_the_flow_does_not_let_approve_notes_edits_none(tmp_path: Path) -> None:
     """Who approved it does, and everybody there can have it forgotten."""
     async with serving(tmp_path) as (_, bot):
