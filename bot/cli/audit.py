@@ -3,7 +3,8 @@
 
 A file that is written has its seal beside it, `FILE.seal`: the SHA-256 of its bytes and the seal of the export before, with
 a MAC under the store's key. With `--cursor` an export goes on where the last one ended. The cursor is written last, so a
-process that is killed in between exports the same records once more, under the same ids.
+process that is killed in between exports the same records once more, under the same ids. It is signed as well: whoever
+can write to it cannot hide records from the next export.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from bot.cli.lookup import need_database
+from bot.rendering.blocks import inert
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural
 from engine.journal.audit import COLUMNS, AuditRecord, audit
 from engine.journal.events import decode_event
@@ -32,7 +34,7 @@ from engine.storage.private_files import durable_file
 from engine.storage.sealing import Sealer
 
 _PURPOSE = "audit"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_CURSOR = "audit cursor"
 OCSF_VERSION = "1.5.0"
 _API_ACTIVITY = 6003
 _ACTIVITIES = {
@@ -52,18 +54,24 @@ def export_audit(place: Place, kind: str, output: Path | None, cursor: Path | No
     settings = place.settings()
     if kind not in _FORMATS:
         raise UsageError(f"There is no format {kind!r}; there are: {', '.join(_FORMATS)}.")
-    before = _read_cursor(cursor)
+    if cursor is not None and output is not None and _same(cursor, output):
+        raise UsageError(f"{cursor} is where the export or its seal goes; name another file for the cursor.")
+    read = None if cursor is None or not cursor.exists() else _read_cursor(cursor)
     need_database(settings, "nothing to export")
     with opened(settings) as store:
+        before = _own_cursor(store, cursor, read)
         trail = _Trail(store, before["after"], content=content)
         parts = _FORMATS[kind](trail.records())
         if output is None:
-            seal = _sign(store, kind, _to_stream(sys.stdout.buffer, parts), before["seal"])
+            with _writable("The export"):
+                digest = _to_stream(sys.stdout.buffer, parts)
+            seal = _sign(store, kind, digest, before["seal"])
         else:
             seal = write_sealed(store, output, kind, parts, before["seal"])
-    if cursor is not None:
-        with _writable(cursor), durable_file(cursor) as file:
-            file.write(encode({"version": 1, "after": trail.after, "seal": seal["mac"]}))
+        if cursor is not None:
+            seen = {"version": 1, "after": trail.after, "seal": seal["mac"]}
+            with _writable(cursor), durable_file(cursor) as file:
+                file.write(encode({**seen, "mac": _mac(store, _CURSOR, seen)}))
     for problem in trail.damaged:
         print(f"sayso: {clean(problem)}", file=sys.stderr)
     if output is not None:
@@ -130,11 +138,10 @@ def _row(cells: tuple[str, ...]) -> bytes:
 
 
 def _cell(value: Json) -> str:
-    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    """A value as a cell: no formula of a spreadsheet, and nothing that steers a terminal."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else encode(value).decode()
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return inert(clean(value if isinstance(value, str) else encode(value).decode()))
 
 
 def _ocsf(records: Iterator[AuditRecord]) -> Iterator[bytes]:
@@ -212,7 +219,11 @@ def _to_stream(stream: BinaryIO, parts: Iterable[bytes]) -> str:
 
 def _sign(store: Store, kind: str, digest: str, before: str | None) -> dict[str, Any]:
     seal: dict[str, Any] = {"version": 1, "format": kind, "sha256": digest, "after": before}
-    return {**seal, "mac": store.sign(_PURPOSE, canonical(seal)).hex()}
+    return {**seal, "mac": _mac(store, _PURPOSE, seal)}
+
+
+def _mac(store: Store, purpose: str, told: dict[str, Any]) -> str:
+    return store.sign(purpose, canonical(told)).hex()
 
 
 def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
@@ -220,7 +231,8 @@ def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
     try:
         seal = decode(seal_file(file).read_bytes())
         mac = bytes.fromhex(seal.pop("mac"))
-        same = sha256(file.read_bytes()).hexdigest() == seal["sha256"]
+        with file.open("rb") as sealed:
+            same = file_digest(sealed, "sha256").hexdigest() == seal["sha256"]
     except (OSError, NotJson, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its seal cannot be read ({error})"
     if not same:
@@ -235,18 +247,32 @@ def seal_file(file: Path) -> Path:
     return file.with_name(f"{file.name}.seal")
 
 
-def _read_cursor(cursor: Path | None) -> dict[str, Any]:
-    if cursor is None or not cursor.exists():
-        return {"after": {}, "seal": None}
+def _same(cursor: Path, output: Path) -> bool:
+    return cursor.resolve() in (output.resolve(), seal_file(output).resolve())
+
+
+def _read_cursor(cursor: Path) -> dict[str, Any]:
     with suppress(OSError, NotJson, KeyError, TypeError, AttributeError):
-        found = decode(cursor.read_bytes())
+        found: dict[str, Any] = decode(cursor.read_bytes())
         if found["version"] == 1 and all(isinstance(seq, int) for seq in found["after"].values()):
-            return {"after": found["after"], "seal": found["seal"]}
+            return {name: found[name] for name in ("version", "after", "seal", "mac")}
     raise UsageError(f"{cursor} is no cursor of an audit export; name a new file to export everything.")
 
 
+def _own_cursor(store: Store, cursor: Path | None, read: dict[str, Any] | None) -> dict[str, Any]:
+    """Where to go on: a cursor that this store has signed, or the beginning. Raises `UsageError`."""
+    if read is None:
+        return {"after": {}, "seal": None}
+    mac = read.pop("mac")
+    if not isinstance(mac, str) or not hmac.compare_digest(mac.encode(), _mac(store, _CURSOR, read).encode()):
+        raise UsageError(
+            f"{cursor} was changed, or is a cursor of another store; name a new file to export everything."
+        )
+    return read
+
+
 @contextmanager
-def _writable(path: Path) -> Iterator[None]:
+def _writable(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -58,11 +59,14 @@ def _tell(folder: Path, made: list[str], kept: list[str]) -> None:
     )
     if kept:
         print(f"Left as they are: {', '.join(kept)}")
-    if ".gitignore" in kept and ".env" not in (folder / ".gitignore").read_text(errors="replace").split():
+    ignored = folder / ".gitignore"
+    if ".gitignore" in kept and not (
+        ignored.is_file() and ".env" in ignored.read_text("utf-8", "replace").split()
+    ):
         print("Add `.env` and `.sayso/` to .gitignore: tokens and state are no part of a repository.")
     steps = ["sayso validate", "sayso test", "sayso dev"]
     if folder.resolve() != Path.cwd():
-        steps.insert(0, f"cd {folder}")
+        steps.insert(0, f"cd {'-- ' if str(folder).startswith('-') else ''}{shlex.quote(str(folder))}")
     print("\n".join(["Next:", *(f"  {step}" for step in steps)]))
 
 
@@ -77,8 +81,15 @@ def _write(file: Path, content: Callable[[], bytes], mode: int) -> bool:
         raise UsageError(f"{file.parent} is a file, so nothing can be put into it.") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
-    with os.fdopen(made, "wb") as opened:
-        opened.write(content())
+    try:
+        with os.fdopen(made, "wb") as opened:
+            opened.write(content())
+    except BaseException as error:
+        # Half of it would be what is there already.
+        file.unlink()
+        if isinstance(error, OSError):
+            raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+        raise
     return True
 
 

@@ -5,6 +5,7 @@ prints the checks as they come in.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -274,9 +275,9 @@ _BYTES_ONLY = "its bytes are those of its seal, but the key that signed it is no
 def verify_history(place: Place, what: str, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
-    if seal_file(file).is_file():
+    if file.name and os.path.isfile(seal_file(file)):
         return _tell_sealed(place.settings(), file, as_json=as_json)
-    verdict = _of_file(place.settings(), file) if file.is_file() else _of_session(place, what)
+    verdict = _of_file(place.settings(), file) if os.path.isfile(file) else _of_session(place, what)
     if as_json:
         print_json(verdict.to_json())
     else:

@@ -53,6 +53,7 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
     simulated: bool | None = None
     """Whether somebody at the terminal only played the actor."""
     decision: str | None = None
+    """Which of the offered choices, never what somebody typed."""
     reason: str | None = None
     outcome: str | None = None
     error: str | None = None
@@ -89,6 +90,7 @@ class _Trail:
         self._session: dict[str, Any] = {}
         self._kinds: dict[str, str] = {}
         self._covers: dict[str, str | None] = {}
+        self._offered: dict[str, set[Json]] = {}
 
     def take(self, event: Event) -> AuditRecord | None:
         """The record of an event, None for one that nobody has to account for."""
@@ -104,6 +106,7 @@ class _Trail:
             self._session["flow_digest"] = event.flow_digest
         if isinstance(event, ev.PromptRequested):
             self._kinds[event.prompt_id] = str(event.prompt.get("kind"))
+            self._offered[event.prompt_id] = {option["value"] for option in event.prompt.get("options") or ()}
         if isinstance(event, ev.PromptRequested | ev.PromptEdited):
             covers = event.prompt.get("covers") if isinstance(event, ev.PromptRequested) else event.covers
             self._covers[event.prompt_id] = (covers or {}).get("digest")
@@ -113,6 +116,10 @@ class _Trail:
         told: dict[str, Any] = {**self._session, **_facts(event), **_actor(event)}
         if isinstance(event, ev.PromptEvent):
             told |= {"kind": self._kinds.get(event.prompt_id), "covers": self._covers.get(event.prompt_id)}
+        if isinstance(event, ev.PromptAnswered):
+            value = event.answer.get("value")
+            offered = isinstance(value, str) and value in self._offered.get(event.prompt_id, ())
+            told["decision"] = value if offered else None
         if body is not None:
             told["digest"] = sha256(canonical(body)).hexdigest()
             told["content"] = body if self._content else None
@@ -174,7 +181,7 @@ def _facts(event: Event) -> dict[str, Any]:
         case ev.PromptVoted():
             found["decision"] = event.vote
         case ev.PromptAnswered():
-            found |= {"decision": event.answer.get("value"), "reason": event.answer.get("reason")}
+            found["reason"] = event.answer.get("reason")
         case ev.PromptHanded():
             found["asked"] = event.to
         case ev.AgentOutcome():

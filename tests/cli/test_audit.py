@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.clikit import Cli
+from tests.cli.clikit import Cli, command, environment
 from tests.cli.flowtexts import gated, two_questions
 
 pytestmark = pytest.mark.process
@@ -134,6 +136,8 @@ def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approv
         (("--format", "xml"), "jsonl, csv, ocsf"),
         (("--cursor", "torn"), "is no cursor"),
         (("-o", "torn"), "exists"),
+        (("-o", "same", "--cursor", "same"), "another file"),
+        (("-o", "same", "--cursor", "same.seal"), "another file"),
         (("-o", "nowhere/file"), "cannot be written"),
     ],
 )
@@ -156,3 +160,65 @@ def test_a_report_shows_the_decision_as_inert_text(cli: Cli) -> None:
     page = (cli.cwd / f"{session_id}.html").read_text()
     assert "<script" not in page
     assert "Which region for &lt;script&gt;" in page
+
+
+def test_what_was_typed_is_in_no_export_that_was_not_asked_for_it(cli: Cli) -> None:
+    """A decision is what was chosen of what a flow offered; words of people are a digest."""
+    two_questions(cli)
+    cli.run("run", "talk", "-i", "who=bob", "--no-input")
+    for answer in ("eu", "WORDS-OF-ANA"):
+        prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+        assert cli.run("prompts", "answer", prompt_id, answer).code in (0, 3)
+    for kind in ("jsonl", "csv", "ocsf"):
+        assert "WORDS-OF-ANA" not in cli.run("audit", "export", "--format", kind).out
+    told = [record.get("decision") for record in records(cli) if record["action"] == "prompt:answered"]
+    assert told == ["eu", None]
+    assert "WORDS-OF-ANA" in cli.run("audit", "export", "--content").out
+
+
+def test_a_cursor_that_was_edited_or_is_of_another_store_is_refused(cli: Cli, approved: str) -> None:
+    """Whoever can write to it could hide records from the next export."""
+    records(cli, "--cursor", "seen")
+    cursor = json.loads((cli.cwd / "seen").read_bytes())
+    cursor["after"][approved] -= 1
+    cli.write("edited", json.dumps(cursor))
+    two_questions(cli)
+    cli.run("--home", "other", "run", "talk", "-i", "who=bob", "--no-input")
+    for words in (("--cursor", "edited"), ("--home", "other", "--cursor", "seen")):
+        home, rest = (words[:2], words[2:]) if words[0] == "--home" else ((), words)
+        done = cli.run(*home, "audit", "export", *rest)
+        assert (done.code, done.out, "of another store" in done.err) == (2, "", True), done
+
+
+def test_a_full_disk_behind_standard_output_is_said_and_the_cursor_stays(cli: Cli, approved: str) -> None:
+    """In one sentence; the next export gives the same records."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, *command("audit", "export", "--cursor", "seen")],
+            cwd=cli.cwd,
+            env=environment(cli.cwd),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "sayso: The export cannot be written: No space left on device.\n",
+    )
+    assert not (cli.cwd / "seen").exists()
+
+
+def test_a_csv_holds_nothing_that_steers_a_terminal(cli: Cli) -> None:
+    """Characters that move the cursor or turn text around are spelled out."""
+    two_questions(cli)
+    cli.run("run", "talk", "-i", "who=\x1b]0;gone\x07\u202egnp", "--no-input")
+    told = cli.run("audit", "export", "--content", "--format", "csv").out
+    assert not {"\x1b", "\x07", "\u202e"} & set(told)
+
+
+@pytest.mark.parametrize("name", [".", "/", "", "a" * 300])
+def test_what_cannot_be_verified_is_said_in_one_line(cli: Cli, approved: str, name: str) -> None:
+    """A folder, nothing, and a name that no file can have."""
+    done = cli.run("verify", name)
+    assert (done.code, "Traceback" in done.err) == (2, False), done

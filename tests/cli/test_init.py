@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from bot.cli.commands import TOP
 from bot.cli.init import STARTER
 from bot.config.library import EXAMPLES
 from engine.run.flow_files import load_flows
-from tests.cli.clikit import Cli
+from tests.cli.clikit import Cli, command, environment
 from tests.support.proving import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,3 +124,32 @@ def test_the_check_for_ci_runs_commands_that_there_are(cli: Cli) -> None:
 def test_the_first_flow_is_the_one_of_the_readme() -> None:
     """So that the quickstart can go on with it."""
     assert (STARTER / "maintenance.yml").read_text() in (ROOT / "README.md").read_text()
+
+
+def test_a_file_that_could_not_be_finished_is_not_left(cli: Cli) -> None:
+    """Half of one would be left as it is by the next call: once there is room again all of it is made."""
+    limited = f"ulimit -f 1; exec {shlex.join([sys.executable, *command('init')])}"
+    done = subprocess.run(
+        ["bash", "-c", limited],
+        cwd=cli.cwd,
+        env=environment(cli.cwd, PYTHONDONTWRITEBYTECODE="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "cannot be written: File too large." in done.stderr) == (2, True), done
+    assert cli.run("init").code == 0
+    assert (cli.cwd / ".env").read_bytes() == (STARTER / "env").read_bytes()
+
+
+def test_a_folder_where_gitignore_should_be_is_left_alone(cli: Cli) -> None:
+    """It is something that is there."""
+    (cli.cwd / ".gitignore").mkdir()
+    done = cli.run("init")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_the_next_steps_can_be_pasted(cli: Cli) -> None:
+    """Also where the name of the folder has spaces, or begins with a dash."""
+    assert "  cd 'my flows'\n" in cli.run("init", "my flows").out
+    assert "  cd -- -x\n" in cli.run("init", "--", "-x").out
