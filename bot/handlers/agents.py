@@ -9,14 +9,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from bot.outbound.notices import Notices, held
+from bot.outbound.notices import Notices, held, whispered
 from bot.rendering import phrases
 from bot.rendering.notes import agents_menu
 from bot.wire.client import IncomingFiles, NotNow
 from engine.decide.agents.people import heard_in, hears_others
 from engine.decide.commands import Command, Steer
 from engine.decide.policy import authorize
-from engine.journal.queries import agents_under_way
+from engine.journal.queries import agent_of, agents_under_way
 from engine.journal.records import InboxRow
 from engine.journal.state import State
 from engine.language.actors import Actor
@@ -52,6 +52,22 @@ class ToAgents:
         unread = [phrases.unread_text(file) for file in files if "unread" in file]
         words = "\n".join([*([told] if told else []), *unread])
         return await self.do(row, data, session_id, replace(said, files=files), told=words)
+
+    async def beside(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, session_id: str, path: str
+    ) -> None:
+        """The files of a reply that answers what an agent asked at this path: they stand behind the answer. Done once more, it
+        changes nothing. Raises `NotNow`."""
+        agent = agent_of(await self.notices.engine.state(session_id), path)
+        if agent is None:
+            return
+        said = Steer("", actor, f"{row.key}:files", to=agent)
+        said = replace(said, files=await self._fetched(session_id, data, said))
+        with suppress(Refused, SessionError):
+            await self.notices.engine.apply(session_id, said)
+        unread = [phrases.unread_text(file) for file in said.files if "unread" in file]
+        if unread:
+            await self.notices.put(whispered(row, data, "\n".join(unread)))
 
     async def overhear(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Overhear) -> bool:
         """Words that are data, for all agents that hear them."""

@@ -127,6 +127,7 @@ class Replies:
         self._people = people
         self._notices = notices
         self._files = files
+        self.agents = ToAgents(notices, self.do, files)
 
     async def reply(
         self,
@@ -138,7 +139,7 @@ class Replies:
         nonce: str | None = None,
     ) -> bool:
         """Answer a question with words, and with the files that came with them where it takes some: those are fetched
-        before it counts."""
+        before it counts. Those of an answer to an agent are shown to it."""
         sent = data.get("files") or []
         if sent and prompt.accepts_files and self._files is not None:
             try:
@@ -149,6 +150,11 @@ class Replies:
                 return await self._notices.tell(row, data, escape(str(error)), "refused")
             answer = Answer(prompt.prompt_id, actor, row.key, text=text or None, files=files, nonce=nonce)
             return await self.do(row, data, prompt.session_id, answer)
+        if sent:
+            try:
+                await self.agents.beside(row, data, actor, prompt.session_id, prompt.path)
+            except NotNow as error:
+                return held(row, error)
         if nonce is not None:
             answer = Answer(prompt.prompt_id, actor, row.key, text=text, nonce=nonce)
             return await self.do(row, data, prompt.session_id, answer)

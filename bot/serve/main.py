@@ -20,7 +20,6 @@ from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
 from bot.handlers.agent_surface import AgentSurface
-from bot.handlers.agents import ToAgents
 from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.clicks import Presses
@@ -226,7 +225,7 @@ class Bot:
         kept = Notes(notices, channels), WideGrants(notices)
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices, *kept)
         replies = Replies(people, notices, incoming)
-        agents = ToAgents(notices, replies.do, incoming)
+        agents = replies.agents
         talk = Conversation(people, home, starts, replies, agents, status, notices)
         presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
         lookup = PromptLookup(engine, people, gate)

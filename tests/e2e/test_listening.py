@@ -71,6 +71,27 @@ async def test_a_dropped_picture_reaches_a_working_agent(claude: ClaudeServer, t
     assert picture["source"]["media_type"] == "image/png"
 
 
+async def test_files_of_an_answer_reach_the_agent_that_asked(claude: ClaudeServer, tmp_path: Path) -> None:
+    """They stand behind the answer in the next call; what cannot be read is named there, and its sender is told why."""
+    ask = call("ask_human", {"question": "What do you see?"}, "t1")
+    claude.queue(Reply([ask], "tool_use"), text("I see a dot."))
+    flow = LOOK + "      tools: [ask_human]\n"
+    async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):
+        thread = await start_flow(workspace, "ana", "ops", "look")
+        await thread.says("What do you see?")
+        files = {"dot.png": DOT, "logs.zip": b"PK\x03\x04\0\0"}
+        await workspace.post("ana", "ops", "this", thread_ts=thread.root_ts, files=files)
+        await thread.says("I see a dot.")
+        await workspace.wait_for(
+            lambda: any("`logs.zip` is not shown" in told["text"] for told in workspace.ephemerals("ana"))
+        )
+    assert claude.refused == []
+    answer, words, picture = last(claude, 1)
+    assert (answer["type"], "this" in str(answer)) == ("tool_result", True)
+    assert 'files="dot.png" unread="logs.zip: it is application/zip' in words["text"]
+    assert picture["source"]["media_type"] == "image/png"
+
+
 async def test_a_colleague_is_overheard_as_data(claude: ClaudeServer, tmp_path: Path) -> None:
     """Marked with who said it; whoever asks the agent is told how it is heard."""
     slow = text("I look", hold_after="text_delta")
