@@ -424,7 +424,7 @@ def _task(number: int, line: str) -> Block:
     task: Block = {
         "type": "task_card",
         "task_id": f"step-{number}",
-        "title": clip(before + plain(label), TASK_TITLE) or "…",
+        "title": clip(before + plain(label).replace("`", ""), TASK_TITLE) or "…",
         "status": state or "pending",
     }
     return {**task, "details": _rich_text(cut(detail, _TASK_DETAILS))} if detail else task

@@ -129,7 +129,7 @@ def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
     """The tool calls of an agent that are under way: those that wait for people, and what runs."""
     indent, lines = INDENT * depth, []
     for call_path, call in sorted(agent.calls.items(), key=lambda item: _ordinal(item[0])):
-        name = safe(one_line(call.name.replace("__", " · "), 60))
+        name = safe(one_line(call.name.replace("__", " › "), 60))
         prompt = waits.prompts.get(call_path)
         inner = [one for at, one in waits.prompts.items() if at != call_path and below(call_path, at)]
         brief = safe(brief_input(call.name, call.input)).replace("`", "'")

@@ -59,7 +59,7 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
     ]
     lines = [
         "❌ Try · &lt;bad&gt; `rm &amp;` until <!date^1795300992^{time}|12:00>",
-        "\u2003⏲️ Inner",
+        "\u2003⏲️ Inner: `df -h`",
         "… 3 more",
     ]
     first, inner, rest = plan_block("x", lines)["tasks"]
@@ -69,7 +69,7 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
         {"type": "text", "text": " until "},
         {"type": "date", "timestamp": 1795300992, "format": "{time}", "fallback": "12:00"},
     ]
-    assert (first["status"], inner["title"], rest["title"]) == ("error", "› ⏲️ Inner", "… 3 more")
+    assert (first["status"], inner["title"], rest["title"]) == ("error", "› ⏲️ Inner: df -h", "… 3 more")
 
 
 def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
