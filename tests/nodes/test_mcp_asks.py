@@ -54,6 +54,12 @@ def test_fields_have_the_names_and_rules_of_the_server() -> None:
     assert responses(saved) == {"k": {"action": "accept", "content": content}}
 
 
+def test_two_fields_never_share_a_name() -> None:
+    """A field whose name cannot be ours is called by a number that no other field has for a name."""
+    asked = made(form({"field_2": {"type": "string"}, "名": {"type": "string"}, "age": {"type": "integer"}}))
+    assert list(asked["names"].values()) == ["field_2", "名", "age"]
+
+
 @pytest.mark.parametrize(
     ("request_", "why"),
     [

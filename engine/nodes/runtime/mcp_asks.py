@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, count
 from typing import Any
 
 from engine.forms import normalize_form
@@ -101,7 +102,8 @@ def _form(schema: Mapping[str, Any], told: Callable[[str], str]) -> tuple[Json, 
     names = dict[str, str]()
     for number, name in enumerate(properties, 1):
         plain = _HUMP.sub("_", name).lower()
-        names[name] = plain if _NAME.fullmatch(plain) and plain not in names.values() else f"field_{number}"
+        wanted = chain([plain] if _NAME.fullmatch(plain) else [], map("field_{}".format, count(number)))
+        names[name] = next(each for each in wanted if each not in names.values())
     required = [names[name] for name in schema.get("required") or () if name in names]
     try:
         fields = {names[name]: _field(name, body) for name, body in properties.items()}
