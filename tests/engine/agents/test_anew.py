@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import NodeDone, Steer
+from engine.decide.commands import Answer, NodeDone, Steer
 from engine.models.turn_runner import request_from
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_outcomes import RAN, SHELL, after_a_tool, labels, tools_ran
-from tests.support.engine import ANA
+from tests.engine.agents.test_with_server import DB, Stage, said, stage
+from tests.support.claude_server import Failure, Reply, call, text
+from tests.support.engine import ANA, SESSION
+
+__all__ = ["stage"]
 
 CALL = {"type": "tool_use", "id": "toolu_8", "name": "shell", "input": {"command": "restart db"}}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -93,3 +97,39 @@ def test_thinking_that_is_sent_on_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("engine.decide.agents.model_request._unthought", lambda message: message)
     with pytest.raises(AssertionError):
         test_without_thinking_nothing_that_was_thought_is_sent_from_then_on()
+
+
+WEB = call("logs", {"service": "web"}, "toolu_web")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("haiku-5-5", "disabled"),
+        ("sonnet-5-5", "between_tools"),
+        ("opus-5-5", "adaptive"),
+        ("opus-5", "disabled"),
+    ],
+)
+async def test_without_thinking_the_server_takes_it(stage: Stage, model: str, kind: str) -> None:
+    """Against a server that binds thinking to what stands before it: nothing that was thought is sent after the person's word; a
+    model that cannot do without thinks on, and that goes back as it came."""
+    broken = Failure(400, "invalid_request_error", "messages.1: a block that nobody can explain")
+    again = [WEB] if kind == "disabled" else [thought(), WEB]
+    named = f"model: claude-{model}"
+    state = await stage.run(Reply([thought(), DB]), broken, Reply(again), text("Both."), more=named)
+    (prompt,) = (state.prompts[key] for key in state.open_prompts)
+    await stage.rig.engine.apply(SESSION, Answer(prompt.prompt_id, ANA, "word", value="plain"))
+    assert said(await stage.parked()) == "Both."
+    _, before, after, last = (request.body for request in stage.server.requests)
+    assert [block["type"] for block in before["messages"][1]["content"]] == ["thinking", "tool_use"]
+    assert [block["type"] for block in after["messages"][1]["content"]] == ["tool_use"]
+    assert after["thinking"]["type"] == last["thinking"]["type"] == kind
+    assert {**after, "messages": 0, "thinking": 0} == {**before, "messages": 0, "thinking": 0}
+    assert len(last["messages"][3]["content"]) == len(again)
+    assert not any(request.dropped for request in stage.server.requests)
+
+
+def thought() -> dict[str, Any]:
+    """A block of thinking that the server signs."""
+    return {"type": "thinking", "thinking": "Perhaps the disk.", "signature": ""}
