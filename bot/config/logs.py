@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from engine.run.executor import logged_about
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio")
+LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "anthropic", "httpx2", "mcp")
+"""Quiet, unless they are named: some log whole addresses, and arguments with the values of secrets."""
 
 
 def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
@@ -19,7 +20,7 @@ def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
     logging.basicConfig(handlers=[handler], level=levels.get("", "warning").upper(), force=True)
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
     for name, level in levels.items():
         if name:

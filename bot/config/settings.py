@@ -181,7 +181,7 @@ def _dollars(raw: str, cwd: Path) -> Decimal | None:
 
 def _address(raw: str, cwd: Path) -> Address:
     host, _, port = raw.strip().rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError("a port, or an address and a port: 9464, 0.0.0.0:9464")
     return Address(host.strip("[]") or "127.0.0.1", int(port))
 

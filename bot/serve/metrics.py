@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ _ENDS: dict[type, str] = {
 _DECIDED = (ev.PromptAnswered, ev.PromptExpired, ev.PromptCancelled)
 READ_SECONDS = 8.0
 """How long a reading may wait for the store; Prometheus gives up after ten."""
+_MOST_UNREADABLE = 100
 _STOP_SECONDS = 1.0
 """How long a stop waits for requests under way; what is stored then is stored."""
 HEARD: tuple[type[Event], ...] = (*_ENDS, *_DECIDED, ev.SessionStarted, ev.SessionEnd)
@@ -172,15 +174,15 @@ def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:
 
 
 def _oldest_question(store: Store) -> str | None:
-    """Since when the oldest open question waits, as far as its session can be read."""
-    oldest = store.prompts(statuses=question_row.OPEN_STATUSES, limit=1)
-    if not oldest:
-        return None
-    try:
-        asked = stored_state(store, oldest[0].session_id).prompts.get(oldest[0].prompt_id)
-    except SaysoError:
-        return None
-    return asked.requested_at if asked is not None else None
+    """Since when the oldest open question waits; what was asked by sessions that cannot be read waits for nobody."""
+    for row in store.prompts(statuses=question_row.OPEN_STATUSES, limit=_MOST_UNREADABLE):
+        with suppress(SaysoError):
+            head = store.head(row.session_id)
+            if head is not None and head.quarantined is None:
+                asked = stored_state(store, row.session_id).prompts.get(row.prompt_id)
+                if asked is not None:
+                    return asked.requested_at
+    return None
 
 
 def _age(since: str | None, now: str) -> float:
@@ -223,9 +225,8 @@ async def served(
             await site.start()
         except OSError as error:
             where = f"{address.host}:{address.port}"
-            raise StartFailed(
-                f"SAYSO_METRICS: nothing can listen at {where}: {os.strerror(error.errno or 0)}."
-            ) from error
+            why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+            raise StartFailed(f"SAYSO_METRICS: nothing can listen at {where}: {why}.") from error
         host, port = runner.addresses[0][:2]
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     finally:

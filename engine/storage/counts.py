@@ -8,7 +8,8 @@ from engine.storage.tables import Tables, reads
 _SESSIONS = "SELECT status, count(*) FROM sessions WHERE status IN ('running', 'paused') GROUP BY status"
 _PROMPTS = (
     "SELECT s.flow_name, count(*) FROM prompts p JOIN sessions s ON s.session_id = p.session_id "
-    "WHERE p.status IN ('requested', 'shown') GROUP BY s.flow_name"
+    "WHERE p.status IN ('requested', 'shown') "
+    "AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.session_id = s.session_id) GROUP BY s.flow_name"
 )
 _INBOX = "SELECT count(*), min(received_at) FROM inbox WHERE outcome IS NULL"
 _DEAD = "SELECT count(*) FROM inbox WHERE outcome = 'dead'"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.logs import JsonLines, set_up
+from bot.config.logs import LIBRARIES, JsonLines, set_up
 from bot.config.settings import SettingsError, load_settings
 from engine import Actor, Runtime, load_flow, node
 from engine.nodes.types.registry import forget
@@ -76,6 +76,26 @@ def test_a_part_has_its_own_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[1]["exception"].endswith("ValueError: broken")
 
 
+@pytest.mark.parametrize("name", ["mcp.client.streamable_http", "httpx2", "anthropic._base_client"])
+def test_libraries_that_log_what_they_send_are_quiet_unless_they_are_named(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Their lines have addresses with their queries, and arguments with the values of secrets."""
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        set_up({"": "debug"}, as_json=True)
+        logging.getLogger(name).debug("Sending client message: canary")
+        logging.getLogger(name).info("HTTP Request: POST https://server/mcp?key=canary")
+        assert "canary" not in capsys.readouterr().err
+        set_up({"": "debug", name: "debug"}, as_json=True)
+        logging.getLogger(name).debug("canary")
+        assert "canary" in capsys.readouterr().err
+    finally:
+        logging.getLogger().handlers[:], logging.getLogger().level = before
+        for each in (name, *LIBRARIES):
+            logging.getLogger(each).setLevel(logging.NOTSET)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
@@ -83,6 +103,7 @@ def test_a_part_has_its_own_level(capsys: pytest.CaptureFixture[str]) -> None:
         ("SAYSO_LOG_FORMAT", "xml", "takes text or json"),
         ("SAYSO_METRICS", "everywhere", "takes a port"),
         ("SAYSO_METRICS", "0.0.0.0:99999", "takes a port"),
+        ("SAYSO_METRICS", "²", "takes a port"),
         ("SAYSO_SECRET_COMMAND", "vault 'x", "takes a program"),
     ],
 )

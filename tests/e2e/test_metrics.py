@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine.storage.open import open_store
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, running_bot, start_flow
 
@@ -57,6 +58,36 @@ async def test_people_are_counted_as_an_objective(workspace: Workspace, tmp_path
     assert after["sayso_steps_total", "gate", "completed"] == 2
     assert ("sayso_prompts_open", "gate") not in after
     assert "ana" not in text
+
+
+@pytest.mark.process
+async def test_a_session_that_was_set_aside_hides_no_older_question(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Nobody can answer its question any more; the alert is about the oldest of the others."""
+    async with running_bot(workspace, tmp_path, {"gate": FLOW}, SAYSO_METRICS="0") as bot:
+        base = (await bot.said("metrics:")).split()[1].removesuffix("/metrics")
+        for _ in range(2):
+            await (await start_flow(workspace, "ana", "ops", "gate")).says("Go?")
+        store = open_store(f"sqlite:///{bot.home / 'sayso.db'}")
+        last, first = sorted(store.heads(), key=lambda head: head.created_at, reverse=True)
+        store.quarantine(first.session_id, "damaged", last.created_at)
+        store.close()
+        found = samples((await got(f"{base}/metrics"))[1])
+    assert found["sayso_sessions_quarantined",] == 1
+    assert found["sayso_prompts_open", "gate"] == 1
+    assert found["sayso_prompt_oldest_seconds",] > 0
+
+
+async def test_an_address_that_does_not_exist_is_said_at_the_start(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """In the resolver's words."""
+    bot = BotProcess(workspace, tmp_path, tmp_path, SAYSO_METRICS="nowhere.invalid:9464")
+    await bot.launch()
+    told = await bot.said("sayso_metrics: nothing can listen at nowhere.invalid:9464")
+    assert "Unknown error" not in told
+    assert await bot.ended() == 7
 
 
 async def test_an_address_that_is_taken_is_said_at_the_start(workspace: Workspace, tmp_path: Path) -> None:
