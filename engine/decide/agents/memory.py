@@ -30,6 +30,10 @@ MOST = 2000
 """Characters of a note."""
 
 
+_MOST_BEFORE = 10
+"""The latest texts before an edit that are kept."""
+
+
 class TooLong(InvalidAnswer):
     """A note is longer than one may be."""
 
@@ -161,7 +165,10 @@ def changed(row: KeptRow, text: str, by: Mapping[str, Json], now: str) -> KeptRo
     forgotten = not text
     entry: dict[str, Json] = {"at": now, "by": dict(by), "did": "forgot" if forgotten else "edited"}
     changes = [*told["changes"], entry if forgotten else {**entry, "before": told["text"]}]
-    if forgotten:
-        changes = [{name: value for name, value in each.items() if name != "before"} for each in changes]
+    wordless = len(changes) - (0 if forgotten else _MOST_BEFORE)
+    changes = [
+        {name: value for name, value in each.items() if name != "before" or at >= wordless}
+        for at, each in enumerate(changes)
+    ]
     body = encode({**told, "text": text, "changes": changes})
     return row.but(rev=row.rev + 1, body=body, expires_at=now if forgotten else row.expires_at)

@@ -132,6 +132,16 @@ def test_who_could_not_approve_a_note_changes_none(rule: str, may: list[str]) ->
     assert [one for one in people if memory.may_edit(row, one) is None] == may
 
 
+def test_a_note_that_is_edited_often_stays_small() -> None:
+    """Who changed it stands there for each time, what it said before for the latest only."""
+    (row,) = rows_of(talk("memory: auto").model("", KEEP))
+    for number in range(30):
+        row = memory.changed(row, f"{number}: " + "x" * 1900, BEN.record(), "2026-11-22T00:00:00.000Z")
+    changes = memory.note(row)["changes"]
+    assert len(changes) == 30
+    assert [number for number, each in enumerate(changes) if "before" in each] == list(range(20, 30))
+
+
 def test_a_copy_of_a_session_keeps_nothing_again() -> None:
     """A fork has the journal of the call, which was kept where it was made."""
     case = talk("memory: auto").model("", KEEP)
