@@ -179,3 +179,17 @@ async def test_reading_notes_in_every_channel_is_noticed(tmp_path: Path) -> None
             work.add_channel("secret", members=["ana", bot.core.state.bot_user_id], is_private=True)
             await says(bot, "shared", channel="secret")
             assert "I know something" in await says(bot, "shared")
+
+
+@simulated
+async def test_reading_notes_where_others_read_is_noticed(tmp_path: Path) -> None:
+    """A seeded fault: a bot that takes no channel for a shared one."""
+
+    async def nowhere(self: Channels, channel: str) -> bool:
+        return False
+
+    async with serving(tmp_path) as (work, bot):
+        with patch.object(Channels, "_shared", nowhere):
+            work.add_channel("partners", members=["ana", bot.core.state.bot_user_id], is_ext_shared=True)
+            await says(bot, "shared")
+            assert "I know something" in await says(bot, "shared", channel="partners")
