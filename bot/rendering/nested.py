@@ -165,16 +165,27 @@ def _conversation(state: State, path: str, agent: AgentRun) -> str:
 def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
     """One line for each thing that is under way in several passes: those that wait for people first."""
     state = waits.state
-    inner = [one for one in state.active if one != path and below(path, one) and one not in state.containers]
-    asked = {one: prompt.number or 0 for one, prompt in waits.prompts.items()}
+    inner = [one for one in state.active if one != path and below(path, one) and _stands_alone(state, one)]
+    asked: dict[str, int] = {}
+    for one, prompt in waits.prompts.items():
+        asked.setdefault(agent_of(state, one) or one, prompt.number or 0)
     inner.sort(key=lambda one: (one not in asked, asked.get(one, 0), state.nodes[one].started_at or "", one))
     skip = len(around(state, waits.flow, f"{path}/x"))
     lines = []
     for one in inner[:_MOST_INSIDE]:
         place = [*around(state, waits.flow, one)[skip:], label_of(waits.flow, one)]
         lines.append(f"{INDENT * depth}{_line(waits, one, ' › '.join(place))}")
+        if (container := state.containers.get(one)) is not None and container.agent is not None:
+            lines += _calls(waits, one, container.agent, depth + 1)
     more = len(inner) - _MOST_INSIDE
     return lines + ([f"{INDENT * depth}… {more:,} more under way"] if more > 0 else [])
+
+
+def _stands_alone(state: State, path: str) -> bool:
+    """Whether what is under way has a line of its own: an agent has one, with its calls below it; other containers have none."""
+    if path in state.containers:
+        return state.containers[path].agent is not None
+    return agent_of(state, path) is None
 
 
 def _line(waits: Waits, path: str, label: str) -> str:

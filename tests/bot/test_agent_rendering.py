@@ -28,12 +28,12 @@ from bot.rendering.agents import (
 from bot.rendering.card import card
 from bot.rendering.text import weight
 from bot.workspace.blocks import check_message
-from engine.decide.commands import Command, Steer
+from engine.decide.commands import Command, NodeDone, Steer
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.records import PutOutbox
 from engine.journal.state import State
-from engine.language.codec import decode
+from engine.language.codec import Json, decode
 from tests.bot.rendering_cases import texts
 from tests.engine.agents.talks import HEAD, Talk
 from tests.support.engine import ANA, flow_of
@@ -325,3 +325,42 @@ def test_sources_stand_behind_what_they_are_for() -> None:
     ]
     told = "It is known that disks fill ([A page](https://a.example/x)), so clean up.\n\nNext."
     assert text_of(content) == f"I search.\n\n{told}"
+
+
+def test_agents_side_by_side_stand_on_the_card_with_the_calls_that_wait() -> None:
+    """Each has a line, and below it what it asks for; one whose call is to be approved was not there at all."""
+    agent = """
+          - id: {0}
+            type: agent
+            with:
+              prompt: Go
+              tools: [{{shell: {{commands: ["*"]}}}}]
+              approvals: {{shell: [approve, reject]}}"""
+    branches = "".join(f"\n      {name}:{agent.format(name * 3)}" for name in "xy")
+    flow = f"flow: both\nnodes:\n  - id: each\n    type: parallel\n    branches:{branches}\n"
+    talk = Told(flow_of(flow)).started()
+    for name in "xy":
+        use = {
+            "type": "tool_use",
+            "id": f"toolu_{name}",
+            "name": "shell",
+            "input": {"command": f"echo {name}"},
+        }
+        answer: dict[str, Json] = {
+            "content": [use],
+            "stopReason": "tool_use",
+            "usage": {},
+            "model": "claude-sonnet-5-5",
+        }
+        talk.when(
+            NodeDone(
+                f"each[{name}]/{name * 3}/turn[1]", 1, {**answer, "interrupted": False, "requestId": None}
+            )
+        )
+    lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks)).splitlines()
+    assert [line.strip().partition(" · ")[0] for line in lines][-5:-1] == [
+        "▶️ x › xxx",
+        "🙋 shell: `echo x`",
+        "▶️ y › yyy",
+        "🙋 shell: `echo y`",
+    ]
