@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,15 +17,13 @@ from bot.workspace.blocks import check_message
 from engine.decide.commands import Due, NodeCut, Steer
 from engine.flow.load import load_flow
 from engine.journal import events as ev
-from engine.journal import fold
-from engine.journal.folds.agents import with_agent
 from engine.journal.records import PutOutbox
-from engine.journal.state import AgentRun, State
+from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import FlowError
 from tests.bot.rendering_cases import texts
 from tests.bot.test_agent_rendering import Told, shown
-from tests.engine.agents.talks import HEAD
+from tests.engine.agents.talks import HEAD, folds_otherwise
 from tests.support.engine import ANA, flow_of
 
 PLANS = HEAD.replace("{{ inputs.service }}", "web") + "      tools: [plan, write_file]\n"
@@ -201,28 +198,14 @@ def test_a_plan_in_a_wrong_place_is_noticed(monkeypatch: pytest.MonkeyPatch, fau
     """Seeded faults: a summary takes the plan with the conversation; a plan is known by the answers before it, of which a summary
     leaves none; an answer leaves its plan to the next question."""
     if fault == "forgotten":
-        changed(monkeypatch, "agent:compacted", lambda agent, after: replace(after, plan=None))
+        folds_otherwise(monkeypatch, "agent:compacted", lambda agent, after: replace(after, plan=None))
     elif fault == "counted":
         monkeypatch.setattr(agent_rows, "_plan_row", counted)
     else:
-        changed(monkeypatch, "agent:message", lambda agent, after: replace(after, plan=agent.plan))
+        folds_otherwise(monkeypatch, "agent:message", lambda agent, after: replace(after, plan=agent.plan))
     with pytest.raises(AssertionError):
         test_a_question_after_the_answer_has_a_plan_of_its_own()
         test_a_plan_outlives_a_summary_of_the_conversation()
-
-
-def changed(patch: pytest.MonkeyPatch, kind: str, change: Callable[[AgentRun, AgentRun], AgentRun]) -> None:
-    """The fold of such an event makes something else of the conversation."""
-    real = fold._FOLDS[kind]
-
-    def folded(state: State, event: Any) -> State:
-        after = real(state, event)
-        was, now = state.containers[event.path].agent, after.containers[event.path].agent
-        assert was is not None
-        assert now is not None
-        return with_agent(after, event.path, change(was, now))
-
-    patch.setitem(fold._FOLDS, kind, folded)
 
 
 def counted(state: State, turn: str, steps: Any, *, over: bool = False) -> PutOutbox:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
+
+import pytest
 
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
+from engine.journal import fold
+from engine.journal.folds.agents import with_agent
 from engine.journal.queries import TURN
-from engine.journal.state import AgentRun, Asked
+from engine.journal.state import AgentRun, Asked, State
 from engine.language.codec import Json
 from engine.messages.messages import Message, legal, text_document_block
 from engine.messages.model_limits import AgentFacts
@@ -150,3 +155,20 @@ def talk(with_: str = "", *, rest: str = "", head: str = SERVICE) -> Talk:
     lines = "".join(f"      {line}\n" for line in with_.strip("\n").splitlines())
     scenario = Talk(flow_of(head + HEAD.strip("\n").replace("\n\n", "\n") + "\n" + lines + rest))
     return scenario.started()
+
+
+def folds_otherwise(
+    patch: pytest.MonkeyPatch, kind: str, change: Callable[[AgentRun, AgentRun], AgentRun]
+) -> None:
+    """A seeded fault: the fold of events of this type makes something else of a conversation, from what it was and what it
+    should be."""
+    real = fold._FOLDS[kind]
+
+    def folded(state: State, event: Any) -> State:
+        after = real(state, event)
+        was, now = state.containers[event.path].agent, after.containers[event.path].agent
+        assert was is not None
+        assert now is not None
+        return with_agent(after, event.path, change(was, now))
+
+    patch.setitem(fold._FOLDS, kind, folded)
