@@ -58,6 +58,8 @@ def place_of(url: str) -> str:
     if not url.startswith(POSTGRES):
         return url
     parts = urlsplit(url)
+    if "@" in parts.path:
+        return "the Postgres database"  # part of a password that was not escaped stands there
     return f"Postgres database {parts.path.strip('/') or '(default)'} at {parts.hostname or 'localhost'}"
 
 

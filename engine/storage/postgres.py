@@ -12,7 +12,7 @@ from contextlib import suppress
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.leases import Holder, Served, Serving, label_of
 from engine.storage.postgres_connection import PostgresConnection, shown
-from engine.storage.postgres_leases import PostgresOwners, ServingLease, read_holder
+from engine.storage.postgres_leases import PostgresOwners, ServingLease, interrupted, read_holder
 from engine.storage.postgres_words import steps
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
@@ -58,6 +58,8 @@ class PostgresStore(DatabaseStore):
 
     def try_serving(self, holder: Holder) -> Serving | None:
         """See `Store.try_serving`."""
+        if interrupted(self._db):
+            return None
         lease = ServingLease(self._db, holder)
         return lease if lease.retake() else None
 

@@ -69,8 +69,12 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
         "tcp_user_timeout": SILENT_MILLISECONDS,
         "keepalives_idle": 5,
     }
+    known = _parts(url)
+    if known is None:
+        raise StorageError(
+            "The database URL cannot be read: in a user or password, @ / : # ? % have to be percent-encoded (%40 for @)."
+        )
     try:
-        known = conninfo_to_dict(url)
         # Who lives is read from these names: one in the URL would hide it.
         named = {key: value for key, value in given.items() if key not in known} | {"application_name": name}
         full = make_conninfo(url, **named)
@@ -115,11 +119,20 @@ def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
         )
 
 
-def shown(url: str) -> str:
-    """A database URL without what is secret in it."""
+def _parts(url: str) -> dict[str, Any] | None:
+    """What a database URL says; None where part of a password would be taken for a host or a name, and be shown."""
     try:
         known = conninfo_to_dict(url)
     except psycopg.Error:
+        return None
+    named = str(known.get("host") or "")[1:] + str(known.get("dbname") or "")
+    return None if "@" in named else known
+
+
+def shown(url: str) -> str:
+    """A database URL without what is secret in it."""
+    known = _parts(url)
+    if known is None:
         return "the database URL"
     port = f":{known['port']}" if known.get("port") else ""
     return (
@@ -151,7 +164,9 @@ class PostgresConnection(Database):
         self._closed = False
         self._inside = False
         self._own = 0
-        self.raw = connect(url, "sayso")
+        self.leased: Callable[[], bool] = lambda: True
+        """Whether the leases of this process have been confirmed a moment ago."""
+        self._connect()
 
     def close(self) -> None:
         """See `Database.close`."""
@@ -166,13 +181,13 @@ class PostgresConnection(Database):
         """See `Database.write`."""
         with self._lock:
             self._usable()
+            self._may_write()
             self.watch.begin(suspended=suspended)
             with self.translated():
                 transaction = self._begin()
                 try:
                     yield
-                    if self.broken is not None:
-                        raise StorageBroken(self.broken)
+                    self._may_write()
                 except BaseException:
                     self._roll_back()
                     raise
@@ -198,7 +213,7 @@ class PostgresConnection(Database):
                 return
             self._usable()
             with self.translated():
-                self.raw.execute(_BEGIN_READ)
+                self._begun(_BEGIN_READ)
                 self._inside = True
                 try:
                     yield
@@ -219,12 +234,22 @@ class PostgresConnection(Database):
 
     def _begin(self) -> str:
         """Begin a write transaction; its id."""
-        cursor = self.raw.execute(_BEGIN)
+        cursor = self._begun(_BEGIN)
         self._inside = True
         cursor.nextset()
         row = cursor.fetchone()
         assert row is not None, "a SELECT without FROM gives a row"
         return str(row[0])
+
+    def _begun(self, words: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Begin a transaction, on a new connection where this one was lost while nothing was done."""
+        try:
+            return self.raw.execute(words)
+        except psycopg.OperationalError:
+            if not self.raw.closed:
+                raise
+            self._connect()
+            return self.raw.execute(words)
 
     def _commit(self, transaction: str) -> None:
         try:
@@ -370,6 +395,23 @@ class PostgresConnection(Database):
             raise StorageError("The store is closed.")
         self._reconnect()
 
+    def _may_write(self) -> None:
+        """Raise where others may have taken the work of this process."""
+        if self.broken is not None:
+            raise StorageBroken(self.broken)
+        if not self.leased():
+            raise StorageBusy(
+                f"The lease of this process on {shown(self.url)} is not confirmed; nothing was written."
+            )
+
     def _reconnect(self) -> None:
         if self.raw.closed:
-            self.raw = connect(self.url, "sayso")
+            self._connect()
+
+    def _connect(self) -> None:
+        self.raw = connect(self.url, "sayso")
+        self._since = time.monotonic()
+
+    def connected_seconds(self) -> float:
+        """For how long this connection has been there."""
+        return time.monotonic() - self._since

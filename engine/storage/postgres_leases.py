@@ -5,8 +5,8 @@ the process ends (a `kill -9` within milliseconds), and ends the connection afte
 the process is frozen, or cut off. No clock of ours takes part, and nothing has to be cleaned up.
 
 Whoever has lost a lease while the server went on must end: others may have taken its work. A restart of the server ends all
-leases at once. Their holders take them again, and until `GRACE_SECONDS` after the start of the server everybody
-counts as alive.
+leases at once. Their holders take them again, and whoever has reached the server for less than `GRACE_SECONDS` counts
+everybody as alive, if it started not long ago: before it takes connections it may have been recovering for minutes.
 """
 
 from __future__ import annotations
@@ -34,19 +34,24 @@ LEASE_SECONDS = 3.0
 PING_SECONDS = 0.5
 GRACE_SECONDS = 2 * LEASE_SECONDS
 """How long after a start of the server everybody counts as alive."""
+RECOVERY_SECONDS = 600.0
+"""How long after its start a server may take its first connection."""
 _PREFIX = "sayso "
 _SERVING = "serving"
 _IDLE = "SELECT set_config('idle_session_timeout', $1, false)"
 _STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::text"
 _TAKE = "SELECT pg_try_advisory_lock($1)"
-_DEAD = """SELECT pg_try_advisory_xact_lock_shared($1)
- AND clock_timestamp() > pg_postmaster_start_time() + $2::text::interval"""
+_DEAD = "SELECT pg_try_advisory_xact_lock_shared($1)"
+_OLD = "SELECT clock_timestamp() > pg_postmaster_start_time() + $1::text::interval"
 _LIVING = """SELECT DISTINCT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
  WHERE datname = current_database() AND locktype = 'advisory' AND granted AND starts_with(application_name, $1) ORDER BY 1"""
-_NOTE = (
-    "INSERT INTO serving (n, holder) VALUES (1, $1) ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"
-)
+_NOTE = """INSERT INTO serving (n, holder) VALUES (1, $1), (2, extract(epoch FROM pg_postmaster_start_time())::text)
+ ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"""
 _NOTED = "SELECT holder FROM serving WHERE n = 1"
+_NOTED_BEFORE = (
+    "SELECT holder != extract(epoch FROM pg_postmaster_start_time())::text FROM serving WHERE n = 2"
+)
+"""Whether the server was started again after somebody had the lease."""
 
 
 class HeldLock:
@@ -57,6 +62,7 @@ class HeldLock:
         self._url, self._name, self._application, self._lost = url, name, application, lost
         self._ended = threading.Event()
         self._started = ""
+        self._seen = time.monotonic()
         self.raw = connect(url, application)
         self.taken = self._take()
         self._thread = threading.Thread(target=self._keep, name=f"sayso-lease-{name}", daemon=True)
@@ -75,15 +81,25 @@ class HeldLock:
             self.raw.execute("SELECT pg_advisory_unlock_all()")
         self.raw.close()
 
+    def fresh(self) -> bool:
+        """Whether the server cannot have ended it yet."""
+        return time.monotonic() - self._seen < LEASE_SECONDS
+
     def _take(self) -> bool:
+        asked = time.monotonic()
         self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
         self._started = _text(self.raw, _STARTED)
-        return _one(self.raw, _TAKE, lock_number(self._name)) is True
+        taken = _one(self.raw, _TAKE, lock_number(self._name)) is True
+        if taken:
+            self._seen = asked
+        return taken
 
     def _keep(self) -> None:
         while not self._ended.wait(PING_SECONDS):
+            asked = time.monotonic()
             try:
                 self.raw.execute("SELECT 1")
+                self._seen = asked
             except psycopg.Error as error:
                 why = self._gone(error)
                 if why is not None and not self._ended.is_set():
@@ -99,6 +115,7 @@ class HeldLock:
         _log.warning("the lease on %s was interrupted: %s", where, told(error))
         while not self._ended.wait(PING_SECONDS / 2):
             before = self._started
+            self.raw.close()
             try:
                 self.raw = connect(self._url, self._application)
                 if self._take() and self._started != before:
@@ -129,12 +146,29 @@ def _text(raw: psycopg.Connection[tuple[Any, ...]], sql: str) -> str:
     return str(_one(raw, sql))
 
 
+def settled(db: PostgresConnection) -> bool:
+    """Whether those who live have had the time to take their leases again, should the server have been restarted. Inside a
+    transaction."""
+    young = db.connected_seconds() <= GRACE_SECONDS
+    return not young or _one(db.raw, _OLD, f"{RECOVERY_SECONDS:g} seconds") is True
+
+
+def interrupted(db: PostgresConnection) -> bool:
+    """Whether whoever served when the server was restarted may not have taken its lease again yet: others wait."""
+    with db.read():
+        return _one(db.raw, _NOTED_BEFORE) is True and not settled(db)
+
+
 class PostgresOwners:
     """The owners of one database."""
 
     def __init__(self, db: PostgresConnection) -> None:
         self._db = db
         self._held: dict[str, HeldLock] = {}
+        db.leased = self._fresh
+
+    def _fresh(self) -> bool:
+        return all(held.fresh() for held in list(self._held.values()))
 
     def register(self, label: str) -> str:
         """Become an owner that lives until this process ends or `close()`."""
@@ -150,8 +184,7 @@ class PostgresOwners:
         if owner in self._held:
             return True
         with self._db.read():
-            row = self._db.raw.execute(_DEAD, (lock_number(owner), f"{GRACE_SECONDS:g} seconds")).fetchone()
-        return row is None or not row[0]
+            return not settled(self._db) or not _one(self._db.raw, _DEAD, lock_number(owner))
 
     def living(self) -> list[str]:
         """The ids of all owners that live, sorted."""
@@ -231,7 +264,9 @@ def read_holder(db: PostgresConnection) -> Holder | None:
     """Who served this database last; only the lock says whether they do."""
     with db.read():
         row = db.raw.execute(_NOTED).fetchone()
+        away = interrupted(db)
     try:
-        return None if row is None else Holder(**decode(row[0].encode()))
+        holder = None if row is None else Holder(**decode(row[0].encode()))
+        return replace(holder, stopping=True) if holder is not None and away else holder
     except (NotJson, TypeError):
         return None

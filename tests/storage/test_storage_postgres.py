@@ -19,6 +19,7 @@ from engine.language.errors import (
     RowRefused,
     SchemaTooNew,
     StorageBroken,
+    StorageBusy,
     StorageError,
     WrongWorkspace,
 )
@@ -26,6 +27,7 @@ from engine.storage import postgres_connection, postgres_leases
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import PostgresStore, open_postgres
+from engine.storage.postgres_leases import HeldLock
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, step, tell
 from tests.support import postgres
 from tests.support.between import Relay
@@ -121,6 +123,17 @@ def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     with pytest.raises(StorageError, match="Postgres database flows at /nowhere cannot be opened") as caught:
         open_postgres("postgresql://bot:hunter2@/flows?host=/nowhere", KEY)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "login", ["bot:hunter%2@db", "bot:hunter/2@db", "bot:x@hunter2.invalid@db", "bot@db/x?password=hunter%"]
+)
+def test_a_password_that_was_not_escaped_is_not_shown(login: str) -> None:
+    """The driver quotes what it could not read, or takes it for a host."""
+    with pytest.raises(StorageError, match="percent-encoded") as caught:
+        open_postgres(f"postgresql://{login}/flows", KEY)
+    assert "hunter" not in str(caught.value)
+    assert caught.value.__cause__ is None or "hunter" not in str(caught.value.__cause__)
 
 
 def test_a_role_without_rights_is_told_what_it_lacks(store: PostgresStore, url: str) -> None:
@@ -279,6 +292,18 @@ def test_the_outcome_of_a_post_is_stored_although_it_lost_against_others(
     assert store.outbox(now=NOW) == []
 
 
+def test_a_connection_that_was_lost_while_nothing_was_done_is_made_anew(
+    store: PostgresStore, url: str
+) -> None:
+    """Nobody hears of it."""
+    for work in (lambda: store.ingest([ITEM], NOW), store.inbox):
+        with psycopg.connect(url, autocommit=True) as raw:
+            raw.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sayso'"
+            )
+        assert work()
+
+
 # --- leases ------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +358,73 @@ def test_after_a_start_of_the_server_everybody_counts_as_alive(
     assert not store.alive("bot-1-0123456789abcdef")
     monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
     assert store.alive("bot-1-0123456789abcdef")
+
+
+def test_nothing_is_written_under_a_lease_that_is_not_confirmed(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that wakes may write before it asks for its lease: the server has ended that long ago."""
+    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 60.0)
+    monkeypatch.setattr(postgres_leases, "LEASE_SECONDS", 0.1)
+    other = open_postgres(url, KEY)
+    owner = other.register("bot")
+    soon(lambda: not store.alive(owner))
+    with pytest.raises(StorageBusy, match="not confirmed"):
+        other.ingest([ITEM], NOW)
+    other.close()
+
+
+def test_a_store_that_trusts_its_lease_for_ever_is_noticed(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would write after the server has given its work away."""
+    monkeypatch.setattr(HeldLock, "fresh", lambda self: True)
+    with pytest.raises(pytest.fail.Exception):
+        test_nothing_is_written_under_a_lease_that_is_not_confirmed(store, url, monkeypatch)
+
+
+def test_who_looks_after_a_start_of_the_server_keeps_nobody_from_a_lease(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look takes the lock for an instant: whoever takes it again just then would end."""
+    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
+    owner = "bot-1-0123456789abcdef"
+    with store._db.read():
+        assert store.alive(owner)
+        held = HeldLock(url, owner, "sayso", lambda why: None)
+        assert held.taken
+        held.close()
+
+
+def test_a_server_that_recovered_for_long_is_not_taken_for_one_that_went_on(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start may be long ago when it takes its first connection: what counts is since when it can be reached."""
+    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
+    with psycopg.connect(store._db.url, autocommit=True) as raw:
+        row = raw.execute("SELECT extract(epoch FROM now() - pg_postmaster_start_time())::float").fetchone()
+    assert row is not None
+    monkeypatch.setattr(postgres_leases, "RECOVERY_SECONDS", row[0] + 60)
+    assert store.alive("bot-1-0123456789abcdef")
+    monkeypatch.setattr(postgres_leases, "RECOVERY_SECONDS", 0.0)
+    assert not store.alive("bot-1-0123456789abcdef")
+
+
+def test_after_a_start_of_the_server_a_second_bot_waits_for_the_first(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has lost its lease with the server, and may not have taken it again yet."""
+    first = store.try_serving(holder_of("sayso start", NOW))
+    assert first is not None
+    first.close()
+    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
+    again = store.try_serving(holder_of("sayso start", NOW))
+    assert again is not None, "the server went on meanwhile"
+    again.close()
+    store._db.run("UPDATE serving SET holder = '0' WHERE n = 2")
+    assert store.try_serving(holder_of("sayso start", NOW)) is None
+    assert (holder := store.served().holder) is not None
+    assert holder.stopping
 
 
 def test_one_process_serves(store: PostgresStore, url: str) -> None:
