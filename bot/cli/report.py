@@ -46,7 +46,9 @@ def _page(store: Store, head: Head) -> str:
     events = [decode_event(row) for row in store.journal(head.session_id)]
     records = list(audit(events, content=True))
     state = derive_state(events)
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = Environment(
+        autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True
+    )
     page.filters |= {"moment": _moment, "text": _text, "who": _who, "words": _words}
     return page.from_string(resources.files(__package__).joinpath("report.html").read_text()).render(
         head=head,
@@ -63,6 +65,11 @@ def _page(store: Store, head: Head) -> str:
             if record.actor_id and not record.prompt_id and record.action not in _SAID
         ],
     )
+
+
+def _visible(value: Any) -> Any:
+    """Whatever is printed, without characters that hide or reorder others."""
+    return shown(value) if type(value) is str else value
 
 
 def _questions(records: list[AuditRecord]) -> list[dict[str, Any]]:

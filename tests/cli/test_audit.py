@@ -222,3 +222,16 @@ def test_what_cannot_be_verified_is_said_in_one_line(cli: Cli, approved: str, na
     """A folder, nothing, and a name that no file can have."""
     done = cli.run("verify", name)
     assert (done.code, "Traceback" in done.err) == (2, False), done
+
+
+def test_a_report_names_who_was_asked_without_characters_that_turn_text_around(cli: Cli) -> None:
+    """Who was asked can come from an input; it is read on paper."""
+    gated(cli, "['local:{{ inputs.who }}']")
+    flow = cli.cwd / "flows/gated.yml"
+    flow.write_text(flow.read_text().replace("nodes:", "inputs: {who: {type: string}}\nnodes:", 1))
+    started = cli.run("run", "gated", "-i", "who=a\u202eb", "--no-input", "--json")
+    done = cli.run("sessions", "report", started.json["sessionId"], "-o", "page.html")
+    assert done.code == 0, (started, done)
+    page = (cli.cwd / "page.html").read_text()
+    assert "\u202e" not in page
+    assert "asked of local:a\\u202eb" in page

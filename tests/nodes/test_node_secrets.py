@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from engine import Actor, Runtime, load_flow
 from engine.language.errors import SaysoError
 from engine.nodes.runtime.runner import Refusal
 from engine.nodes.runtime.secrets import (
+    COMMAND_SECONDS,
     KEPT_SECONDS,
     REFUSED_SECONDS,
     Resolver,
@@ -186,6 +190,27 @@ def test_a_program_that_gives_nothing_usable_is_one_sentence(tmp_path: Path, scr
     assert told in text
     assert "canary" not in text
     assert "could not be started" in refusal(SecretSource({}, None, ["/nowhere/give"]), "TOKEN")
+
+
+def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
+    """With what it began, and long before its time is over: all of it would be in the memory of the bot."""
+    source = SecretSource(dict(os.environ), None, program(tmp_path, "yes & yes"))
+    tracemalloc.start()
+    try:
+        assert "printed too much" in refusal(source, "TOKEN")
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_helper_that_a_program_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    """Password managers start an agent that keeps their output open."""
+    helper = f"sleep 60 & echo $! > {tmp_path}/helper; echo value"
+    source = SecretSource(dict(os.environ), None, program(tmp_path, helper))
+    before = time.monotonic()
+    assert source.get("TOKEN") == "value"
+    assert time.monotonic() - before < COMMAND_SECONDS / 2
+    os.kill(int((tmp_path / "helper").read_text()), signal.SIGKILL)  # it runs on
 
 
 async def test_the_event_loop_does_not_wait_for_a_secret(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import contextlib
 import logging
 import os
 import re
+import selectors
+import signal
 import subprocess
 import threading
 import time
@@ -44,6 +46,9 @@ _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _LARGEST = 64 * 1024
+_COMPLAINT = 2000
+_LOOK_SECONDS = 0.1
+"""How often it is looked whether a program has ended whose output stays open."""
 
 
 class SecretUnavailable(SaysoError):
@@ -136,18 +141,11 @@ def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretUnav
     program, name = command[0], command[-1]
     seen = {key: value for key, value in env.items() if not key.startswith(_OURS)}
     try:
-        done = subprocess.run(
-            command,
-            env=seen,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        if done.returncode == 0 and len(done.stdout) <= _LARGEST:
-            return done.stdout.decode().removesuffix("\n").removesuffix("\r")
-        told = f"ended with {done.returncode}" if done.returncode else "printed too much"
-        log.warning("%s %s: %s", program, name, done.stderr.decode(errors="replace").strip()[-2000:])
+        code, printed, complaint = _end_of(command, seen)
+        if code == 0:
+            return printed.decode().removesuffix("\n").removesuffix("\r")
+        told = "printed too much" if code is None else f"ended with {code}"
+        log.warning("%s %s: %s", program, name, complaint.decode(errors="replace").strip())
     except subprocess.TimeoutExpired:
         told = f"took longer than {COMMAND_SECONDS:g} s"
     except UnicodeDecodeError:
@@ -155,6 +153,45 @@ def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretUnav
     except OSError as error:
         told = f"could not be started: {error.strerror}"
     return SecretUnavailable(f"secret {name} is not to be had: {program} (SAYSO_SECRET_COMMAND) {told}")
+
+
+def _end_of(command: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
+    """The exit code of a program, what it printed, and the end of its complaints; without a code it printed too much, and
+    was ended. A helper that it leaves running is not waited for. Raises `OSError`, `subprocess.TimeoutExpired`."""
+    pipe, until = subprocess.PIPE, time.monotonic() + COMMAND_SECONDS
+    with (
+        selectors.DefaultSelector() as ready,
+        subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        told = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        printed, complaint = told.values()
+        for descriptor in told:
+            ready.register(descriptor, selectors.EVENT_READ)
+        try:
+            while ready.get_map() and len(printed) <= _LARGEST:
+                over = process.poll() is not None
+                found = ready.select(0 if over else _LOOK_SECONDS)
+                if over and not found:
+                    break
+                if time.monotonic() > until:
+                    raise subprocess.TimeoutExpired(command, COMMAND_SECONDS)
+                for key, _ in found:
+                    data = os.read(key.fd, _LARGEST)
+                    told[key.fd] += data
+                    if not data:
+                        ready.unregister(key.fd)
+                del complaint[:-_COMPLAINT]
+            if len(printed) > _LARGEST:
+                return None, b"", bytes(complaint)
+            return process.wait(max(0.0, until - time.monotonic())), bytes(printed), bytes(complaint)
+        finally:
+            if process.returncode is None or len(printed) > _LARGEST:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def references(value: Json) -> set[str]:
