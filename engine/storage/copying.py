@@ -27,14 +27,25 @@ def copy_store(source: DatabaseStore, target: DatabaseStore) -> int:
             )
     if (reason := source.suspended()) is not None:
         raise StorageError(f"The store that is copied from is suspended: {reason} Nothing was changed.")
-    with source._db.read(), target._db.write():
-        for table in COPIED:
-            _copy(source, target, table)
-        if (workspace := source._db.one(META, ("workspace",))) is not None:
-            target._db.run(PUT_META, ("workspace", *workspace))
-        heads = source.heads(limit=None)
-        for head in heads:
-            _compare(source, target, head)
+    source.changed()
+    with target._db.write():
+        with source._db.read():
+            sessions = _copy_all(source, target)
+        if source.changed():
+            raise StorageError(
+                "The store that is copied from was written to meanwhile. Stop who did. Nothing was changed."
+            )
+    return sessions
+
+
+def _copy_all(source: DatabaseStore, target: DatabaseStore) -> int:
+    for table in COPIED:
+        _copy(source, target, table)
+    if (workspace := source._db.one(META, ("workspace",))) is not None:
+        target._db.run(PUT_META, ("workspace", *workspace))
+    heads = source.heads(limit=None)
+    for head in heads:
+        _compare(source, target, head)
     return len(heads)
 
 
@@ -42,7 +53,12 @@ def _copy(source: DatabaseStore, target: DatabaseStore, table: Copied) -> None:
     last: int | str = table.before
     count = 0
     while rows := source._db.all(table.read, (last, _AT_ONCE)):
-        target._db.many(table.write, rows)
+        try:
+            target._db.many(table.write, rows)
+        except target._db.refused as error:
+            raise StorageError(
+                f"A row of {table.name} cannot be copied. {target._db.row_error(error)} Nothing was changed."
+            ) from error
         last, count = rows[-1][0], count + len(rows)
     target._db.follow(table.follow)
     if target._number(table.number) != count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,4 +128,32 @@ def test_a_copy_that_differs_is_undone(
     monkeypatch.setattr(copying, "COPIED", [table for table in COPIED if table.name != "prompts"])
     assert outcome(lambda: copy_store(old, new)) is StorageError
     assert new.heads() == []
+    old.close()
+
+
+def test_what_is_written_meanwhile_is_not_left_behind(
+    new: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that came to the old store while it was copied would be lost with it."""
+    old, other = filled(tmp_path / "old.db"), open_sqlite(tmp_path / "old.db", key=KEY)
+    compare = copying._compare
+
+    def later(*given: Any) -> None:
+        other.ingest([InboxItem("late", "message", b"{}")], NOW)
+        compare(*given)
+
+    monkeypatch.setattr(copying, "_compare", later)
+    with pytest.raises(StorageError, match="was written to meanwhile"):
+        copy_store(old, new)
+    assert new.heads() == []
+    other.close()
+    old.close()
+
+
+def test_a_row_that_the_other_store_cannot_hold_is_said_to_be_one(new: PostgresStore, tmp_path: Path) -> None:
+    """Postgres takes no NUL in text: it says in which table there is one."""
+    old = filled(tmp_path / "old.db")
+    old.ingest([InboxItem("nul\0", "message", b"{}")], NOW)
+    with pytest.raises(StorageError, match="A row of inbox cannot be copied"):
+        copy_store(old, new)
     old.close()
