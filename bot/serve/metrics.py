@@ -46,6 +46,8 @@ _ENDS: dict[type, str] = {
 _DECIDED = (ev.PromptAnswered, ev.PromptExpired, ev.PromptCancelled)
 READ_SECONDS = 8.0
 """How long a reading may wait for the store; Prometheus gives up after ten."""
+MOST_GROUPS = 100
+"""So many groups are counted by name: who is asked can come from an input."""
 _MOST_UNREADABLE = 100
 _STOP_SECONDS = 1.0
 """How long a stop waits for requests under way; what is stored then is stored."""
@@ -71,6 +73,7 @@ class Metrics:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._known: dict[str, int] = {}
+        self._groups: set[str] = set()
         self.registry = registry = CollectorRegistry(auto_describe=True)
 
         def gauge(name: str, what: str, *labels: str) -> Gauge:
@@ -122,7 +125,13 @@ class Metrics:
                 asked = state.prompts.get(event.prompt_id)
                 if asked is not None:
                     waited = timestamps.seconds_between(asked.requested_at, event.timestamp)
-                    self._wait.labels(flow, group_of(asked), _outcome(event)).observe(max(0.0, waited))
+                    self._wait.labels(flow, self._group(asked), _outcome(event)).observe(max(0.0, waited))
+
+    def _group(self, asked: Asked) -> str:
+        group = group_of(asked)
+        if len(self._groups) < MOST_GROUPS:
+            self._groups.add(group)
+        return group if group in self._groups else "other"
 
     async def read(self) -> bytes:
         """The text that Prometheus reads. Raises `StorageError`."""

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import yaml
 
-from bot.serve.metrics import Metrics, Sources
+from bot.serve.metrics import MOST_GROUPS, Metrics, Sources
+from engine.journal.events import PromptCancelled
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -45,3 +46,20 @@ def test_each_alert_watches_something_that_is_served() -> None:
     for rule in group["rules"]:
         assert named(rule["expr"]) <= served(), rule["alert"]
         assert rule["annotations"]["summary"]
+
+
+def test_groups_that_come_from_inputs_are_not_without_number() -> None:
+    """A flow may ask the group that somebody types: what is beyond a hundred of them is counted together."""
+    engine: Any = SimpleNamespace(subscribe=lambda *about: None)
+    metrics = Metrics(Sources(engine, {}, cast(Any, None), None, lambda: ""))
+    now = "2026-11-23T12:00:00.000Z"
+    for number in range(MOST_GROUPS + 20):
+        asked = SimpleNamespace(approvers=(f"@team-{number}",), who=(), requested_at=now)
+        state: Any = SimpleNamespace(flow_name="gate", prompts={"p": asked})
+        metrics.happened(
+            state, [PromptCancelled(seq=1, timestamp=now, path="ok", prompt_id="p", reason="over")]
+        )
+    (family,) = [each for each in metrics.registry.collect() if each.name == "sayso_prompt_wait_seconds"]
+    counts = {each.labels["group"]: each.value for each in family.samples if each.name.endswith("_count")}
+    assert len(counts) == MOST_GROUPS + 1
+    assert counts["other"] == 20
