@@ -18,7 +18,7 @@ from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
 from engine.storage.store import DatabaseStore, check_key
 
-_HAS_TABLES = "SELECT to_regclass('schema_version') IS NOT NULL"
+_HAS_TABLES = "SELECT to_regclass('schema_version') IS NOT NULL AND to_regclass('changes') IS NOT NULL"
 _OWN_TABLES = """
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);

@@ -378,6 +378,10 @@ class PostgresConnection(Database):
             return StorageError(
                 f"The role of {where} may not do this ({says}): make it the owner of the database's tables."
             )
+        if isinstance(error, errors.DuplicateTable):
+            return StorageError(
+                f"{where} holds tables of another program ({says}); give sayso its own database."
+            )
         if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
             return Corrupt(f"{where} is damaged ({says}); restore it from a copy.")
         return self.row_error(error) or StorageError(f"{where} refused: {says}.")

@@ -190,6 +190,15 @@ def test_a_name_in_the_url_does_not_hide_who_lives(url: str) -> None:
     store.close()
 
 
+def test_a_database_of_another_program_is_refused() -> None:
+    """Many have a table `schema_version`: theirs says nothing of ours."""
+    url = postgres.new_database("template0")
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("CREATE TABLE schema_version AS SELECT '1.2.0' AS version")
+    with pytest.raises(StorageError, match="tables of another program"):
+        open_postgres(url, KEY)
+
+
 # --- answers that are lost ---------------------------------------------------------------------------------------
 
 
