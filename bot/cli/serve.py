@@ -191,7 +191,8 @@ async def _beat(held: Serving) -> None:
 
 
 def _stop_soon(loop: asyncio.AbstractEventLoop, bot: Bot) -> None:
-    """Stop from another thread."""
+    """Stop from another thread, and let nothing be written until then: another process may serve already."""
+    bot.cut_off()
     loop.call_soon_threadsafe(bot.stop)
 
 

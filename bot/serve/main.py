@@ -102,6 +102,7 @@ class Bot:
         self._gap = asyncio.Event()
         self._heard = 0
         self._connected = False
+        self._store: Store | None = None
         self.metrics_at: str | None = None
         """Where metrics are served."""
 
@@ -119,7 +120,8 @@ class Bot:
             raise StartFailed(identity.report.text())
         if identity.report.missing:
             log.warning("%s", identity.report.text())
-        store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
+        opened = waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
+        store = self._store = await opened
         try:
             self._assemble(store, identity, bot, app, app_token)
             async with contextlib.AsyncExitStack() as stack:
@@ -131,6 +133,13 @@ class Bot:
     def stop(self) -> None:
         """Begin to drain: nothing new is taken; what runs finishes or is cut."""
         self.stopping.set()
+
+    def cut_off(self) -> None:
+        """Write nothing any more, and stop: another bot may serve now. Called from any thread."""
+        if self._store is not None:
+            why = "Another process may serve this database now; nothing more is written here."
+            self._store.give_up(why)
+            log.error("%s", why)
 
     def _going_on(self) -> bool:
         return not self.stopping.is_set()

@@ -309,6 +309,8 @@ class Connection(Database):
             raise RowRefused(f"Text that is not Unicode cannot be stored or looked up ({error}).") from error
 
     def _usable(self) -> None:
+        if self.broken is not None:
+            raise StorageBroken(self.broken)
         if self._broken is not None:
             raise StorageBroken(_broken_text(self._path, self._broken))
 

@@ -51,6 +51,9 @@ class Database(ABC):
     watch: Watched
     """Whether it is as new as it should be."""
 
+    broken: str | None = None
+    """Why no work is done any more: everything raises `StorageBroken` with it."""
+
     @abstractmethod
     def close(self) -> None:
         """Close; a second call does nothing."""

@@ -90,6 +90,10 @@ class Store(Protocol):
     def served(self) -> Served:
         """The error that says who serves it."""
 
+    def give_up(self, why: str) -> None:
+        """Do no work any more, from whatever thread this is called: another process may do what this one did. Everything
+        raises `StorageBroken` from here on."""
+
     def note_trouble(self, text: str | None) -> None:
         """Note for other processes what this one has trouble with, outside of the database; None: nothing any more."""
 

@@ -112,6 +112,10 @@ class DatabaseStore(SessionTables):
         """See `Store.served`."""
         return Served(self.file or "memory:", None if self.file is None else read_holder(note_of(self.file)))
 
+    def give_up(self, why: str) -> None:
+        """See `Store.give_up`."""
+        self._db.broken = why
+
     def note_trouble(self, text: str | None) -> None:
         """See `Store.note_trouble`."""
         self._owners.note(text)

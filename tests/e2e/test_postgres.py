@@ -99,16 +99,18 @@ async def test_a_restart_of_the_server_ends_nothing(
     assert counted(log) == ["before", "after:carry-on"]
 
 
+@pytest.mark.parametrize("which", ["%", "serving"])
 async def test_a_bot_that_lost_its_lease_ends_itself(
-    workspace: Workspace, tmp_path: Path, env: dict[str, str]
+    workspace: Workspace, tmp_path: Path, env: dict[str, str], which: str
 ) -> None:
-    """Others may have its work: it fails, and the next one goes on."""
+    """Others may have its work: it writes nothing more and fails, and the next one goes on."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")
         await thread.says("What now?")
-        postgres.end_leases(env["SAYSO_DATABASE_URL"])
+        postgres.end_leases(env["SAYSO_DATABASE_URL"], which)
         assert await bot.ended() == 6
+        assert any("nothing more is written here" in line for line in bot.lines) or which == "%", bot.lines
         await bot.start()
         await thread.reply("ana", "carry-on")
         await thread.says("All is done")

@@ -19,6 +19,7 @@ READS = {
     "ended",
     "flow",
     "form",
+    "give_up",
     "grants",
     "head",
     "heads",

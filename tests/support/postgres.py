@@ -99,10 +99,11 @@ def emptied(url: str) -> None:
         raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
 
 
-def end_leases(url: str) -> None:
-    """End the connections that carry leases, as a server does when it hears nothing."""
+def end_leases(url: str, which: str = "%") -> None:
+    """End the connections that carry leases, as a server does when it hears nothing: all, or that of one name."""
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name LIKE 'sayso %'"
+            " AND application_name LIKE 'sayso ' || %s",
+            (which,),
         )
