@@ -103,6 +103,7 @@ class Bot:
         self._heard = 0
         self._connected = False
         self._store: Store | None = None
+        self._cut_off: str | None = None
         self.metrics_at: str | None = None
         """Where metrics are served."""
 
@@ -120,8 +121,7 @@ class Bot:
             raise StartFailed(identity.report.text())
         if identity.report.missing:
             log.warning("%s", identity.report.text())
-        opened = waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
-        store = self._store = await opened
+        store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
         try:
             self._assemble(store, identity, bot, app, app_token)
             async with contextlib.AsyncExitStack() as stack:
@@ -135,11 +135,11 @@ class Bot:
         self.stopping.set()
 
     def cut_off(self) -> None:
-        """Write nothing any more, and stop: another bot may serve now. Called from any thread."""
+        """Write nothing any more: another bot may serve now. Called from any thread, at any time."""
+        self._cut_off = "Another process may serve this database now; nothing more is written here."
+        log.error("%s", self._cut_off)
         if self._store is not None:
-            why = "Another process may serve this database now; nothing more is written here."
-            self._store.give_up(why)
-            log.error("%s", why)
+            self._store.give_up(self._cut_off)
 
     def _going_on(self) -> bool:
         return not self.stopping.is_set()
@@ -157,6 +157,9 @@ class Bot:
         except BaseException:
             store.close()
             raise
+        self._store = store
+        if self._cut_off is not None:
+            store.give_up(self._cut_off)
         return store
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
@@ -199,6 +202,11 @@ class Bot:
         self.delivered = Delivered(self.engine.writer, machine.steady)
         self.outbound = self._telling(bot, home, files)
         self.slack = self._hearing(bot, app, app_token, home, starts)
+        self._finding(bot, home)
+
+    def _finding(self, bot: Any, home: decisions.Home) -> None:
+        """What finds work that nobody delivers: what was missed, and what is due."""
+        machine = self.machine
         self.catchup = CatchUp(
             bot,
             self.engine.writer,

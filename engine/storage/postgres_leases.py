@@ -250,6 +250,8 @@ class ServingLease:
     def when_lost(self, tell: Callable[[], None]) -> None:
         """See `Serving.when_lost`."""
         self._tell = tell
+        if self._db.broken is not None:
+            tell()
 
     def _lost(self, why: str) -> None:
         self._db.broken = why

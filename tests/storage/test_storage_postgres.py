@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -449,3 +450,17 @@ def test_one_process_serves(store: PostgresStore, url: str) -> None:
     assert second is not None
     second.close()
     other.close()
+
+
+def test_whoever_asks_late_is_told_at_once_that_the_lease_is_lost(store: PostgresStore, url: str) -> None:
+    """It may be lost before the bot that it is for was put together."""
+    serving = store.try_serving(holder_of("sayso start", NOW))
+    assert serving is not None
+    lost = threading.Event()
+    serving.when_lost(lost.set)
+    postgres.end_leases(url, "serving")
+    assert lost.wait(20)
+    late: list[bool] = []
+    serving.when_lost(lambda: late.append(True))
+    assert late == [True]
+    serving.close()
