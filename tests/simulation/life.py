@@ -27,13 +27,12 @@ from bot.serve.bolt import SlackApp
 from bot.serve.main import Bot
 from bot.workspace.methods.files import content_of
 from engine.language.codec import Json
-from engine.language.errors import StorageError
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Runner
-from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.simulation.slack import Delivery, Response, Wire, key_of
 from tests.simulation.timeline import SimLoop
+from tests.simulation.writer import InlineWriter
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -45,43 +44,6 @@ AWAKE = 8.0
 """Seconds for which a process that was frozen goes on."""
 KEY = b"the key of the simulation"
 _KEY = aiohttp.client_reqrep.ConnectionKey("slack.test", 443, True, True, None, None, None)
-
-
-class InlineWriter(Writer):
-    """The writer on the loop instead of on a thread of its own: same queue, same group commit, same order."""
-
-    def __init__(self, life: Life, store: Store) -> None:
-        super().__init__(store)
-        self._life = life
-        self._jobs: list[Any] = []
-
-    def start(self) -> None:
-        """Take calls from now on."""
-        self._ended = None
-
-    def close(self) -> None:
-        """Take no more calls."""
-        self._ended = StorageError("The writer was closed; nothing was stored.")
-
-    def _submit(self, job: Any) -> None:
-        if self._ended is not None:
-            raise self._ended
-        self._jobs.append(job)
-        if len(self._jobs) == 1:
-            self._life.loop.call_later(self._life.delay(), self._carry_out)
-
-    def go_on(self) -> None:
-        """Carry out what waited while the process was frozen."""
-        if self._jobs:
-            self._life.loop.call_soon(self._carry_out)
-
-    def _carry_out(self) -> None:
-        while self._jobs:
-            if not self._life.lives("before a commit"):
-                return
-            self._next(self._jobs)
-            if not self._life.lives("after a commit"):
-                return
 
 
 class SimSlackApp(SlackApp):
