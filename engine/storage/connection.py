@@ -81,7 +81,6 @@ class Connection(Database):
     """A connection. Not for two threads at once."""
 
     refused = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
-    conflicts = (apsw.ConstraintError,)
     unreadable = (UnicodeDecodeError, apsw.CorruptError)
 
     def __init__(self, path: Path, vfs: str | None = None, patience: float | None = None) -> None:

@@ -41,8 +41,6 @@ class Database(ABC):
 
     refused: ClassVar[tuple[type[Exception], ...]]
     """What a statement raises that concerns only the row that it writes."""
-    conflicts: ClassVar[tuple[type[Exception], ...]]
-    """What a statement raises for a row that is there already."""
     unreadable: ClassVar[tuple[type[Exception], ...]]
     """What a read raises for a row that was damaged."""
     for_update: ClassVar[str] = ""
@@ -91,6 +89,23 @@ class Database(ABC):
     @abstractmethod
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""
+
+    def post(
+        self,
+        sql: str,
+        values: Sequence[Value],
+        changes: int | None = None,
+        otherwise: Callable[[], Exception] = StorageError,
+    ) -> None:
+        """Run a statement, by the next `settle` at the latest. Where `changes` is given and it changed another number of
+        rows, what `otherwise` gives is raised, there or here."""
+        changed = self.run(sql, values)
+        if changes is not None and changed != changes:
+            raise otherwise()
+
+    def settle(self) -> None:
+        """Wait for what was posted, and raise what came of it. A transaction does so before it ends."""
+        return
 
     @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:

@@ -51,4 +51,4 @@ class FlowTables(Tables):
     def _pin(self, digest: str, body: bytes) -> None:
         """Keep the text of a flow; nobody takes it for one that is not needed before this transaction has ended."""
         self._db.hold(FLOWS_HELD, shared=True)
-        self._db.run(_PUT_FLOW, (digest, body))
+        self._db.post(_PUT_FLOW, (digest, body))

@@ -67,7 +67,7 @@ class LockTables(Tables):
         self._update(LOCKS, record.but(taken_at=record.taken_at or now), own[0])
 
     def _drop_lock(self, drop: DropLock) -> None:
-        self._db.run(_DROP_LOCK, (drop.session_id, drop.name))
+        self._db.post(_DROP_LOCK, (drop.session_id, drop.name))
 
     @reads
     def locks(self, name: str | None = None) -> list[LockRow]:

@@ -23,6 +23,7 @@ _OWN_TABLES = """
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
 CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
+CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL);
 CREATE SEQUENCE changes;
 SELECT nextval('changes')
 """

@@ -1,16 +1,19 @@
 """One connection to Postgres, and its errors in our words.
 
 Write transactions are READ COMMITTED: what must not overlap says so (`hold`, `for_update`), and every statement sees what
-was committed before it. One that lost against another (a deadlock) is carried out again. Reads are REPEATABLE READ.
+was committed before it. One that lost against another (a deadlock), or its connection, is carried out again. What is posted
+goes out in a pipeline, without waiting for the answer of what went before it. Reads are REPEATABLE READ.
 
 A connection that is lost is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked
-what became of the transaction: nothing is said to have failed that was stored, nor the other way round.
+what became of the transaction: nothing is said to have failed that was stored, nor the other way round. So each transaction
+writes its number beside the name of its connection.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +31,7 @@ from engine.storage.database import Database, Value
 from engine.storage.postgres_words import lock_number, statement
 
 _log = logging.getLogger("sayso.storage")
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # what it warns of is raised too
 T = TypeVar("T")
 
 OLDEST = 140000
@@ -47,19 +51,23 @@ _SETTINGS = (
     "SET client_encoding = 'UTF8'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text"
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_COMMIT = "COMMIT; SELECT nextval('changes')"
-"""Others look at `changes` for whether there is anything new."""
+_COUNTED = "SELECT nextval('changes')"
+"""Behind each COMMIT: others look at `changes` for whether there is anything new."""
 _CHANGES = "SELECT last_value FROM changes"
-_STATUS = "SELECT pg_xact_status($1::text::xid8)"
+_NUMBERED = """INSERT INTO transactions AS last (writer, n) VALUES ($1, $2)
+ ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n) RETURNING n"""
+"""With 0 it only asks, and waits for a transaction of this writer that is still under way. The server's own ids would not do:
+after a crash or on a standby that took over it gives one that was lost to another transaction."""
+_FORGET = "DELETE FROM transactions WHERE writer = $1"
 _HOLD = "SELECT pg_advisory_xact_lock($1)"
 _HOLD_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
 _NEXT = "SELECT nextval(pg_get_serial_sequence($1, $2))"
 
 
 class Overlapped(StorageBusy):
-    """A transaction lost against another one; carried out again it may not."""
+    """A transaction lost against another one, or its connection; carried out again it may not."""
 
 
 def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
@@ -150,7 +158,6 @@ class PostgresConnection(Database):
     """A connection. Threads may share it; their transactions run one after the other."""
 
     refused = (errors.IntegrityError, errors.DataError, errors.ProgramLimitExceeded)
-    conflicts = (errors.UniqueViolation,)
     unreadable = ()
     for_update = " FOR UPDATE"
 
@@ -164,6 +171,10 @@ class PostgresConnection(Database):
         self._closed = False
         self._inside = False
         self._own = 0
+        self._writer = os.urandom(8).hex()
+        self._number = 0
+        self._pipeline: psycopg.Pipeline | None = None
+        self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
         self.leased: Callable[[], bool] = lambda: True
         """Whether the leases of this process have been confirmed a moment ago."""
         self._connect()
@@ -172,6 +183,8 @@ class PostgresConnection(Database):
         """See `Database.close`."""
         with self._lock:
             self._closed = True
+            with contextlib.suppress(psycopg.Error):
+                self.raw.execute(_FORGET, (self._writer,))
             self.raw.close()
 
     # -- transactions
@@ -179,25 +192,53 @@ class PostgresConnection(Database):
     @contextlib.contextmanager
     def write(self, *, suspended: bool = False) -> Iterator[None]:
         """See `Database.write`."""
+        with self._writing(suspended):
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self, suspended: bool, *, piped: bool = False) -> Iterator[None]:
         with self._lock:
             self._usable()
             self._may_write()
             self.watch.begin(suspended=suspended)
-            with self.translated():
-                transaction = self._begin()
+            self._committing = False
+            with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
+                self._begun(_BEGIN)
+                self._inside = True
+                self._number += 1
                 try:
+                    self._note(piped)
                     yield
+                    self._note(not piped)
                     self._may_write()
+                    self.settle()
                 except BaseException:
                     self._roll_back()
                     raise
-                self._commit(transaction)
+                self._committing = True
+                self._end = self.raw.execute("COMMIT")
+                self.raw.execute(_COUNTED)
+
+    def _note(self, now: bool) -> None:
+        """Write this transaction's number: at its begin where no answer is waited for, else at its end, when the table is
+        there."""
+        if now:
+            self.raw.execute(_NUMBERED, (self._writer, self._number))
+
+    @contextlib.contextmanager
+    def _piped(self) -> Iterator[None]:
+        """Statements go out without waiting for the answers to those before."""
+        with self.raw.pipeline() as self._pipeline:
+            try:
+                yield
+            finally:
+                self._pipeline = None
 
     def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
         """See `Database.atomically`."""
         for attempt in range(ATTEMPTS):
             try:
-                with self.write(suspended=suspended):
+                with self._writing(suspended, piped=True):
                     return work()
             except Overlapped as error:
                 if attempt == ATTEMPTS - 1:
@@ -227,54 +268,50 @@ class PostgresConnection(Database):
         try:
             yield
         except BaseException:
+            self._drop_posted()
             if not self.raw.closed:
-                self.raw.execute("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+                self.raw.execute("ROLLBACK TO SAVEPOINT part")
+                self.raw.execute("RELEASE SAVEPOINT part")
             raise
         self.raw.execute("RELEASE SAVEPOINT part")
 
-    def _begin(self) -> str:
-        """Begin a write transaction; its id."""
-        cursor = self._begun(_BEGIN)
-        self._inside = True
-        cursor.nextset()
-        row = cursor.fetchone()
-        assert row is not None, "a SELECT without FROM gives a row"
-        return str(row[0])
-
-    def _begun(self, words: str) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _begun(self, words: str) -> None:
         """Begin a transaction, on a new connection where this one was lost while nothing was done."""
         try:
-            return self.raw.execute(words)
+            self.raw.execute(words)
         except psycopg.OperationalError:
-            if not self.raw.closed:
+            if not self.raw.closed or self._pipeline is not None:
                 raise
             self._connect()
-            return self.raw.execute(words)
+            self.raw.execute(words)
 
-    def _commit(self, transaction: str) -> None:
+    @contextlib.contextmanager
+    def _committed(self) -> Iterator[None]:
+        """A block that ends in a COMMIT: what became of it."""
         try:
-            committed = self.raw.execute(_COMMIT).statusmessage == "COMMIT"
+            yield
             self._own += 1
-            if not committed:
+            if self._end.statusmessage != "COMMIT":
                 raise StorageError(f"{shown(self.url)} undid a transaction in which a statement had failed.")
         except psycopg.Error as error:
+            if not self._committing:
+                raise
             # COMMIT may have been carried out, and what came after it refused.
             ours = self._translate(error)
-            if not self._was_committed(transaction):
+            if not self._was_committed():
                 raise ours from error
             _log.warning("COMMIT ended in an error (%s); the server says that it was stored", told(error))
         finally:
             self._inside = False
 
-    def _was_committed(self, transaction: str) -> bool:
+    def _was_committed(self) -> bool:
         """What the server says of a transaction whose connection was lost. Raises `StorageBroken` where it cannot be asked."""
         until = time.monotonic() + UNSURE_SECONDS
         for delay in delays():
             with contextlib.suppress(StorageError, psycopg.Error):
                 self._reconnect()
-                row = self.raw.execute(_STATUS, (transaction,)).fetchone()
-                if row is not None and row[0] in ("committed", "aborted"):
-                    return bool(row[0] == "committed")
+                row = self.raw.execute(_NUMBERED, (self._writer, 0)).fetchone()
+                return row is not None and bool(row[0] == self._number)
             if time.monotonic() > until:
                 break
             time.sleep(min(delay, 1.0))
@@ -286,6 +323,7 @@ class PostgresConnection(Database):
 
     def _roll_back(self) -> None:
         self._inside = False
+        self._drop_posted()
         with contextlib.suppress(psycopg.Error):
             if not self.raw.closed:
                 self.raw.execute("ROLLBACK")
@@ -314,8 +352,44 @@ class PostgresConnection(Database):
         self.raw.cursor().executemany(words, [[values[index] for index in picked] for values in rows])
 
     def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[tuple[Any, ...]]:
+        cursor = self._send(sql, values)
+        self.settle()
+        return cursor
+
+    def _send(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[tuple[Any, ...]]:
         words, picked = statement(sql)
         return self.raw.execute(words, [values[index] for index in picked])
+
+    def post(
+        self,
+        sql: str,
+        values: Sequence[Value],
+        changes: int | None = None,
+        otherwise: Callable[[], Exception] = StorageError,
+    ) -> None:
+        """See `Database.post`."""
+        if self._pipeline is None:
+            super().post(sql, values, changes, otherwise)
+            return
+        cursor = self._send(sql, values)
+        if changes is not None:
+            self._posted.append((cursor, changes, otherwise))
+
+    def settle(self) -> None:
+        """See `Database.settle`."""
+        if self._pipeline is not None and self._pipeline.result_queue:
+            self._pipeline.sync()
+        posted, self._posted = self._posted, []
+        for cursor, changes, otherwise in posted:
+            if cursor.rowcount != changes:
+                raise otherwise()
+
+    def _drop_posted(self) -> None:
+        """Forget what was posted, since it is undone."""
+        self._posted.clear()
+        if self._pipeline is not None and not self.raw.closed:
+            with contextlib.suppress(psycopg.Error):
+                self._pipeline.sync()
 
     def next_number(self, table: str, column: str, look: str) -> int:
         """See `Database.next_number`."""
@@ -387,7 +461,7 @@ class PostgresConnection(Database):
         return self.row_error(error) or StorageError(f"{where} refused: {says}.")
 
     def _lost(self, error: Exception) -> StorageError:
-        return StorageError(
+        return Overlapped(
             f"The connection to {shown(self.url)} was lost ({told(error)}); nothing was written."
         )
 

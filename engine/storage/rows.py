@@ -154,7 +154,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
                 case Timer():
                     self._put(TIMERS, _PUT_TIMER, row)
                 case DropTimer():
-                    self._db.run(_DROP_TIMER, (row.session_id, row.timer_id))
+                    self._db.post(_DROP_TIMER, (row.session_id, row.timer_id))
                 case PutOutbox():
                     self._put_outbox(row, now)
                 case PutLock():
@@ -185,7 +185,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
-        return row_id if self._put(INBOX, _PUT_INBOX, row) else None
+        return row_id if self._put_counted(INBOX, _PUT_INBOX, row) else None
 
     def _inbox_id(self) -> int:
         """The id of a new inbox row. Rows appear in the order of their ids: whoever reads on from one misses none."""
@@ -239,7 +239,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result)
             *_, mac = INBOX.sealed(self._sealer, after)
-            self._db.run(_CONSUME, (after.outcome, after.result, mac, after.id))
+            self._db.post(_CONSUME, (after.outcome, after.result, mac, after.id))
 
     @writes
     def sweep(self, at: Sweep) -> Sweep | None:
@@ -261,10 +261,10 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     # -- prompts, timers
 
     def _put_prompt(self, row: PromptRow) -> None:
-        if self._put(PROMPTS, _PUT_PROMPT, row) == 0:
-            raise StorageError(
-                f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
-            )
+        other = (
+            f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
+        )
+        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, lambda: StorageError(other))
 
     @reads
     def prompt(self, prompt_id: str) -> PromptRow | None:
@@ -315,7 +315,9 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             self._update(OUTBOX, replaced(row, put))
         elif put.replace or not self._db.one(_OUTBOX_ID, (put.key,)):
             new = _intent(self._next("outbox"), put, now)
-            if self._put(OUTBOX, _PUT_OUTBOX, new) == 0 and put.replace:
+            if not put.replace:
+                self._put(OUTBOX, _PUT_OUTBOX, new)
+            elif self._put_counted(OUTBOX, _PUT_OUTBOX, new) == 0:
                 self._put_outbox(put, now)  # another process has made it just now
 
     @writes_suspended

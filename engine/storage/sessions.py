@@ -29,7 +29,7 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.storage.database import Database
+from engine.storage.database import Database, Value
 from engine.storage.packing import packed, packed_together, unpacked
 from engine.storage.rows import RowTables
 from engine.storage.sealing import (
@@ -73,7 +73,8 @@ _ADVANCE_PIN = """UPDATE sessions SET flow_digest = ?, status = ?, ended_at = ?,
  phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
-_INSERT_EVENTS = "INSERT INTO journal (session, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)"
+_INSERT_EVENTS = """INSERT INTO journal (session, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)
+ ON CONFLICT (session, seq) DO NOTHING"""
 _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq > ? ORDER BY seq"
 _EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
  AND ?2 <= (SELECT seq FROM sessions WHERE session_id = ?3) ORDER BY seq DESC LIMIT 1"""
@@ -259,19 +260,14 @@ class SessionTables(RowTables):
         carried out once more so that each can be undone alone."""
         parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
         outcomes: list[Exception | None] = []
-        self._batch(parts, outcomes, self._part)
+        self._batch(parts, outcomes, alone=False)
         if len(parts) > 1 and any(outcomes):
-            self._batch(parts, outcomes, self._part_alone)
+            self._batch(parts, outcomes, alone=True)
         return outcomes
 
-    def _batch(
-        self,
-        parts: Parts,
-        outcomes: list[Exception | None],
-        carry_out: Callable[[Commit, bytes], Exception | None],
-    ) -> None:
-        """A write transaction of several sessions: what becomes of each. `_part` ends it at the first that cannot be
-        stored. Where it is undone, what is remembered of them is forgotten."""
+    def _batch(self, parts: Parts, outcomes: list[Exception | None], *, alone: bool) -> None:
+        """A write transaction of several sessions: what becomes of each, or, unless they are carried out `alone`, that one
+        of them cannot be stored. Where it is undone, what is remembered of them is forgotten."""
 
         tried = False
 
@@ -281,9 +277,11 @@ class SessionTables(RowTables):
             if tried:
                 self._forget_all(parts)
             tried = True
-            for part in parts:
-                outcomes.append(carry_out(*part))
-                if outcomes[-1] is not None and carry_out == self._part:
+            for number, part in enumerate(parts, 1):
+                outcomes.append(
+                    self._part_alone(*part) if alone else self._part(*part, settle=number == len(parts))
+                )
+                if outcomes[-1] is not None and not alone:
                     raise _NothingStored
             if None not in outcomes:
                 raise _NothingStored
@@ -303,17 +301,20 @@ class SessionTables(RowTables):
         """One commit of a batch, undone alone where there is a reason."""
         cause: Exception | None = None
         with contextlib.suppress(_NothingStored), self._db.savepoint():
-            cause = self._part(commit, body)
+            cause = self._part(commit, body, settle=True)
             if cause is not None:
                 raise _NothingStored
         return cause
 
-    def _part(self, commit: Commit, body: bytes) -> Exception | None:
-        """Carry out one commit of a batch: None, or why it alone is undone. What concerns the whole database raises."""
+    def _part(self, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
+        """Carry out one commit of a batch: None, or why it alone is undone, or, unless that is waited for (`settle`), one
+        before it. What concerns the whole database raises."""
         try:
             self._apply(commit, body)
             self._consume(commit.consumed)
             self._put_all(commit.rows, commit.now)
+            if settle:
+                self._db.settle()
             return None
         except (StorageError, SessionError) as error:
             cause: Exception = error
@@ -332,10 +333,9 @@ class SessionTables(RowTables):
         chain = head.chain if row is None else row.mac
         after = advanced(self._sealer, head, commit, chain)
         if commit.new is not None:
-            if self._db.run(_INSERT_HEAD, astuple(after)) == 0:
-                raise _created_already(commit)
-        elif not self._moved(head, after):
-            raise self._why_not(commit)
+            self._db.post(_INSERT_HEAD, astuple(after), 1, lambda: _created_already(commit))
+        else:
+            self._db.post(*_advance(head, after), 1, lambda: self._why_not(commit))
         if commit.pin is not None:
             self._pin(commit.pin.flow_digest, commit.pin.flow_body)
         if row is not None:
@@ -346,12 +346,9 @@ class SessionTables(RowTables):
         self._remember(after)
 
     def _append(self, session_id: str, row: JournalRecord) -> None:
-        try:
-            self._db.run(_INSERT_EVENTS, (session_number(session_id), *astuple(row)))
-        except self._db.conflicts:
-            raise Corrupt(
-                f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
-            ) from None
+        there = f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
+        values = (session_number(session_id), *astuple(row))
+        self._db.post(_INSERT_EVENTS, values, 1, lambda: Corrupt(there))
 
     def _found(self, commit: Commit) -> StoredHead:
         """The head as it is before this commit."""
@@ -381,16 +378,6 @@ class SessionTables(RowTables):
             if (head.epoch, head.seq) != (commit.epoch, commit.seq):
                 raise _fenced(commit, head)
         return head
-
-    def _moved(self, head: StoredHead, after: StoredHead) -> bool:
-        then = (after.phase, after.epoch, after.seq, after.owner, after.updated_at, after.chain, after.mac)
-        where = (head.session_id, head.epoch, head.seq, head.mac)
-        if head.flow_digest != after.flow_digest:
-            pinned = (after.flow_digest, after.status, after.ended_at, *then, *where)
-            return self._db.run(_ADVANCE_PIN, pinned) == 1
-        if (head.status, head.ended_at) == (after.status, after.ended_at):
-            return self._db.run(_ADVANCE, then + where) == 1
-        return self._db.run(_ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)) == 1
 
     def _why_not(self, commit: Commit) -> Fenced:
         reason = self._reason(commit.session_id)
@@ -485,6 +472,17 @@ class SessionTables(RowTables):
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[head.session_id] = head
+
+
+def _advance(head: StoredHead, after: StoredHead) -> tuple[str, tuple[Value, ...]]:
+    """The statement that moves a head, and its values."""
+    then = (after.phase, after.epoch, after.seq, after.owner, after.updated_at, after.chain, after.mac)
+    where = (head.session_id, head.epoch, head.seq, head.mac)
+    if head.flow_digest != after.flow_digest:
+        return _ADVANCE_PIN, (after.flow_digest, after.status, after.ended_at, *then, *where)
+    if (head.status, head.ended_at) == (after.status, after.ended_at):
+        return _ADVANCE, then + where
+    return _ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)
 
 
 def _created_already(commit: Commit) -> Fenced:

@@ -236,14 +236,18 @@ class Tables:
                 _log.error("%s %d was changed outside this program; it is set aside", what, row_id)
                 self._db.run(sql, (row_id,))
 
-    def _put(self, table: Table[R], sql: str, record: R, n: int | None = None) -> int:
-        """Run a statement with a record's columns and MAC; how many rows it changed."""
-        return self._db.run(sql, table.sealed(self._sealer, record, n))
+    def _put(self, table: Table[R], sql: str, record: R, n: int | None = None) -> None:
+        """Run a statement with a record's columns and MAC."""
+        self._db.post(sql, table.sealed(self._sealer, record, n))
+
+    def _put_counted(self, table: Table[R], sql: str, record: R) -> int:
+        """The same at once: how many rows it changed."""
+        return self._db.run(sql, table.sealed(self._sealer, record))
 
     def _update(self, table: Table[R], record: R, n: int | None = None) -> None:
         """Write the row with this record's first column, or this number, anew."""
         first, *others = table.sealed(self._sealer, record, n)
-        self._db.run(table.update, (*others, first))
+        self._db.post(table.update, (*others, first))
 
     def _next(self, table: str, column: str = "id") -> int:
         """The next id of a table."""

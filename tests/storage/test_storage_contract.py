@@ -15,6 +15,7 @@ from engine.journal.records import (
     NewSession,
     Pin,
     PutOutbox,
+    TakeLock,
     Timer,
 )
 from engine.language.errors import (
@@ -558,6 +559,18 @@ def test_quarantine_sets_a_session_aside(store: Store) -> None:
     assert store.heads() == [head]
     assert store.outbox_row("q") is not None
     assert len(list(store.journal("session-1"))) == 4
+
+
+def test_a_commit_that_is_fenced_says_so_whatever_else_it_cannot_have(
+    store: Store, backend: SqliteBackend
+) -> None:
+    """Whoever has lost a session must not take the reason for one that it can wait out."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    other = backend.open()
+    other.quarantine("session-1", "bad", NOW)
+    other.close()
+    [error] = store.commit([step("session-1", 1, 1, event("b"), rows=(TakeLock("prod", "session-1"),))])
+    assert type(error) is Fenced
 
 
 def test_quarantine_of_an_unknown_session(store: Store) -> None:
