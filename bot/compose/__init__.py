@@ -13,5 +13,7 @@ Files:
 * `environment`: the machine, an engine, node types of installed packages, and who answers agents
 * `projections`: timers, locks, prompts and intents compared with the journal, and written anew
 * `retention`: deletes what nobody needs any more: sessions and their files after their time, or by name
+* `spans`: spans of OpenTelemetry, derived from committed events
 * `suspension`: what people are told of a suspended store, and how it is released
+* `telemetry`: sends them (`[otel]`), from a bounded queue
 """

@@ -148,8 +148,32 @@ def make_engine(
         ),
     )
     engine.closing += [models.close, servers.close]
+    if traced(settings.env):
+        _export_spans(engine, settings.env)
     engine.stepper.manager_of = Directory(settings.people_file, machine.now, machine.steady).manager_of
     return engine
+
+
+def traced(env: Mapping[str, str]) -> bool:
+    """Whether spans are to be sent somewhere, by the variables that OpenTelemetry documents."""
+    if (
+        env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+        or env.get("OTEL_TRACES_EXPORTER") == "none"
+    ):
+        return False
+    return bool(env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+
+
+def _export_spans(engine: Engine, env: Mapping[str, str]) -> None:
+    """Send spans from now on. Where that is not possible it is said, and the engine runs without."""
+    try:
+        from bot.compose.telemetry import export_spans  # OpenTelemetry, which most do not use
+
+        export_spans(engine, env)
+    except ImportError as error:
+        log.error("no traces are sent, for a package is missing (%s): pip install 'sayso[otel]'", error)
+    except Exception as error:
+        log.error("no traces are sent; check the variables OTEL_*: %s", error)
 
 
 def _prices(settings: Settings) -> Mapping[str, Price] | None:

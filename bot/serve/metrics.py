@@ -105,6 +105,7 @@ class Metrics:
         self._quarantined = gauge("sessions_quarantined", "Sessions whose records do not verify.")
         self._suspended = gauge("store_suspended", "1 while the store is suspended: sayso doctor.")
         self._connected = gauge("slack_sockets", "Open connections to Slack.")
+        self._unsent = gauge("spans_dropped", "Spans of traces that could not be sent since the start.")
         self._spent = gauge("spend_today_dollars", "What model calls of this day (UTC) count for.")
         self._cap = gauge("spend_cap_dollars", "What they may cost a day (SAYSO_MAX_COST_PER_DAY).")
         if sources.day_cap is not None:
@@ -153,6 +154,8 @@ class Metrics:
         self._oldest_outbox.set(_age(counts.oldest_outbox, now))
         self._quarantined.set(counts.quarantined)
         self._suspended.set(suspended)
+        if sources.engine.dropped_spans is not None:
+            self._unsent.set(sources.engine.dropped_spans())
         self._spent.set(spent / NANO)
         self._connected.set(await sources.connected())
         for method, number in sources.refusals.items():

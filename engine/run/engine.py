@@ -126,10 +126,13 @@ class Engine:
         )
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """What is to be let go of at the end: connections of runners."""
+        self.dropped_spans: Callable[[], int] | None = None
+        """How many spans of traces could not be sent so far; None where none are made."""
         self._policy, self._entropy, self._label = policy, entropy, label
         # In the words of the parts, which document them.
         self.apply = self.stepper.apply
         self.subscribe = self.stepper.subscribe
+        self.observe = self.stepper.observe
         self.verified_state = self.stepper.verified_state
         self.clock_jumped = self.stepper.clock_jumped
         self.state = self.sessions.state

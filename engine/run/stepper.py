@@ -93,7 +93,7 @@ class Stepper:
         # What a flow says with its next node stands below what follows from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
         self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
-        self._subscribers: list[tuple[Kinds, Subscriber]] = []
+        self._observers: list[tuple[Kinds, Observer]] = []
         self._copies = copies
         self._shown = shown
 
@@ -103,9 +103,13 @@ class Stepper:
 
     def subscribe(self, subscriber: Subscriber, *about: type[Event]) -> Callable[[], None]:
         """Be told about committed events, or only of the commits that have one of these kinds; returns how to stop it."""
-        entry = (about, subscriber)
-        self._subscribers.append(entry)
-        return lambda: self._subscribers.remove(entry)
+        return self.observe(lambda before, after, events: subscriber(after, events), *about)
+
+    def observe(self, observer: Observer, *about: type[Event]) -> Callable[[], None]:
+        """As `subscribe`, and be told of the state before the step too."""
+        entry = (about, observer)
+        self._observers.append(entry)
+        return lambda: self._observers.remove(entry)
 
     # --- one step -----------------------------------------------------------------------------------------------
 
@@ -286,7 +290,8 @@ class Stepper:
         except BaseException:
             self.sessions.mark_stale(live)
             raise
-        live.state, live.fresh, live.day_left = after, False, None
+        before, live.state = live.state, after
+        live.fresh, live.day_left = False, None
         live.claimed = not idle
         self.sessions.step_stored(live)
         if commit is None:
@@ -298,7 +303,7 @@ class Stepper:
             live.tail_bytes += sum(map(len, commit.events))
         if idle:
             self.sessions.cache(live)
-        self._after_commit(live, after, events)
+        self._after_commit(live, before, after, events)
         if self._copies is not None:
             await self._copies.follow(after, commit.events, paused=_paused(after, events))
 
@@ -338,11 +343,13 @@ class Stepper:
             owner=self.sessions.owner if new or live.fresh else None,
         )
 
-    def _after_commit(self, live: ActiveSession, after: State, events: Sequence[Event]) -> None:
-        for about, subscriber in list(self._subscribers):
+    def _after_commit(
+        self, live: ActiveSession, before: State, after: State, events: Sequence[Event]
+    ) -> None:
+        for about, observer in list(self._observers):
             try:
                 if _concern(events, about):
-                    subscriber(after, events)
+                    observer(before, after, events)
             except Exception:
                 log.exception("a subscriber failed")
         if after.ended or after.finally_skipped:
@@ -383,6 +390,8 @@ class Stepper:
         self.on_poisoned(error)
 
 
+Observer: TypeAlias = Callable[[State, State, Sequence[Event]], None]
+"""Told about the state before a step, that after it, and the events, after the commit."""
 Kinds: TypeAlias = tuple[type[Event], ...]
 """Kinds of events; none of them stands for all."""
 
