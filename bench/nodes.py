@@ -8,18 +8,25 @@ the floor is measured with as many bytes as a node's commit has; the ratio is th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from bench.floor import MILLISECONDS, Floor
 from bench.report import Row, median, quantile
 from bench.rig import ANA, NOTHING, engine_in
+from bot.compose.spans import Spans
+from bot.compose.telemetry import Sender
 from engine.flow import Flow
 from engine.flow.load import load_flow
+from engine.journal.events import Event
+from engine.journal.state import State
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome
 
@@ -71,7 +78,8 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
     count = 200 if quick else 1000
     again = asyncio.run(_shell(base, count, "again"))
     ask = asyncio.run(_shell(base, count, "ask"))
-    return [*again, *ask, *asyncio.run(_python(base, count)), *asyncio.run(_pure(base, count))]
+    others = [asyncio.run(rows(base, count)) for rows in (_python, _pure, _spans)]
+    return [*again, *ask, *itertools.chain(*others)]
 
 
 def added(a: int, b: int) -> int:
@@ -122,6 +130,27 @@ async def _pure(base: Path, count: int) -> list[Row]:
     return [
         Row("commits per node, pure", run.commits / count, "commits", limit=1.0, note=note),
         Row("time per node, pure", run.milliseconds / count, "ms"),
+    ]
+
+
+async def _spans(base: Path, count: int) -> list[Row]:
+    """What the steps of shell nodes cost more with OpenTelemetry: their spans derived, made and queued."""
+    steps: list[tuple[State, State, Sequence[Event]]] = []
+    with folder_in(base) as folder:
+        async with engine_in(folder, Instant()) as rig:
+            rig.engine.observe(lambda *step: steps.append(step))
+            session_id = await rig.engine.start(linear(SHELL, count, "again"), {}, actor=ANA)
+            await rig.engine.parked(session_id)
+    exporter = InMemorySpanExporter()
+    sender = Sender(exporter, 2 * count, Spans())
+    begin = time.perf_counter()
+    for step in steps:
+        sender.happened(*step)
+    taken = (time.perf_counter() - begin) * MILLISECONDS
+    await sender.close()
+    made = len(exporter.get_finished_spans())
+    return [
+        Row("spans of a node, OpenTelemetry", taken / made, "ms", note=f"{made} spans of {len(steps)} steps")
     ]
 
 

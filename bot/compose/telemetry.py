@@ -8,6 +8,7 @@ what does not fit, or is refused, is dropped and counted.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ def export_spans(engine: Engine, env: Mapping[str, str], exporter: SpanExporter 
     for name, value in env.items():
         if name.startswith("OTEL_"):
             os.environ.setdefault(name, value)  # from `.env`: the library reads the environment
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # each of its attempts is a warning
     protocol = next(filter(None, map(env.get, PROTOCOLS)), "http/protobuf")
     if protocol != "http/protobuf":
         raise ValueError(f"{PROTOCOLS[1]} is {protocol}; only http/protobuf is supported")
