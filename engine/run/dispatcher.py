@@ -3,7 +3,8 @@
 Wake-ups say only that it is time to look, so one may be lost, late or doubled; what there is to do always
 comes from the store. Rows with one ordering key (a thread, else a session) are handled one after the other,
 lanes side by side. A handler that cannot say yet what becomes of its row leaves it in the inbox: its lane
-waits, and it is tried again after a backoff.
+waits, and it is tried again after a backoff. Where several processes serve one store, each takes lanes under a lease
+(`engine.run.shared_lanes`).
 
 A failure is an exception that no handler foresaw. A row that fails the same way `MOST_FAILURES` times is kept with the
 outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:
@@ -16,8 +17,9 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
 
 from engine.decide.commands import Due, Hold
 from engine.journal.events import Event, NodeRetried, TimerSet
@@ -55,6 +57,9 @@ _AT_ONCE = 100
 
 _NEVER = "9999-12-31T23:59:59.999Z"
 
+Outcome: TypeAlias = Literal["done", "later", "elsewhere"]
+"""What became of a row: `elsewhere` where another process has its session."""
+
 Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to try it again later."""
 
@@ -72,6 +77,7 @@ class Dispatcher:
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
         tell: Tell | None = None,
         handled: Callable[[InboxRow], None] = lambda row: None,
+        sweep_seconds: float = SWEEP_SECONDS,
     ) -> None:
         """`handled` is told of each row that is done with."""
         self.engine = engine
@@ -81,9 +87,9 @@ class Dispatcher:
         self._order = order
         self._handled = handled
         self._failures = Failures(engine, tell)
-        self._lanes: dict[str, list[InboxRow]] = {}
-        self._workers: set[asyncio.Task[None]] = set()
-        self._after = 0
+        self._sweep_seconds = sweep_seconds
+        self._lanes: dict[str, asyncio.Task[None]] = {}
+        self._inbox = self._lanes_of(engine)
         self._swept = float("-inf")
         self._stopping = asyncio.Event()
         self._released, self._told = True, False
@@ -91,11 +97,20 @@ class Dispatcher:
         """When the next timer is due as far as we know: not before this."""
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
+        self._delays: dict[str, float] = {}
+        """The backoff of each lane whose first row waits."""
         self._woken = asyncio.Event()
         self._reading = asyncio.Lock()
         self.failure: BaseException | None = None
         engine.subscribe(self._heard)
         engine.stepper.on_poisoned = self._fail
+
+    def _lanes_of(self, engine: Engine) -> Lanes:
+        if not engine.store.shared:
+            return OwnLanes(engine, self._handlers, self._begin)
+        from engine.run.shared_lanes import SharedLanes  # most stores are one process's
+
+        return SharedLanes(engine, self._handlers, self._begin, self.notify)
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
         """A commit of this process. Only some are a reason to look at the store; a row may wait for any of them."""
@@ -114,6 +129,18 @@ class Dispatcher:
         self._told = True
         self._wake_lanes()
         self._wakeups.notify()
+
+    def told(self, word: str) -> None:
+        """Another process has committed: see `Store.listen`."""
+        if word in ("inbox", "outbox", "marks"):
+            self._told = True
+        else:
+            self._released, self._next_timer = True, ""
+            self._inbox.given_back()
+        if word == "peers":
+            self._swept = float("-inf")  # who is gone may have left work
+        if word != "outbox":
+            self._wakeups.notify()
 
     def _wake_lanes(self) -> None:
         self._woken.set()
@@ -143,12 +170,12 @@ class Dispatcher:
             except StorageError as error:
                 log.error("%s; trying again", error)
                 pause = SWEEP_SECONDS
-            await self._wait(pause)
+            await self._wait(min(pause, max(0.0, self._inbox.next_look())))
         if self.failure is not None:
             raise self.failure
-        if self._workers:
-            await asyncio.wait(self._workers, timeout=5)
-        for worker in self._workers:
+        if self._lanes:
+            await asyncio.wait(self._lanes.values(), timeout=5)
+        for worker in self._lanes.values():
             worker.cancel()
 
     async def _wait(self, pause: float) -> None:
@@ -172,7 +199,7 @@ class Dispatcher:
     async def _sweep(self) -> None:
         """Take up sessions that should run and that nobody alive works for."""
         now = asyncio.get_running_loop().time()
-        if now - self._swept < SWEEP_SECONDS:
+        if now - self._swept < self._sweep_seconds:
             return
         self._swept, self._released = now, True
         orphans = await self.engine.writer.call(
@@ -180,7 +207,7 @@ class Dispatcher:
         )
         self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
         for session_id in dict.fromkeys([*self.engine.sessions.stale(), *orphans]):
-            await self._guarded(self._claim_orphan(session_id), session_id)
+            await self._guarded(self._claim_orphan, session_id)
 
     async def _claim_orphan(self, session_id: str) -> None:
         """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
@@ -201,7 +228,7 @@ class Dispatcher:
         self._released = False
         limit = _AT_ONCE + len(self._unwanted)
         for session_id in await self.engine.writer.call(self.engine.store.grants, limit=limit):
-            await self._guarded(self._go_on(session_id), session_id)
+            await self._guarded(self._go_on, session_id)
 
     async def _go_on(self, session_id: str) -> None:
         if await self._mine(session_id) is not None:
@@ -217,11 +244,11 @@ class Dispatcher:
                     self.engine.store.timers, due=self.engine.now(), limit=_AT_ONCE + len(self._unwanted)
                 )
                 for timer in due:
-                    await self._guarded(self._fire_one(timer), timer.session_id)
+                    await self._guarded(partial(self._fire_one, timer), timer.session_id)
                 await self._look_for_timers()
         left = timestamps.seconds_between(self.engine.now(), self._next_timer)
         # One that is due still could not be fired just now: again, but not at once.
-        return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
+        return min(left, self._sweep_seconds) if left > 0 else BACKOFF_SECONDS
 
     async def _look_for_timers(self) -> None:
         """Find out when the next timer of ours is due. What is set meanwhile is heard of (`_heard`)."""
@@ -232,9 +259,9 @@ class Dispatcher:
         ours = (timer.due_at for timer in timers if timer.session_id not in self._unwanted)
         self._next_timer = min(self._next_timer, next(ours, _NEVER))
 
-    async def _fire_one(self, timer: Timer) -> None:
-        if await self._mine(timer.session_id) is not None:
-            await self.engine.apply(timer.session_id, Due(timer.timer_id))
+    async def _fire_one(self, timer: Timer, session_id: str) -> None:
+        if await self._mine(session_id) is not None:
+            await self.engine.apply(session_id, Due(timer.timer_id))
 
     async def _mine(self, session_id: str) -> Head | None:
         """The session's head if its work is ours to do, else None."""
@@ -253,14 +280,18 @@ class Dispatcher:
             self._unwanted.add(session_id)
         return None
 
-    async def _guarded(self, work: Awaitable[object], session_id: str) -> None:
-        """What goes wrong with one session concerns no other, as long as the disk can be trusted."""
-        with about(session=session_id):
-            await self._kept_apart(work, session_id)
+    async def _guarded(self, work: Callable[[str], Awaitable[object]], session_id: str) -> None:
+        """Do this for a session unless another process does. What goes wrong with one concerns no other, as long as the
+        disk can be trusted."""
+        name = f"session {session_id}"
+        if await self._inbox.alone(name):
+            with about(session=session_id):
+                await self._kept_apart(work, session_id)
+            await self._inbox.give_back(name)
 
-    async def _kept_apart(self, work: Awaitable[object], session_id: str) -> None:
+    async def _kept_apart(self, work: Callable[[str], Awaitable[object]], session_id: str) -> None:
         try:
-            await work
+            await work(session_id)
         except StorageBroken:
             raise
         except Owned:
@@ -278,79 +309,90 @@ class Dispatcher:
         """Return once what is in the inbox now was handled, or after so many seconds."""
         with contextlib.suppress(StorageError):  # `run()` says so, and tries again
             await self._read_inbox()
-        if self._workers:
-            await asyncio.wait(set(self._workers), timeout=seconds)
+        if self._lanes:
+            await asyncio.wait(set(self._lanes.values()), timeout=seconds)
 
     async def _read_inbox(self) -> None:
-        """Hand new rows to their lanes, in the order in which they came."""
+        """Find lanes that have rows, and begin to work on them."""
         async with self._reading:
-            found = _AT_ONCE
-            while found == _AT_ONCE:
-                rows = await self.engine.writer.call(
-                    self.engine.store.inbox, after=self._after, limit=_AT_ONCE
-                )
-                found = len(rows)
-                for row in rows:
-                    self._after = max(self._after, row.id)
-                    if row.kind in self._handlers:
-                        self._give(row)
+            await self._inbox.look()
 
-    def _give(self, row: InboxRow) -> None:
-        lane = row.thread_key or row.session_id or row.key
-        rows = self._lanes.get(lane)
-        if rows is not None:
-            rows.append(row)
-            return
-        self._lanes[lane] = [row]
-        worker = asyncio.create_task(self._work(lane), name=f"lane:{lane}")
-        self._workers.add(worker)
-        worker.add_done_callback(self._workers.discard)
+    def _begin(self, lane: str) -> None:
+        self._lanes[lane] = asyncio.create_task(self._work(lane), name=f"lane:{lane}")
 
     async def _work(self, lane: str) -> None:
-        """Handle a lane's rows in their order until none is left. A row that is tried again keeps the others waiting."""
-        rows = self._lanes[lane]
-        delay = BACKOFF_SECONDS
-        while rows and not self._stopping.is_set():
-            row = min(rows, key=self._order)
-            woken = self._woken
-            with about(session=row.session_id, thread=row.thread_key):
-                done = await self._handle(row)
-            if done:
-                rows.remove(row)
-                self._handled(row)
-                delay = BACKOFF_SECONDS
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    # What failed is not tried sooner because something else happened.
-                    await (self._stopping if self._failures.failed(row) else woken).wait()
-            delay = min(delay * 2, SWEEP_SECONDS)
+        """Handle a lane's rows in their order until none is left, or another process has to."""
+        elsewhere = False
+        try:
+            while not elsewhere and not self._stopping.is_set() and (rows := await self._rows(lane)):
+                elsewhere = await self._row(lane, min(rows, key=self._order)) == "elsewhere"
+        finally:
+            del self._lanes[lane]
+            with contextlib.suppress(StorageError):
+                await self._inbox.leave(lane, elsewhere=elsewhere)
+
+    async def _rows(self, lane: str) -> list[InboxRow]:
+        while not self._stopping.is_set():
+            try:
+                return await self._inbox.rows(lane)
+            except StorageBroken as error:
+                self._fail(error)
+            except StorageError as error:
+                log.error("%s; trying again", error)
+                await self._pause(BACKOFF_SECONDS, self._stopping)
+        return []
+
+    async def _row(self, lane: str, row: InboxRow) -> Outcome:
+        """Handle a row. One that is tried again keeps the others waiting."""
+        delay = self._delays.pop(lane, BACKOFF_SECONDS)
+        woken = self._woken
+        with about(session=row.session_id, thread=row.thread_key):
+            outcome = await self._handle(row)
+        if outcome == "done":
+            self._inbox.done(lane, row)
+            self._handled(row)
+        elif outcome == "later" or not self.engine.store.shared:
+            self._delays[lane] = min(delay * 2, SWEEP_SECONDS)
+            self._inbox.waiting += 1
+            # What failed is not tried sooner because something else happened.
+            await self._pause(delay, self._stopping if self._failures.failed(row) else woken)
+            self._inbox.waiting -= 1
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:
                 await self._read_inbox()
             except StorageError as error:
                 log.error("%s; trying again", error)
-        del self._lanes[lane]
+            return "later"
+        return outcome
 
-    async def _handle(self, row: InboxRow) -> bool:
-        """Whether the row is done; an error of ours is never taken for an answer."""
+    async def _pause(self, seconds: float, until: asyncio.Event) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await until.wait()
+
+    async def _handle(self, row: InboxRow) -> Outcome:
+        """What becomes of a row; an error of ours is never taken for an answer."""
+        elsewhere = False
         try:
             try:
                 done = await self._handlers[row.kind](row)
                 self._failures.forget(row)
-                return done
+                return "done" if done else "later"
             except StorageBroken:
                 raise
             except SchemaTooNew as error:
                 log.warning("inbox row %s is left for a newer release: %s", row.key, error)
-                return True
+                return "done"
             except Exception as error:
+                elsewhere = isinstance(error, Owned | Fenced)
                 await self._failures.add(row, error)
         except StorageBroken as error:
             self._fail(error)
         except StorageError as error:
             log.info("inbox row %s waits: %s", row.key, error)
-        return await self._consumed(row)
+        if await self._consumed(row):
+            return "done"
+        return "elsewhere" if elsewhere else "later"
 
     async def _consumed(self, row: InboxRow) -> bool:
         """Whether somebody has consumed the row by now: then there is nothing to try again."""
@@ -388,6 +430,95 @@ class Dispatcher:
         await self.engine.writer.call(
             self.engine.store.consume, [Consumed(row.id, outcome, result)], self.engine.now()
         )
+
+
+# --- lanes --------------------------------------------------------------------------------------------------
+
+
+class Lanes(Protocol):
+    """The open rows of the inbox by ordering key, as far as they are this process's to handle."""
+
+    waiting: int
+    """How many of the lanes in hand wait for a backoff."""
+
+    async def look(self) -> None:
+        """Begin to work on lanes that have rows."""
+
+    async def rows(self, lane: str) -> list[InboxRow]:
+        """The rows of a lane in hand that are to be handled."""
+
+    def done(self, lane: str, row: InboxRow) -> None:
+        """A row was handled."""
+
+    async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
+        """Work on a lane is over; `elsewhere`: its session is run by another process."""
+
+    async def alone(self, name: str) -> bool:
+        """Whether nobody else does this now."""
+
+    async def give_back(self, name: str) -> None:
+        """Let others do this."""
+
+    def given_back(self) -> None:
+        """Others have given leases back."""
+
+    def next_look(self) -> float:
+        """Seconds until a look is worth while although nobody woke us."""
+
+
+class OwnLanes:
+    """All rows are this process's, so each is read once, in the order in which they came."""
+
+    def __init__(self, engine: Engine, kinds: Collection[str], begin: Callable[[str], None]) -> None:
+        self._engine, self._kinds, self._begin = engine, kinds, begin
+        self._after = 0
+        self._lanes: dict[str, list[InboxRow]] = {}
+        self.waiting = 0
+
+    async def look(self) -> None:
+        """See `Lanes.look`."""
+        found = _AT_ONCE
+        while found == _AT_ONCE:
+            rows = await self._engine.writer.call(self._engine.store.inbox, after=self._after, limit=_AT_ONCE)
+            found = len(rows)
+            for row in rows:
+                self._after = max(self._after, row.id)
+                if row.kind in self._kinds:
+                    self._give(row)
+
+    def _give(self, row: InboxRow) -> None:
+        lane = row.thread_key or row.session_id or row.key
+        if lane in self._lanes:
+            self._lanes[lane].append(row)
+            return
+        self._lanes[lane] = [row]
+        self._begin(lane)
+
+    async def rows(self, lane: str) -> list[InboxRow]:
+        """See `Lanes.rows`."""
+        return self._lanes[lane]
+
+    def done(self, lane: str, row: InboxRow) -> None:
+        """See `Lanes.done`."""
+        self._lanes[lane].remove(row)
+
+    async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
+        """See `Lanes.leave`."""
+        del self._lanes[lane]
+
+    async def alone(self, name: str) -> bool:
+        """See `Lanes.alone`."""
+        return True
+
+    async def give_back(self, name: str) -> None:
+        """See `Lanes.give_back`."""
+
+    def given_back(self) -> None:
+        """See `Lanes.given_back`."""
+
+    def next_look(self) -> float:
+        """See `Lanes.next_look`."""
+        return float("inf")
 
 
 async def perform(engine: Engine, row: InboxRow) -> None:

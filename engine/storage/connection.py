@@ -197,6 +197,9 @@ class Connection(Database):
         with self.write(suspended=suspended):
             return work()
 
+    def notify(self, word: str) -> None:
+        """See `Database.notify`. Others look at `data_version`."""
+
     def hold(self, *names: str, shared: bool = False) -> None:
         """See `Database.hold`. Nobody else writes meanwhile."""
 

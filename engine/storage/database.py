@@ -125,6 +125,10 @@ class Database(ABC):
         SQLite has one writer anyhow."""
 
     @abstractmethod
+    def notify(self, word: str) -> None:
+        """Wake other processes for this, once the transaction is committed. A wake-up may be lost."""
+
+    @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:
         """Our error for one that concerns only the row that was written, not the database; else None."""
 

@@ -219,6 +219,17 @@ class Holder(Struct, frozen=True):
     stopping: bool = False
 
 
+class Member(Struct, frozen=True):
+    """A process that has a store open. `since` is a UTC time, `host` as the server sees it; `others` counts further leases."""
+
+    owner: str
+    role: str
+    host: str
+    since: str
+    leases: tuple[str, ...]
+    others: int
+
+
 class Served(SaysoError):
     """Another process serves this database. `holder` is None where it cannot be read who."""
 

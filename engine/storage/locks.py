@@ -68,6 +68,7 @@ class LockTables(Tables):
 
     def _drop_lock(self, drop: DropLock) -> None:
         self._db.post(_DROP_LOCK, (drop.session_id, drop.name))
+        self._db.notify("locks")
 
     @reads
     def locks(self, name: str | None = None) -> list[LockRow]:

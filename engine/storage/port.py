@@ -12,7 +12,7 @@ Bodies are bytes that the caller encoded; a backend stores them, gives them a MA
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -35,7 +35,7 @@ from engine.journal.records import (
     Sweep,
     Timer,
 )
-from engine.storage.leases import Holder, Served, Serving
+from engine.storage.leases import Holder, Member, Served, Serving
 
 
 class Store(Protocol):
@@ -45,6 +45,9 @@ class Store(Protocol):
     """The database's file; None for one in memory or on a server."""
     dated: bool
     """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
+
+    shared: bool
+    """Whether several processes may serve this store at once: each takes work under a `lease`."""
 
     def close(self) -> None:
         """Close; durable already, so nothing is flushed."""
@@ -59,6 +62,13 @@ class Store(Protocol):
     def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
         marked with outcome `corrupt` and left out."""
+
+    def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
+        """The ordering keys of rows of these kinds that nobody has consumed, the oldest first: each with its newest id, and
+        with how many there are."""
+
+    def lane(self, lane: str) -> list[InboxRow]:
+        """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `inbox`."""
 
     def inbox_row(self, key: str) -> InboxRow | None:
         """One row by its key, consumed or not."""
@@ -89,6 +99,28 @@ class Store(Protocol):
 
     def served(self) -> Served:
         """The error that says who serves it."""
+
+    # -- several processes at once
+    def serve_beside(self, role: str) -> None:
+        """Serve in this role beside others that do the same, from now on; in none: `stopping`. Raises `Served` while a
+        process serves this store alone."""
+
+    def lease(self, name: str) -> bool:
+        """Take a named lease, or keep it: False while another process has it. It ends with this process, or on `unlease`.
+        Where only one process can serve a store it is always granted."""
+
+    def unlease(self, name: str, *, tell: bool = False) -> None:
+        """Give a lease back; with `tell` others are woken to take it."""
+
+    def listen(self, wake: Callable[[str], None]) -> None:
+        """Call this, on any thread, when others have committed: with `inbox`, `outbox`, `locks`, `marks` or `all`, and with
+        `peers` when one came or went. Any of it may be lost."""
+
+    def peers(self) -> list[str]:
+        """The roles of those that serve, this process included, as they were a moment ago."""
+
+    def members(self, names: Sequence[str] = ()) -> list[Member]:
+        """Who has this store open under a lease, with those of these leases that each holds."""
 
     def give_up(self, why: str) -> None:
         """Do no work any more, from whatever thread this is called: another process may do what this one did. Everything

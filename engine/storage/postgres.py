@@ -7,10 +7,11 @@ not known: one that was put back to an older state opens as if nothing had happe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
-from engine.storage.leases import Holder, Served, Serving, label_of
+from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connection import PostgresConnection, shown
 from engine.storage.postgres_leases import PostgresOwners, ServingLease, interrupted, read_holder
 from engine.storage.postgres_words import steps
@@ -55,7 +56,9 @@ class PostgresStore(DatabaseStore):
     """`Store` on a Postgres database. Threads may share it; their calls run one after the other."""
 
     _db: PostgresConnection
+    _owners: PostgresOwners
     dated = False
+    shared = True
 
     def try_serving(self, holder: Holder) -> Serving | None:
         """See `Store.try_serving`."""
@@ -67,6 +70,32 @@ class PostgresStore(DatabaseStore):
     def served(self) -> Served:
         """See `Store.served`."""
         return Served(shown(self._db.url), read_holder(self._db))
+
+    def serve_beside(self, role: str) -> None:
+        """See `Store.serve_beside`."""
+        if not self._owners.serve_beside(role):
+            raise self.served()
+
+    def lease(self, name: str) -> bool:
+        """See `Store.lease`."""
+        with self._db.translated():
+            return self._owners.lease(name)
+
+    def unlease(self, name: str, *, tell: bool = False) -> None:
+        """See `Store.unlease`."""
+        self._owners.unlease(name, tell=tell)
+
+    def listen(self, wake: Callable[[str], None]) -> None:
+        """See `Store.listen`."""
+        self._owners.listen(wake)
+
+    def peers(self) -> list[str]:
+        """See `Store.peers`."""
+        return self._owners.peers()
+
+    def members(self, names: Sequence[str] = ()) -> list[Member]:
+        """See `Store.members`."""
+        return self._owners.members(names)
 
 
 def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:

@@ -55,6 +55,8 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
+_TELL = "SELECT pg_notify('sayso', $1)"
+"""A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
 _NUMBERED = """INSERT INTO transactions AS last (writer, n) VALUES ($1, $2)
  ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n) RETURNING n"""
@@ -175,6 +177,7 @@ class PostgresConnection(Database):
         self._number = 0
         self._pipeline: psycopg.Pipeline | None = None
         self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
+        self._words: set[str] = set()
         self.leased: Callable[[], bool] = lambda: True
         """Whether the leases of this process have been confirmed a moment ago."""
         self._connect()
@@ -206,6 +209,7 @@ class PostgresConnection(Database):
                 self._begun(_BEGIN)
                 self._inside = True
                 self._number += 1
+                self._words.clear()
                 try:
                     self._note(piped)
                     yield
@@ -218,6 +222,8 @@ class PostgresConnection(Database):
                 self._committing = True
                 self._end = self.raw.execute("COMMIT")
                 self.raw.execute(_COUNTED)
+                for word in self._words:
+                    self.raw.execute(_TELL, (word,))
 
     def _note(self, now: bool) -> None:
         """Write this transaction's number: at its begin where no answer is waited for, else at its end, when the table is
@@ -406,6 +412,10 @@ class PostgresConnection(Database):
         """See `Database.hold`."""
         for name in sorted(names):
             self.raw.execute(_HOLD_SHARED if shared else _HOLD, (lock_number(name),))
+
+    def notify(self, word: str) -> None:
+        """See `Database.notify`."""
+        self._words.add(word)
 
     def data_version(self) -> int:
         """See `Database.data_version`: how many transactions there were, without those of this connection."""

@@ -1,6 +1,7 @@
 """Leases on Postgres, which are advisory locks: which processes live, and which one serves a database.
 
-A lease is a lock on a connection of its own, that is asked for a sign of life twice a second. The server drops the lock when
+A lease is a lock on a connection of its own, that is asked for a sign of life every second; leases that come and go are further
+locks on the same connection. The server drops the lock when
 the process ends (a `kill -9` within milliseconds), and ends the connection after `LEASE_SECONDS` without a sign: then
 the process is frozen, or cut off. No clock of ours takes part, and nothing has to be cleaned up.
 
@@ -15,7 +16,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -23,15 +24,17 @@ from msgspec.structs import asdict, replace
 from psycopg import errors
 
 from engine.language.codec import decode, encode
-from engine.language.errors import NotJson, StorageError
-from engine.storage.leases import Holder, new_owner_id
+from engine.language.errors import NotJson, StorageBusy, StorageError
+from engine.storage.leases import Holder, Member, new_owner_id
 from engine.storage.postgres_connection import PostgresConnection, connect, shown, told
 from engine.storage.postgres_words import lock_number
 
 _log = logging.getLogger("sayso.storage")
 
 LEASE_SECONDS = 3.0
-PING_SECONDS = 0.5
+PING_SECONDS = 1.0
+LISTEN_SECONDS = 1.0
+"""How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
 GRACE_SECONDS = 2 * LEASE_SECONDS
 """How long after a start of the server everybody counts as alive."""
 RECOVERY_SECONDS = 600.0
@@ -41,11 +44,25 @@ _SERVING = "serving"
 _IDLE = "SELECT set_config('idle_session_timeout', $1, false)"
 _STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::text"
 _TAKE = "SELECT pg_try_advisory_lock($1)"
+_TAKE_SHARED = "SELECT pg_try_advisory_lock_shared($1)"
+_GIVE_BACK = "SELECT pg_advisory_unlock($1)"
+_TELL = "NOTIFY sayso, 'all'"
+_LISTEN = "LISTEN sayso"
+_NAME = "SELECT set_config('application_name', $1, false)"
+_PING = """SELECT application_name FROM pg_stat_activity
+ WHERE datname = current_database() AND starts_with(application_name, $1) ORDER BY 1"""
+_MEMBERS = """SELECT application_name, coalesce(host(client_addr), 'this machine'),
+ to_char(backend_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+ ARRAY(SELECT ((classid::bigint << 32) | objid::bigint)::text FROM pg_locks
+  WHERE pg_locks.pid = pg_stat_activity.pid AND locktype = 'advisory' AND granted)
+ FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, $1) ORDER BY backend_start"""
 _DEAD = "SELECT pg_try_advisory_xact_lock_shared($1)"
 _OLD = "SELECT clock_timestamp() > pg_postmaster_start_time() + $1::text::interval"
 _LIVING = """SELECT DISTINCT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
  WHERE datname = current_database() AND locktype = 'advisory' AND granted AND starts_with(application_name, $1) ORDER BY 1"""
 _NOTE = """INSERT INTO serving (n, holder) VALUES (1, $1), (2, extract(epoch FROM pg_postmaster_start_time())::text)
+ ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"""
+_NOTE_START = """INSERT INTO serving (n, holder) VALUES (2, extract(epoch FROM pg_postmaster_start_time())::text)
  ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"""
 _NOTED = "SELECT holder FROM serving WHERE n = 1"
 _NOTED_BEFORE = (
@@ -61,7 +78,13 @@ class HeldLock:
         """Takes the lock; `taken` says whether. `lost` is told once why it is gone. Raises `StorageError`."""
         self._url, self._name, self._application, self._lost = url, name, application, lost
         self._ended = threading.Event()
-        self._started = ""
+        self._gate = threading.Lock()
+        self._further: dict[str, str] = {}
+        self.started = ""
+        """When the server was started, as it says."""
+        self.peers: list[str] = []
+        """The names of the connections that carry leases, when it last gave a sign."""
+        self.peers_changed: Callable[[], None] = lambda: None
         self._seen = time.monotonic()
         self.raw = connect(url, application)
         self.taken = self._take()
@@ -81,6 +104,42 @@ class HeldLock:
             self.raw.execute("SELECT pg_advisory_unlock_all()")
         self.raw.close()
 
+    def lease(self, name: str, *, shared: bool = False) -> bool:
+        """Whether a further lock is ours now; it is kept alive with the first. Raises `StorageError`."""
+        with self._gate, _interrupted(self._url):
+            if name in self._further:
+                return True
+            words = _TAKE_SHARED if shared else _TAKE
+            taken = _one(self.raw, words, lock_number(name)) is True
+            if taken:
+                self._further[name] = words
+            return taken
+
+    def unlease(self, name: str, *, tell: bool) -> None:
+        """Give a further lock back."""
+        with self._gate, contextlib.suppress(psycopg.Error):
+            # Where the connection is lost, so is the lock.
+            if self._further.pop(name, None) is not None:
+                self.raw.execute(_GIVE_BACK, (lock_number(name),))
+            if tell:
+                self.raw.execute(_TELL)
+
+    def rename(self, application: str) -> None:
+        """Be known by another name."""
+        with self._gate, _interrupted(self._url):
+            self._application = application
+            self.raw.execute(_NAME, (application,))
+            self._look()
+
+    def _look(self) -> None:
+        """Give a sign of life, and look who else does."""
+        asked = time.monotonic()
+        found = [str(name) for (name,) in self.raw.execute(_PING, (_PREFIX,))]
+        self._seen = asked
+        if found != self.peers:
+            self.peers = found
+            self.peers_changed()
+
     def fresh(self) -> bool:
         """Whether the server cannot have ended it yet."""
         return time.monotonic() - self._seen < LEASE_SECONDS
@@ -88,18 +147,17 @@ class HeldLock:
     def _take(self) -> bool:
         asked = time.monotonic()
         self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
-        self._started = _text(self.raw, _STARTED)
-        taken = _one(self.raw, _TAKE, lock_number(self._name)) is True
+        self.started = _text(self.raw, _STARTED)
+        locks = {self._name: _TAKE, **self._further}
+        taken = all(_one(self.raw, words, lock_number(name)) is True for name, words in locks.items())
         if taken:
             self._seen = asked
         return taken
 
     def _keep(self) -> None:
         while not self._ended.wait(PING_SECONDS):
-            asked = time.monotonic()
             try:
-                self.raw.execute("SELECT 1")
-                self._seen = asked
+                self._look()
             except psycopg.Error as error:
                 why = self._gone(error)
                 if why is not None and not self._ended.is_set():
@@ -114,13 +172,15 @@ class HeldLock:
             return _dead(where, f"the server heard nothing of this process for {LEASE_SECONDS:g} s")
         _log.warning("the lease on %s was interrupted: %s", where, told(error))
         while not self._ended.wait(PING_SECONDS / 2):
-            before = self._started
+            before = self.started
             self.raw.close()
             try:
-                self.raw = connect(self._url, self._application)
-                if self._take() and self._started != before:
+                with self._gate:
+                    self.raw = connect(self._url, self._application)
+                    taken = self._take()
+                if taken and self.started != before:
                     return None
-                if self._started == before:
+                if self.started == before:
                     return _dead(where, "the server had ended the connection that carried it")
                 return _dead(where, "another process has it")
             except (StorageError, psycopg.Error) as trouble:
@@ -135,6 +195,15 @@ def _dead(where: str, why: str) -> str:
         f"The lease of this process on {where} is gone: {why}. Others may have taken its sessions: end this process, and start "
         "it again."
     )
+
+
+@contextlib.contextmanager
+def _interrupted(url: str) -> Iterator[None]:
+    """Say that leases cannot be taken just now. Raises `StorageBusy`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise StorageBusy(f"The lease on {shown(url)} is interrupted ({told(error)}).") from error
 
 
 def _one(raw: psycopg.Connection[tuple[Any, ...]], sql: str, *values: object) -> object:
@@ -165,6 +234,9 @@ class PostgresOwners:
     def __init__(self, db: PostgresConnection) -> None:
         self._db = db
         self._held: dict[str, HeldLock] = {}
+        self._clear_of = ""
+        self._ended = threading.Event()
+        self._wake: Callable[[str], None] = lambda word: None
         db.leased = self._fresh
 
     def _fresh(self) -> bool:
@@ -173,8 +245,89 @@ class PostgresOwners:
     def register(self, label: str) -> str:
         """Become an owner that lives until this process ends or `close()`."""
         owner = new_owner_id(label)
-        self._held[owner] = HeldLock(self._db.url, owner, f"{_PREFIX}{owner}", self._end)
+        held = self._held[owner] = HeldLock(self._db.url, owner, f"{_PREFIX}{owner}", self._end)
+        held.peers_changed = lambda: self._wake("peers")
         return owner
+
+    def _first(self) -> tuple[str, HeldLock]:
+        """The lease that carries the named ones."""
+        for owner, held in self._held.items():
+            return owner, held
+        raise StorageError("A process registers before it takes leases.")
+
+    # -- several processes at once
+
+    def serve_beside(self, role: str) -> bool:
+        """See `Store.serve_beside`: whether no other process serves alone."""
+        owner, held = self._first()
+        beside = held.lease(_SERVING, shared=True)
+        if beside:
+            held.rename(f"{_PREFIX}{owner} {role}")
+        return beside
+
+    def lease(self, name: str) -> bool:
+        """See `Store.lease`. After a restart of the server nobody takes what others may be about to take again."""
+        _, held = self._first()
+        return self._clear(held.started) and held.lease(name)
+
+    def unlease(self, name: str, *, tell: bool) -> None:
+        """See `Store.unlease`."""
+        self._first()[1].unlease(name, tell=tell)
+
+    def _clear(self, started: str) -> bool:
+        """Whether all who lived when the server was started have had the time to take their leases again."""
+        if self._clear_of == started:
+            return True
+        if interrupted(self._db):
+            return False
+        with self._db.write():
+            self._db.raw.execute(_NOTE_START)
+        self._clear_of = started
+        return True
+
+    def listen(self, wake: Callable[[str], None]) -> None:
+        """See `Store.listen`."""
+        self._wake = wake
+        threading.Thread(target=self._listen, name="sayso-listen", daemon=True).start()
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(StorageError, psycopg.Error):
+                raw = connect(self._db.url, "sayso")
+                with contextlib.closing(raw):
+                    raw.execute(_LISTEN)
+                    self._wake("all")  # what was told meanwhile went unheard
+                    while not self._ended.is_set():
+                        for told_of in raw.notifies(timeout=LISTEN_SECONDS):
+                            if told_of.pid not in self._own_pids():
+                                self._wake(told_of.payload)
+            self._ended.wait(LISTEN_SECONDS)
+
+    def _own_pids(self) -> list[int]:
+        return [
+            raw.info.backend_pid
+            for raw in (self._db.raw, *(h.raw for h in self._held.values()))
+            if not raw.closed
+        ]
+
+    def peers(self) -> list[str]:
+        """See `Store.peers`."""
+        names = {name for held in self._held.values() for name in held.peers}
+        return [role for _, role in map(_owner_and_role, sorted(names)) if role]
+
+    def members(self, names: Sequence[str]) -> list[Member]:
+        """See `Store.members`."""
+        known = {lock_number(name): name for name in names}
+        with self._db.read():
+            rows = self._db.raw.execute(_MEMBERS, (_PREFIX,)).fetchall()
+        found = []
+        for application, host, since, locks in rows:
+            owner, role = _owner_and_role(application)
+            leases = tuple(name for number, name in known.items() if str(number) in locks)
+            mine = len(leases) + 1 + bool(role)
+            if "-" in owner:
+                found.append(Member(owner, role, host, since, leases, max(0, len(locks) - mine)))
+        return found
 
     def _end(self, why: str) -> None:
         self._db.broken = why
@@ -190,7 +343,7 @@ class PostgresOwners:
         """The ids of all owners that live, sorted."""
         with self._db.read():
             rows = self._db.raw.execute(_LIVING, (_PREFIX,)).fetchall()
-        return sorted(name.removeprefix(_PREFIX) for (name,) in rows if "-" in name)
+        return sorted(_owner_and_role(name)[0] for (name,) in rows if "-" in name)
 
     def note(self, text: str | None) -> None:
         """What a process has trouble with stands in its log: it is this database that cannot take a note."""
@@ -201,9 +354,16 @@ class PostgresOwners:
 
     def close(self) -> None:
         """Stop being any owner."""
+        self._ended.set()
         for held in self._held.values():
             held.close()
         self._held.clear()
+
+
+def _owner_and_role(application: str) -> tuple[str, str]:
+    """What the name of a connection that carries a lease says."""
+    owner, _, role = application.removeprefix(_PREFIX).partition(" ")
+    return owner, role
 
 
 # --- the lease to serve ------------------------------------------------------------------------------------

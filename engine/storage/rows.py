@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -51,6 +51,8 @@ from engine.storage.tables import (
 _log = logging.getLogger("sayso.storage")
 
 _EVER = "9999"
+TOLD_MARKS = ("gap", "alias:")
+"""Marks that other processes wait for."""
 _INBOX = INBOX.where("id = ?")
 _INBOX_BY_KEY = INBOX.where("key = ?")
 _PUT_INBOX = INBOX.insert + " ON CONFLICT (key) DO NOTHING"
@@ -59,6 +61,10 @@ _INBOX_HELD = "inbox"
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
+_LANES = """SELECT coalesce(thread_key, session_id, key), max(id), count(*) FROM inbox INDEXED BY inbox_open
+ WHERE outcome IS NULL AND kind IN (SELECT value FROM json_each(?)) GROUP BY 1 ORDER BY min(id)"""
+_LANE = """SELECT id FROM inbox INDEXED BY inbox_open
+ WHERE outcome IS NULL AND coalesce(thread_key, session_id, key) = ? ORDER BY id"""
 _INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = 'dead' ORDER BY id LIMIT ?"
 _DROP_INBOX = "DELETE FROM inbox WHERE id = ?"
 # Names the columns that change only: SQLite rewrites the index entries of every column that an UPDATE names.
@@ -185,6 +191,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
+        self._db.notify("inbox")
         return row_id if self._put_counted(INBOX, _PUT_INBOX, row) else None
 
     def _inbox_id(self) -> int:
@@ -198,6 +205,19 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         with self._db.read():
             ids = self._db.all(_INBOX_OPEN, (after, at_most(limit)))
             rows = list(self._each(INBOX, _INBOX, ids, corrupt))
+        self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
+        return [row for row in rows if row.outcome is None]
+
+    @reads
+    def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
+        """See `Store.lanes`."""
+        return self._db.all(_LANES, (orjson.dumps(list(kinds)).decode(),))
+
+    def lane(self, lane: str) -> list[InboxRow]:
+        """See `Store.lane`."""
+        corrupt: list[int] = []
+        with self._db.read():
+            rows = list(self._each(INBOX, _INBOX, self._db.all(_LANE, (lane,)), corrupt))
         self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
         return [row for row in rows if row.outcome is None]
 
@@ -221,6 +241,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         after = row.but(id=row_id, outcome=None, result=None) if again else row.but(outcome=DROPPED)
         self._db.run(_DROP_INBOX, (row.id,))
         self._put(INBOX, INBOX.insert, after)
+        self._db.notify("inbox")
         return True
 
     @writes
@@ -302,6 +323,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     # -- outbox
 
     def _put_outbox(self, put: PutOutbox, now: str) -> None:
+        self._db.notify("outbox")
         try:
             row = self._held(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
         except Corrupt as error:
@@ -414,6 +436,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         before = self.mark(scope)
         if before is None or _ts_order(ts) > _ts_order(before):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
+            if scope.startswith(TOLD_MARKS):
+                self._db.notify("marks")
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:

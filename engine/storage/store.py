@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from engine.storage.database import Database
 from engine.storage.leases import (
     FreeLease,
     Holder,
+    Member,
     Served,
     Serving,
     label_of,
@@ -56,6 +58,7 @@ class DatabaseStore(SessionTables):
 
     file: Path | None = None
     dated = True
+    shared = False
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners) -> None:
         """Made by those that open databases."""
@@ -111,6 +114,27 @@ class DatabaseStore(SessionTables):
     def served(self) -> Served:
         """See `Store.served`."""
         return Served(self.file or "memory:", None if self.file is None else read_holder(note_of(self.file)))
+
+    def serve_beside(self, role: str) -> None:
+        """See `Store.serve_beside`."""
+
+    def lease(self, name: str) -> bool:
+        """See `Store.lease`."""
+        return True
+
+    def unlease(self, name: str, *, tell: bool = False) -> None:
+        """See `Store.unlease`."""
+
+    def listen(self, wake: Callable[[str], None]) -> None:
+        """See `Store.listen`."""
+
+    def peers(self) -> list[str]:
+        """See `Store.peers`."""
+        return ["all"]
+
+    def members(self, names: Sequence[str] = ()) -> list[Member]:
+        """See `Store.members`."""
+        return []
 
     def give_up(self, why: str) -> None:
         """See `Store.give_up`."""
