@@ -229,6 +229,10 @@ class Member(Struct, frozen=True):
     leases: tuple[str, ...]
     others: int
 
+    def holder(self) -> Holder:
+        """The same as whoever is refused is told of it."""
+        return Holder(f"sayso start --role {self.role}", int(self.owner.split("-")[1]), self.host, self.since)
+
 
 class Served(SaysoError):
     """Another process serves this database. `holder` is None where it cannot be read who."""

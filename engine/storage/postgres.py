@@ -69,7 +69,8 @@ class PostgresStore(DatabaseStore):
 
     def served(self) -> Served:
         """See `Store.served`."""
-        return Served(shown(self._db.url), read_holder(self._db))
+        beside = next((member.holder() for member in self.members() if member.role), None)
+        return Served(shown(self._db.url), beside or read_holder(self._db))
 
     def serve_beside(self, role: str) -> None:
         """See `Store.serve_beside`."""
