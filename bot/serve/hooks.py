@@ -2,7 +2,7 @@
 
 What was sent counts once: the key of its row is made of what the sender authenticated. GitHub signs the body alone, so a
 body that is sent again, under whatever delivery id, starts nothing more; who has the secret itself may name a key of its
-own (`Idempotency-Key`).
+own (`Idempotency-Key`). The name of an event is a header, which GitHub does not sign: `events` chooses, it proves nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -35,6 +36,8 @@ MOST_BYTES = 1024 * 1024
 """How large a body may be."""
 BODY_SECONDS = 10.0
 """How long one may take to come."""
+QUIET_SECONDS = 60.0
+"""How often the log has a line about senders that prove nothing: they may be many."""
 _MOST_NAMED = 80
 
 
@@ -50,6 +53,8 @@ class Hooks:
     stopping: Callable[[], bool]
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One secret is looked up at a time: whoever may not start anything shall not take all threads of the process."""
+    steady: Callable[[], float] = time.monotonic
+    _said: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     async def post(self, request: web.Request) -> web.Response:
         """Take what was sent; 202 once it is stored. A sender that gets 503 sends it again."""
@@ -69,7 +74,7 @@ class Hooks:
         proven = [await self._proven(trigger, request, body) for _, trigger in listening]
         heard = [pair for pair, right in zip(listening, proven, strict=True) if right]
         if not heard and None not in proven:
-            log.warning("what was sent to /hooks/%s is not signed with its secret", name)
+            self._say(logging.WARNING, f"what was sent to /hooks/{name} is not signed with its secret")
             return _told(401, "The signature is not right.")
         if not heard:
             return _unknown()
@@ -97,7 +102,7 @@ class Hooks:
             async with self._asking:
                 secret = _bytes(await asyncio.to_thread(self.secret, trigger.secret or ""))
         except SaysoError as error:
-            log.error("/hooks/%s cannot be used: %s", trigger.pattern, error)
+            self._say(logging.ERROR, f"/hooks/{trigger.pattern} cannot be used", f": {error}")
             return None
         if trigger.verify == "bearer":
             given, wanted = request.headers.get("Authorization", ""), b"Bearer " + secret
@@ -105,6 +110,16 @@ class Hooks:
             given = request.headers.get("X-Hub-Signature-256", "")
             wanted = b"sha256=" + hmac.new(secret, body, sha256).hexdigest().encode()
         return hmac.compare_digest(_bytes(given), wanted)
+
+    def _say(self, level: int, what: str, why: str = "") -> None:
+        """Log it, but once a minute only, with how often it was so meanwhile."""
+        now = self.steady()
+        since, more = self._said.get(what, (float("-inf"), 0))
+        if now - since < QUIET_SECONDS:
+            self._said[what] = (since, more + 1)
+            return
+        self._said[what] = (now, 0)
+        log.log(level, "%s%s%s", what, why, f" ({more} times more since the last line)" if more else "")
 
     def _wanted(
         self, heard: list[tuple[Flow, Trigger]], sent: dict[str, Json], request: web.Request, body: bytes

@@ -143,7 +143,8 @@ class TriggerDoc(Config):
     )
     events: Annotated[list[Text], Field(min_length=1)] | None = Field(
         None,
-        description="For `webhook` with `verify: github`: the events (`X-GitHub-Event`) that start the flow.",
+        description="For `webhook` with `verify: github`: the events (`X-GitHub-Event`) that start the flow. GitHub signs "
+        "the body, not this header: choose the events at GitHub as well, and rely on the body.",
     )
     inputs: dict[str, Any] = Field(
         default_factory=dict, description="Values of inputs, as they stand here: nothing is evaluated."

@@ -161,3 +161,20 @@ async def test_secrets_are_looked_up_one_at_a_time(bot: Served) -> None:
     bot.secret = slow
     statuses = await asyncio.gather(*(bot.post(b"{}", Idempotency_Key=str(number)) for number in range(4)))
     assert (statuses, most) == ([202] * 4, 1)
+
+
+async def test_a_flood_without_signatures_is_a_line_a_minute(
+    bot: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may not start anything cannot fill the log, and it says how many there were."""
+    now = 0.0
+    bot.hooks.steady = lambda: now
+    for _ in range(5):
+        assert await bot.post(b"{}", Authorization="Bearer wrong") == 401
+    now = 61.0
+    assert await bot.post(b"{}", Authorization="Bearer wrong") == 401
+    said = [each.getMessage() for each in caplog.records if each.name == "sayso.hooks"]
+    assert said == [
+        "what was sent to /hooks/alerts is not signed with its secret",
+        "what was sent to /hooks/alerts is not signed with its secret (4 times more since the last line)",
+    ]
