@@ -165,12 +165,13 @@ class Dispatcher:
                 await self._grant()
                 pause = await self._fire()
                 await self._read_inbox()
+                pause = min(pause, max(0.0, self._inbox.next_look()))
             except StorageBroken:
                 raise
             except StorageError as error:
                 log.error("%s; trying again", error)
                 pause = SWEEP_SECONDS
-            await self._wait(min(pause, max(0.0, self._inbox.next_look())))
+            await self._wait(pause)
         if self.failure is not None:
             raise self.failure
         if self._lanes:

@@ -41,9 +41,11 @@ class SharedLanes:
         self.waiting = 0
 
     def next_look(self) -> float:
-        """Seconds until a lane of others is worth a look."""
-        now = asyncio.get_running_loop().time()
-        return min((until - now for until, _, _ in self._elsewhere.values()), default=float("inf"))
+        """Seconds until a lane of others is worth a look. Those in hand, and what there is no place for, look by themselves."""
+        if self._full:
+            return float("inf")
+        theirs = [until for lane, (until, _, _) in self._elsewhere.items() if lane not in self._held]
+        return min(theirs, default=float("inf")) - asyncio.get_running_loop().time()
 
     def given_back(self) -> None:
         """Others have given leases back."""
@@ -57,15 +59,15 @@ class SharedLanes:
         self._elsewhere = {lane: held for lane, held in self._elsewhere.items() if lane in lanes}
         now, self._full = asyncio.get_running_loop().time(), False
         for lane, newest, rows in listed:
-            left = self._left.get(lane)
+            left = self._left.get(lane, ())
             if lane in self._held:
                 self._behind.add(lane)
+            elif newest in left and rows == len(left):
+                self._elsewhere.pop(lane, None)
             elif len(self._held) - self.waiting >= MOST_LANES:
                 self._full = True
                 break
-            elif self._elsewhere.get(lane, (now,))[0] <= now and (
-                left is None or (newest not in left or rows != len(left))
-            ):
+            elif self._elsewhere.get(lane, (now,))[0] <= now:
                 await self._take(lane)
 
     async def _take(self, lane: str) -> None:
