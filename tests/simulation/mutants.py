@@ -130,7 +130,7 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
     """A commit does not check that the session is where it was read: read, then write."""
     part = SqliteStore._part
 
-    def unchecked(self: SqliteStore, commit: Commit, body: bytes) -> Exception | None:
+    def unchecked(self: SqliteStore, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
         if commit.new is None:
             head = self._stored(commit.session_id)
             epoch = head.epoch if commit.owner is None else head.epoch + 1
@@ -139,7 +139,7 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
             ]
             consumed = tuple(c for c, row in zip(commit.consumed, rows, strict=True) if row == (None,))
             commit = commit.but(epoch=epoch, seq=head.seq, consumed=consumed)
-        return part(self, commit, body)
+        return part(self, commit, body, settle=settle)
 
     patch.setattr(SqliteStore, "_part", unchecked)
 

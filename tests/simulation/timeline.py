@@ -33,6 +33,10 @@ class Timeline:
         if self._spins > MOST_SPINS:
             raise Stuck(f"{MOST_SPINS} turns at {self.now:.3f} that wait for nothing")
 
+    def rest(self) -> None:
+        """Count turns from here on."""
+        self._turns = self._spins = 0
+
     def after(self, seconds: float, happen: Callable[[], None]) -> None:
         """Let something happen so many seconds from now."""
         self._serial += 1

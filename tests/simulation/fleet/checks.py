@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
@@ -57,5 +58,10 @@ def _of_session(world: FleetWorld, session: str, events: list[Event]) -> Iterato
 
 
 def _in_order(world: FleetWorld) -> Iterator[str]:
-    """Rows of a lane are handled in the order in which they became visible, where that is the order of their ids."""
-    return iter(())
+    """Rows of a lane that all can read are handled in the order in which they could be seen, where their ids say the same."""
+    done = {row_id: place for place, row_id in enumerate(world.done)}
+    for lane in world.lanes.values():
+        rows = [row for row in lane if row.kind != "newer"]
+        for earlier, later in combinations(rows, 2):
+            if earlier.id < later.id and done.get(later.id, 0) < done.get(earlier.id, 0):
+                yield f"{later.key} was handled before {earlier.key}"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
-from engine.journal.records import Commit, Consumed
+from engine.journal.records import Commit
 from engine.run.sessions import Sessions
+from engine.run.shared_lanes import SharedLanes
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.rows import _CONSUME, _INBOX, RowTables
 from engine.storage.sessions import SessionTables
-from engine.storage.tables import INBOX
 from tests.simulation.fleet.server import FleetOwners
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -23,11 +22,11 @@ def claims_what_it_read(patch: pytest.MonkeyPatch) -> None:
 
     part = SessionTables._part
 
-    def unchecked(self: SessionTables, commit: Commit, body: bytes) -> Exception | None:
+    def unchecked(self: SessionTables, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
         if commit.owner is not None and commit.new is None:
             head = self._stored(commit.session_id)
             commit = commit.but(epoch=head.epoch + 1, seq=head.seq)
-        return part(self, commit, body)
+        return part(self, commit, body, settle=settle)
 
     patch.setattr(SessionTables, "_part", unchecked)
 
@@ -42,18 +41,43 @@ def lets_a_zombie_write(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PostgresConnection, "_may_write", lambda self: None)
 
 
-def consumes_what_is_consumed(patch: pytest.MonkeyPatch) -> None:
-    """A row that another worker has consumed is consumed again."""
+def reads_on_from_an_id(patch: pytest.MonkeyPatch) -> None:
+    """Lanes are found by a cursor over the ids of rows: what becomes visible behind it is never seen."""
+    look, after = SharedLanes.look, dict[SharedLanes, int]()
 
-    def again(self: RowTables, consumed: Iterable[Consumed]) -> None:
-        for done in consumed:
-            row = self._held(INBOX, _INBOX, done.inbox_id)
-            assert row is not None
-            after = row.but(outcome=done.outcome, result=done.result)
-            *_, mac = INBOX.sealed(self._sealer, after)
-            self._db.run(_CONSUME, (after.outcome, after.result, mac, after.id))
+    async def newer(self: SharedLanes) -> None:
+        listed, seen = self._store.lanes, after.get(self, 0)
 
-    patch.setattr(RowTables, "_consume", again)
+        def behind(kinds: Collection[str]) -> list[tuple[str, int, int]]:
+            found = [lane for lane in listed(kinds) if lane[1] > seen or lane[0] in self._elsewhere]
+            after[self] = max([seen, *(newest for _, newest, _ in found)])
+            return found
+
+        with pytest.MonkeyPatch.context() as cursor:
+            cursor.setattr(self._store, "lanes", behind)
+            await look(self)
+
+    patch.setattr(SharedLanes, "look", newer)
+
+
+def works_on_lanes_of_others(patch: pytest.MonkeyPatch) -> None:
+    """The leases of lanes are ignored."""
+
+    async def always(self: SharedLanes, name: str) -> bool:
+        return True
+
+    patch.setattr(SharedLanes, "alone", always)
+
+
+def takes_up_again_what_it_left(patch: pytest.MonkeyPatch) -> None:
+    """What is for a newer release is read again and again."""
+    leave = SharedLanes.leave
+
+    async def forgets(self: SharedLanes, lane: str, *, elsewhere: bool = False) -> None:
+        await leave(self, lane, elsewhere=elsewhere)
+        self._left.clear()
+
+    patch.setattr(SharedLanes, "leave", forgets)
 
 
 def blames_what_is_newer(patch: pytest.MonkeyPatch) -> None:
@@ -71,15 +95,19 @@ FLEET_MUTANTS: dict[str, Mutant] = {
         claims_what_it_read,
         takes_living_owners_for_dead,
         lets_a_zombie_write,
-        consumes_what_is_consumed,
+        reads_on_from_an_id,
+        works_on_lanes_of_others,
+        takes_up_again_what_it_left,
         blames_what_is_newer,
     )
 }
 FLEET_SEEN_AT: dict[str, int] = {
-    "claims_what_it_read": 0,
+    "claims_what_it_read": 9,
     "takes_living_owners_for_dead": 0,
-    "lets_a_zombie_write": 1,
-    "consumes_what_is_consumed": 5,
-    "blames_what_is_newer": 1,
+    "lets_a_zombie_write": 2,
+    "reads_on_from_an_id": 71,
+    "works_on_lanes_of_others": 0,
+    "takes_up_again_what_it_left": 6,
+    "blames_what_is_newer": 0,
 }
 """A seed that shows each fault."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engine.journal.records import Commit, Consumed, InboxRow, Row
-from engine.language.errors import StorageBroken, StorageBusy
+from engine.language.errors import StorageBroken, StorageBusy, StorageError
 from engine.storage.connection import Connection
 from engine.storage.leases import MemoryOwners, new_owner_id
 from engine.storage.open import MemoryDatabase
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.postgres_leases import LEASE_SECONDS
+from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
 
@@ -30,6 +30,8 @@ class Server:
         self.world = world
         self.database = MemoryDatabase(KEY)
         self.owners: dict[str, Worker] = {}
+        self.names: dict[str, Worker] = {}
+        """The named leases, and whose they are."""
         self.hidden: set[int] = set()
         """Inbox rows whose transaction has its ids, and is not committed yet."""
 
@@ -54,7 +56,9 @@ class Server:
         """End all leases of a worker."""
         worker.leased = False
         self.owners = {owner: one for owner, one in self.owners.items() if one is not worker}
-        self.world.lease_ended(worker)
+        self.names = {name: one for name, one in self.names.items() if one is not worker}
+        # Others see it with their next sign of life.
+        self.world.tell("peers", PING_SECONDS)
 
 
 class FleetOwners(MemoryOwners):
@@ -90,6 +94,7 @@ class FleetConnection(Connection):
 
     def __init__(self, server: Server, worker: Worker | None) -> None:
         self._worker, self.url = worker, "postgresql://fleet"
+        self._words: set[str] = set()
         super().__init__(server.database.path, "memdb")
 
     @property
@@ -113,20 +118,47 @@ class FleetConnection(Connection):
         """See `PostgresConnection.write`."""
         self._usable()
         PostgresConnection._may_write(self)  # type: ignore[arg-type]  # it has what that looks at
+        self._words.clear()
         with super().write(suspended=suspended):
             yield
             PostgresConnection._may_write(self)  # type: ignore[arg-type]
         if self._worker is not None:
-            self._worker.world.wrote(self._worker)
+            self._worker.world.wrote(self._worker, self._words)
+
+    def notify(self, word: str) -> None:
+        """See `Database.notify`."""
+        self._words.add(word)
 
 
 class FleetStore(SqliteStore):
     """The store of a worker."""
 
+    shared = True
+
     def __init__(self, server: Server, worker: Worker | None) -> None:
         connection = FleetConnection(server, worker)
         super().__init__(connection, Sealer(KEY), FleetOwners(server, worker))
         self._server, self._worker = server, worker
+
+    def lease(self, name: str) -> bool:
+        """See `Store.lease`."""
+        self._reached()
+        assert self._worker is not None
+        return self._server.names.setdefault(name, self._worker) is self._worker
+
+    def unlease(self, name: str, *, tell: bool = False) -> None:
+        """See `Store.unlease`. Without a network the lease ends with the others."""
+        with contextlib.suppress(StorageError):
+            self._reached()
+            if self._server.names.get(name) is self._worker:
+                del self._server.names[name]
+            if tell:
+                self._server.world.tell("all")
+
+    def _reached(self) -> None:
+        self._db._usable()  # type: ignore[attr-defined]  # a connection's
+        if self._worker is not None and not self._worker.leased:
+            raise StorageBusy("the connection that carries the leases is gone")
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
         """See `Store.commit`; what is accepted is looked at."""
@@ -143,11 +175,24 @@ class FleetStore(SqliteStore):
 
     def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """See `Store.inbox`: without what no transaction has committed yet."""
-        hidden = self._server.hidden
-        if not hidden:
-            return super().inbox(after=after, limit=limit)
-        rows = [row for row in super().inbox(after=after, limit=None) if row.id not in hidden]
+        rows = [row for row in super().inbox(after=after, limit=None) if row.id not in self._server.hidden]
         return rows[:limit]
+
+    def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
+        """See `Store.lanes`."""
+        if self._worker is not None:
+            self._server.world.looks(self._worker)
+        if not self._server.hidden:
+            return super().lanes(kinds)
+        found: dict[str, list[int]] = {}
+        for row in self.inbox(limit=None):
+            if row.kind in kinds:
+                found.setdefault(row.thread_key or row.session_id or row.key, []).append(row.id)
+        return [(lane, max(ids), len(ids)) for lane, ids in found.items()]
+
+    def lane(self, lane: str) -> list[InboxRow]:
+        """See `Store.lane`."""
+        return [row for row in super().lane(lane) if row.id not in self._server.hidden]
 
     def inbox_row(self, key: str) -> InboxRow | None:
         """See `Store.inbox_row`."""

@@ -47,7 +47,7 @@ def draw(rng: Random) -> FleetWeather:
         wakeup_lost=rng.choice((0.0, 0.3, 1.0)),
         wakeup_late=rng.choice((0.0, 0.5, 3.0)),
         wakeup_twice=rng.choice((0.0, 0.3)),
-        late_rows=rng.choice((0.0, 0.0, 0.0)),
+        late_rows=rng.choice((0.0, 0.3, 0.6)),
         slow=rng.choice((0.01, 0.05, 0.3)),
         rude=rng.choice((0.0, 0.3, 0.6)),
         mixed=rng.random() < 0.3,

@@ -92,7 +92,7 @@ class Worker:
         """The lanes in which it handles a row now."""
         self._serial = self._points = 0
         self._fate: tuple[int, str] | None = world.fate()
-        self.wakeups: FleetWakeups | None = None
+        self.dispatcher: Dispatcher | None = None
         with of_release(self.release):
             self.store = world.server.open(self)
             self.writer = FleetWriter(self, self.store)
@@ -120,7 +120,6 @@ class Worker:
             self.die()
 
     async def _serve(self) -> None:
-        self.wakeups = FleetWakeups()
         self.engine = Engine(
             self.store,
             policy=everybody,
@@ -133,7 +132,7 @@ class Worker:
             writer=self.writer,
         )
         handlers: dict[str, Handler] = {"start": self._start}
-        self.dispatcher = Dispatcher(self.engine, handlers=handlers, wakeups=self.wakeups)
+        self.dispatcher = Dispatcher(self.engine, handlers=handlers, wakeups=FleetWakeups())
         handled = self.dispatcher._handlers
         handled.update({kind: self._watched(handler) for kind, handler in handled.items()})
         if self.release == NEWER:
@@ -155,6 +154,8 @@ class Worker:
             self.world.handles(self, lane, row)
             self.hands[lane] = row.key
             try:
+                if self.world.chance.random() < 0.2:
+                    await asyncio.sleep(self.world.chance.uniform(0.0, 2.0))  # somebody is looked up
                 return await handler(row)
             finally:
                 del self.hands[lane]
@@ -247,17 +248,17 @@ class Worker:
             self.confirmed = self.world.timeline.now
         else:
             self.lost = "the server heard nothing of this process"
-            self.wake()
+            self.wake("peers")
 
     def fresh(self) -> bool:
         """Whether this process may believe that it has its lease: it asks twice a second."""
         silent = self.frozen or self.cut_off or not self.leased
         return not silent or self.world.timeline.now - self.confirmed < LEASE_SECONDS
 
-    def wake(self) -> None:
+    def wake(self, word: str) -> None:
         """A wake-up from outside."""
-        if self.wakeups is not None and not self.dead:
-            self.loop.call_soon(self.wakeups.notify)
+        if self.dispatcher is not None and not self.dead:
+            self.loop.call_soon(self.dispatcher.told, word)
 
     def die(self) -> None:
         """End at once."""

@@ -29,6 +29,8 @@ EPOCH = 1_790_000_000.0
 MOST_SECONDS = 400.0
 """After so many seconds without faults everything must be settled."""
 MOST_LIVES = 60
+MOST_LOOKS = 20
+"""How often a worker looks for work within a second, and how often a row is taken up: three times what was seen."""
 CHANNELS = ("C1", "C2", "C3")
 
 FLOWS: dict[str, str] = {
@@ -108,7 +110,8 @@ class FleetWorld:
     buried: list[Worker] = field(init=False, default_factory=list)
     sent: dict[str, float] = field(init=False, default_factory=dict)
     """When each row became visible, by its key."""
-    lanes: dict[str, list[str]] = field(init=False, default_factory=dict)
+    lanes: dict[str, list[InboxRow]] = field(init=False, default_factory=dict)
+    """The rows of each lane in the order in which they could be seen."""
     sessions: dict[str, str] = field(init=False, default_factory=dict)
     ended: set[str] = field(init=False, default_factory=set)
     done: list[int] = field(init=False, default_factory=list)
@@ -117,6 +120,8 @@ class FleetWorld:
     """The epoch of each session, and whose it is."""
     held: dict[str, Worker] = field(init=False, default_factory=dict)
     """Who has claimed a session."""
+    looked: Counter[tuple[int, int]] = field(init=False, default_factory=Counter)
+    taken: Counter[str] = field(init=False, default_factory=Counter)
     lives: int = 0
     release: int = SCHEMA_VERSION
     over: bool = False
@@ -173,17 +178,29 @@ class FleetWorld:
                 self.trouble(f"row {each.inbox_id} was consumed twice")
             self.done.append(each.inbox_id)
 
-    def wrote(self, worker: Worker) -> None:
-        """A transaction of a worker was committed."""
+    def wrote(self, worker: Worker, words: set[str]) -> None:
+        """A transaction of a worker was committed, of which others are told."""
         if not worker.leased:
             self.trouble(f"a write of {worker.number} was accepted after its lease had ended")
+        if words:
+            self.tell(next(iter(words)) if len(words) == 1 else "all")
+
+    def looks(self, worker: Worker) -> None:
+        """A worker looks for lanes: now and then, and when it is woken."""
+        moment = worker.number, int(self.timeline.now)
+        self.looked[moment] += 1
+        if self.looked[moment] == MOST_LOOKS:
+            self.trouble(f"{worker.number} looks {MOST_LOOKS} times in a second")
 
     def handles(self, worker: Worker, lane: str, row: InboxRow) -> None:
-        """A worker takes a row up."""
+        """A worker takes a row up. One whose lease has ended may try: nothing comes of it."""
+        for other in self.workers:
+            if other is not worker and worker.leased and other.leased and lane in other.hands:
+                self.trouble(f"{worker.number} and {other.number} both work on {lane}")
         self.note(f"{worker.number} handles {row.key}")
-
-    def lease_ended(self, worker: Worker) -> None:
-        """Others may take what this worker had."""
+        self.taken[row.key] += 1
+        if self.taken[row.key] == MOST_LOOKS:
+            self.trouble(f"{row.key} is taken up again and again")
 
     def died(self, worker: Worker) -> None:
         """Another process is started in its place, a while later."""
@@ -266,18 +283,21 @@ class FleetWorld:
     def _visible(self, row: InboxItem, row_id: int) -> None:
         self.server.hidden.discard(row_id)
         self.sent[row.key] = self.timeline.now
-        self.lanes.setdefault(row.thread_key or row.key, []).append(row.key)
+        stored = self.store.inbox_row(row.key)
+        assert stored is not None
+        self.lanes.setdefault(stored.thread_key or stored.key, []).append(stored)
         self.note(f"{row.key} can be seen")
-        self.wake_all()
+        self.tell("inbox")
 
-    def wake_all(self) -> None:
-        """Something was committed that others may wait for."""
+    def tell(self, word: str, late: float = 0.0) -> None:
+        """Something was committed that others may wait for: see `Store.listen`."""
         weather, chance = self.weather, self.chance
         for worker in self.workers:
             if chance.random() < weather.wakeup_lost:
                 continue
             for _ in range(2 if chance.random() < weather.wakeup_twice else 1):
-                self.timeline.after(chance.uniform(0.0, weather.wakeup_late), worker.wake)
+                seconds = chance.uniform(0.0, max(late, weather.wakeup_late))
+                self.timeline.after(seconds, lambda worker=worker: worker.wake(word))
 
     # --- releases ------------------------------------------------------------------------------------------
 
@@ -313,6 +333,7 @@ class FleetWorld:
             self.trouble(str(stuck))
         finally:
             self.over = True
+            self.timeline.rest()
             for worker in [*self.workers, *self.buried]:
                 worker.bury()
             logger.removeHandler(ear)
