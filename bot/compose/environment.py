@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bot.config.directory import Directory
+from bot.config.session_files import blobs_of
 from bot.config.settings import SLACK_PACE, Settings, Tuning
 from engine.decide.agents.listings import ListingRows
 from engine.decide.agents.memory import NoteRows
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from engine.messages.prices import Price
     from engine.models.provider import Provider
     from engine.models.turn_runner import SaidIn
+    from engine.run.shared_files import SharedFiles
 
 log = logging.getLogger("sayso")
 
@@ -135,6 +137,7 @@ def make_engine(
         extensions=extensions,
         label=label,
         snapshot_dir=settings.snapshot_dir,
+        files=_shared_files(settings),
         now=machine.now,
         steady=machine.steady,
         entropy=machine.entropy,
@@ -174,6 +177,16 @@ def _export_spans(engine: Engine, env: Mapping[str, str]) -> None:
         log.error("no traces are sent, for a package is missing (%s): pip install 'sayso[otel]'", error)
     except Exception as error:
         log.error("no traces are sent; check the variables OTEL_*: %s", error)
+
+
+def _shared_files(settings: Settings) -> Callable[[Writer], SharedFiles] | None:
+    """The folders of sessions where several machines share them."""
+    blobs = blobs_of(settings)
+    if blobs is None:
+        return None
+    from engine.run.shared_files import SharedFiles  # most installations are one machine
+
+    return lambda writer: SharedFiles(blobs, writer, settings.home)
 
 
 def _prices(settings: Settings) -> Mapping[str, Price] | None:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bot.config.session_files import SessionFiles
+from bot.config.session_files import SessionFiles, blobs_of
 from bot.config.settings import Settings
 from engine.journal.records import Sweep
 from engine.language import timestamps
@@ -25,6 +25,9 @@ from engine.nodes.runtime.kept_files import kept_folder
 from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
+
+if TYPE_CHECKING:
+    from engine.storage.blobs import Blobs
 
 log = logging.getLogger("sayso")
 
@@ -58,18 +61,21 @@ class Retention:
     files: SessionFiles
     snapshots: SnapshotFiles | None
     days: float
+    blobs: Blobs | None = None
 
     @classmethod
     def of(cls, settings: Settings, store: Store) -> Retention:
         """That of an installation."""
         snapshots = SnapshotFiles(settings.snapshot_dir) if settings.snapshot_dir else None
-        return cls(store, SessionFiles(settings.home), snapshots, settings.retention_days)
+        return cls(store, SessionFiles(settings.home), snapshots, settings.retention_days, blobs_of(settings))
 
     def remove_files(self, session_id: str) -> None:
-        """Remove what a session has on the disk."""
+        """Remove what a session has on the disk, and in blobs."""
         folder = self.files.folder(session_id)
-        for each in (folder, kept_folder(folder)):
+        for each in (folder, kept_folder(folder), *folder.parent.glob(f"{session_id}.*")):
             shutil.rmtree(each, ignore_errors=True)
+        if self.blobs is not None:
+            self.blobs.remove(session_id)
         if self.snapshots is not None:
             self.snapshots.remove(session_id)
 
@@ -94,6 +100,18 @@ def sessions_round(kept: Retention, before: str) -> Steps:
     return gone
 
 
+def orphans_round(kept: Retention, blobs: Blobs, now: float) -> Steps:
+    """Delete the files of sessions that never came to be, once they are as old as the retention: a crash came between."""
+    gone = 0
+    for session_id in (yield Step("disk", blobs.sessions)):
+        if (yield Step("store", partial(kept.store.head, session_id))) is not None:
+            continue
+        if (yield Step("disk", partial(blobs.age, session_id, now))) > kept.days * 86400:
+            yield Step("disk", partial(kept.remove_files, session_id))
+            gone += 1
+    return gone
+
+
 def full_round(kept: Retention, now: str) -> Steps:
     """Delete what is older than the retention, and say when that was done."""
     before = timestamps.after(now, -kept.days * 86400)
@@ -103,6 +121,8 @@ def full_round(kept: Retention, now: str) -> Steps:
     while at is not None:
         at = yield Step("store", partial(kept.store.sweep, at))
     moment = timestamps.from_text(now).timestamp()
+    if kept.blobs is not None:
+        yield from orphans_round(kept, kept.blobs, moment)
     yield Step("store", lambda: kept.store.set_mark(DONE, f"{moment:.6f}"))
     return gone
 

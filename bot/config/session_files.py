@@ -6,28 +6,36 @@ been put there by a program that the flow ran on somebody else's data.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from engine.forms.question import Question
 from engine.language.codec import Json, clean_text
-from engine.language.errors import InvalidAnswer
+from engine.language.errors import BlobLost, InvalidAnswer
 from engine.nodes.runtime.folder import SESSIONS, FileRefused, private_folder, read_inside, sniffed
+
+if TYPE_CHECKING:
+    from bot.config.settings import Settings
+    from engine.run.shared_files import SharedFiles
+    from engine.storage.blobs import Blobs
 
 MOST_BYTES = 50 * 2**20
 """Of a file that is uploaded."""
 
 
 class SessionFiles:
-    """The folders of sessions below `home`, the same that nodes work in."""
+    """The folders of sessions below `home`, the same that nodes work in; `shared` where other machines have them too."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, shared: SharedFiles | None = None) -> None:
         self._home = home
+        self.shared = shared
 
     def folder(self, session_id: str) -> Path:
         """The folder of a session; it may not be there."""
@@ -36,6 +44,19 @@ class SessionFiles:
     def read(self, session_id: str, path: str, most: int = MOST_BYTES) -> bytes:
         """The content of a file of this session. Raises `FileRefused`."""
         return read_inside(self.folder(session_id), path, most)
+
+    async def content(self, session_id: str, path: str) -> bytes:
+        """The content of a file of this session, which may be at work on another machine. Raises `FileRefused`, and
+        `StorageError` while it cannot be had."""
+        try:
+            if (
+                self.shared is not None
+                and (found := await self.shared.read(session_id, path, MOST_BYTES)) is not None
+            ):
+                return found
+        except BlobLost as error:
+            raise FileRefused(str(error)) from error
+        return await asyncio.to_thread(self.read, session_id, path)
 
     @contextmanager
     def inbox(self, session_id: str, prompt_id: str) -> Iterator[Inbox]:
@@ -57,6 +78,15 @@ class SessionFiles:
             ) from error
         finally:
             os.close(at)
+
+
+def blobs_of(settings: Settings) -> Blobs | None:
+    """Where files of sessions are for all machines; None for the home alone. Raises `SaysoError`."""
+    if settings.blobs is None:
+        return None
+    from engine.storage.blobs import Blobs  # most installations are one machine
+
+    return Blobs(settings.blobs, settings.env)
 
 
 class Part:

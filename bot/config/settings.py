@@ -70,6 +70,12 @@ def _base_url(raw: str, cwd: Path) -> str:
     return raw if raw.endswith("/") else raw + "/"
 
 
+def _blobs(raw: str, cwd: Path) -> str:
+    if not re.match(r"(s3|gs|az)://[^/]|file:///.", raw):
+        raise ValueError("s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///folder")
+    return raw.rstrip("/")
+
+
 def _boolean(raw: str, cwd: Path) -> bool:
     value = raw.strip().lower()
     if value not in ("0", "false", "no", "off", "1", "true", "yes", "on"):
@@ -288,6 +294,8 @@ class Settings:
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
+    blobs: str | None = setting("SAYSO_BLOBS", _blobs)
+    """Where files of sessions are, for all machines; None is the home alone."""
     secrets_dir: Path | None = setting("SAYSO_SECRETS_DIR", _path)
     secret_command: tuple[str, ...] = setting("SAYSO_SECRET_COMMAND", _words, ())
     """A program that prints the secret that its last argument names."""

@@ -12,6 +12,7 @@ A crash: It is run again.
 Files:
 
 * `agents`: checks for flows with agents, and of what is stored
+* `blobs`: where files of sessions are kept for all machines
 * `checks`: the checks of an installation, each with what it found and what to do
 * `findings`: what a check found
 * `slack`: checks against Slack: each kind of conversation can be read, and what flows name is there

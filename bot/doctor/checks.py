@@ -20,6 +20,7 @@ from typing import Any
 from bot.compose.environment import needs
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
+from bot.doctor.blobs import check_blobs
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
@@ -59,6 +60,8 @@ async def examine(settings: Settings, manifest: Path | None, *, deep: bool = Fal
     """All checks, in the order in which things build on each other; `deep` reads all that is stored."""
     here = (*check_versions(), *check_user(), *check_settings(settings))
     for check in (*here, *check_flows(settings), *check_database(settings, deep=deep)):
+        yield check
+    async for check in check_blobs(settings):
         yield check
     flows = list(load_flows(settings.flows)[0].values()) if settings.flows.is_dir() else []
     for check in (*check_agents(settings, flows), *check_manifest(manifest, flows)):

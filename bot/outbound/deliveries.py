@@ -6,7 +6,6 @@ into its thread afterwards; what was posted is recorded before, so that a crash 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -37,8 +36,10 @@ from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode
+from engine.language.errors import StorageError
 from engine.nodes.runtime.folder import FileRefused
 from engine.run import remote_commands
+from engine.storage.backoff import MOST_SECONDS
 
 log = logging.getLogger("sayso.outbound")
 
@@ -71,10 +72,13 @@ class Uploads:
         self.delays = sorted(self.delays)
 
     async def read(self, session_id: str, path: str) -> bytes:
-        """A file in a session's folder. Raises `FileRefused`."""
+        """A file in a session's folder. Raises `FileRefused` and `Hold`."""
         if self.files is None:
             raise FileRefused(f"{path} cannot be read: this process has no folders of sessions")
-        return await asyncio.to_thread(self.files.read, session_id, path)
+        try:
+            return await self.files.content(session_id, path)
+        except StorageError as error:
+            raise Hold(MOST_SECONDS, f"{path} of {session_id} cannot be read: {error}") from error
 
     async def share(
         self,

@@ -171,6 +171,7 @@ def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
         app_token=workspace.app_token,
         api_url=workspace.api_url,
         snapshot_dir=None,
+        blobs=None,
         agents=replace(settings.agents, scripted="without_key"),
     )
 

@@ -174,7 +174,6 @@ class Bot:
             users=settings.users,
         )
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
-        files = SessionFiles(settings.home)
         said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user))
         self.channels = Channels(bot, machine.steady)
         self.engine = make_engine(
@@ -187,6 +186,7 @@ class Bot:
             said_in=said,
             public=self.channels.readable,
         )
+        files = SessionFiles(settings.home, self.engine.files)
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))

@@ -104,7 +104,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
                 ask=mode.ask,
                 wait=mode.wait,
                 told=0 if head is None else head.seq,
-                files=SessionFiles(settings.home),
+                files=SessionFiles(settings.home, engine.files),
             )
             with _signals(follower, screen), _kept_free(mode):
                 state = await follower.follow(lambda: begin(engine, follower))

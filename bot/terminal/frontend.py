@@ -4,7 +4,6 @@ printed, and forms are filled in line by line, each field checked before the nex
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -59,7 +58,7 @@ class TerminalFrontend:
         try:
             for path in [file.path for file in given_files(message.config) if file.path]:
                 if self._files is not None:
-                    await asyncio.to_thread(self._files.read, message.session_id, path)
+                    await self._files.content(message.session_id, path)
         except FileRefused as error:
             raise NotDelivered(f"The message could not be posted. {error}") from error
         self._lines.message(as_plain(message.config))

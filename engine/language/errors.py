@@ -241,6 +241,12 @@ class Corrupt(StorageError):
     code = "corrupt"
 
 
+class BlobLost(SaysoError):
+    """A file of a session is gone from where files are kept, or was changed there."""
+
+    code = "blob_lost"
+
+
 class KeyMissing(StorageError):
     """There are rows but not the key that they were written with."""
 

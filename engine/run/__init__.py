@@ -26,6 +26,7 @@ Files:
 * `runtime`: a program's own sayso: a store, an engine over it, and all that keeps its sessions going
 * `session`: one session of a runtime: how it stands, what it asks, and what can be said to it
 * `sessions`: the sessions of a store as one process has them: read, claimed, cached, quarantined
+* `shared_files`: files of sessions on several machines: folders here as copies of blobs
 * `shared_lanes`: the inbox of a store that several processes serve
 * `snapshot_files`: the snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session
 * `stored`: a session as it is stored, for whoever only looks

@@ -50,8 +50,6 @@ from engine.language.errors import (
     SnapshotRefused,
 )
 from engine.messages.model_limits import AgentFacts
-from engine.nodes.runtime.folder import copied_folder
-from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
 from engine.run.clock_watch import ClockWatch
@@ -66,6 +64,7 @@ from engine.storage.port import Store
 if TYPE_CHECKING:
     from engine.decide.fork import Fork
     from engine.decide.migration import Plan
+    from engine.run.shared_files import SharedFiles
 
 log = logging.getLogger("sayso.engine")
 
@@ -103,15 +102,18 @@ class Engine:
         writer: Writer | None = None,
         agents: AgentFacts | None = None,
         shown: Callable[[], dict[str, Json] | None] | None = None,
+        files: Callable[[Writer], SharedFiles] | None = None,
     ) -> None:
         """`steady` are the seconds of a clock that only goes forward, by which jumps of `now` are seen; a `now` of one's
         own decides as it is where it is left out. `shown` says where a question stands as soon as it is asked, or None
-        where somebody is yet to show it."""
+        where somebody is yet to show it. `files` gives the folders of sessions where other machines share them."""
         self.store = store
         self.writer = writer or Writer(store)
         self.now = now
         self.sessions = Sessions(store, self.writer, now, home)
         self.executor = Executor(runners, home, secret, self.sessions.forget)
+        self.files = files and files(self.writer)
+        self.executor.files = self.sessions.files = self.files
         self._copies = _copies(snapshot_dir, self.writer, self.sessions)
         self.stepper = Stepper(
             self.sessions,
@@ -123,6 +125,7 @@ class Engine:
             agents=agents,
             copies=self._copies,
             shown=shown,
+            files=self.files,
         )
         self.closing: list[Callable[[], Awaitable[None]]] = []
         """What is to be let go of at the end: connections of runners."""
@@ -369,7 +372,7 @@ class Engine:
     async def _create(self, flow: Flow, events: list[Event], state: State, new: NewSession) -> None:
         """Store a session that begins with a whole journal, and launch what is begun in it."""
         async with self.sessions.created(state.session_id, flow) as live:
-            await self.stepper.commit(live, events, state, (), new)
+            await self.stepper.commit(live, events, state, (), new, files=True)
             await self.stepper.begin_the_rest(live)
 
     # --- time travel ---------------------------------------------------------------------------------------
@@ -393,6 +396,7 @@ class Engine:
         run, `NotAllowed`, `InvalidAnswer`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
         from engine.decide import fork as forks
+        from engine.run.export import copied_files
 
         journal = await self.journal(session_id)
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
@@ -412,7 +416,7 @@ class Engine:
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
         )
-        with copied_folder(*folders), copied_folder(*map(kept_folder, folders)):
+        async with copied_files(self.files, self.executor.jobs.home, session_id, new_id):
             try:
                 state = await self._begin_fork(flow, begun, commands, new)
             except DayBudgetSpent as error:

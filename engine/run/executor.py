@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -28,14 +28,16 @@ from engine.journal.events import Event
 from engine.journal.queries import TURN, doomed
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
-from engine.language.errors import SaysoError, SessionError
+from engine.language.errors import BlobLost, SaysoError, SessionError, StorageError
 from engine.nodes.runtime.folder import SESSIONS
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import references, without_secrets
 from engine.nodes.types.spec import Meter
+from engine.storage.backoff import waited_out
 
 if TYPE_CHECKING:
     from engine.messages.turns import TurnEvent
+    from engine.run.shared_files import SharedFiles
 
 log = logging.getLogger("sayso.engine")
 
@@ -64,6 +66,8 @@ class Executor:
         """Called with a session whose node said so."""
         self.on_stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
         """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
+        self.files: SharedFiles | None = None
+        """The folders of sessions, where several machines share them."""
         self._left = left
 
     def launch(self, live: ActiveSession) -> None:
@@ -81,7 +85,9 @@ class Executor:
     async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            command = await self.jobs.perform(self._job(live, path, run, name))
+            command = await self._without_files(live, path, run, live.stops[name])
+            if command is None:
+                command = await self.jobs.perform(self._job(live, path, run, name))
             await self.on_outcome(live, command)
         except asyncio.CancelledError:
             # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.
@@ -94,6 +100,21 @@ class Executor:
             live.tasks.pop(name, None)
             live.stops.pop(name, None)
             self._left(live)
+
+    async def _without_files(
+        self, live: ActiveSession, path: str, run: NodeRun, stop: StopSignal
+    ) -> Command | None:
+        """Have the session's folder here as it was left; how the node ends where that cannot be."""
+        if self.files is None:
+            return None
+        ready = partial(self.files.ready, live.session_id, live.epoch)
+        try:
+            await waited_out(ready, f"{live.session_id}: {path}", lambda: not stop.is_set())
+        except BlobLost as error:
+            return NodeBroke(path, run.attempt, {"type": error.code, "message": str(error)})
+        except StorageError as error:
+            return NodeCut(path, run.attempt, "left", str(error))
+        return None
 
     def _job(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> Job:
         assert live.flow is not None

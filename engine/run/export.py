@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
@@ -16,10 +17,14 @@ from engine.journal.snapshot import events_in, export, read_export, signed_addit
 from engine.journal.state import State
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import NotJson, SnapshotRefused
-from engine.nodes.runtime.folder import FileRefused
+from engine.nodes.runtime.folder import FileRefused, copied_folder
 from engine.nodes.runtime.kept_files import keep, kept_bytes, kept_digests, kept_folder
+from engine.run.executor import session_folder
 from engine.storage.group_commit import Writer
 from engine.storage.sealing import Sealer
+
+if TYPE_CHECKING:
+    from engine.run.shared_files import SharedFiles
 
 _PURPOSE = "snapshot-file"
 
@@ -60,6 +65,20 @@ def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
 
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+@asynccontextmanager
+async def copied_files(
+    shared: SharedFiles | None, home: Path, session_id: str, fork_id: str
+) -> AsyncIterator[None]:
+    """A copy of a session's files for its fork, taken away again where what is done with it fails. Raises `FileRefused`, and
+    what reading `shared` ones raises."""
+    folders = session_folder(home, session_id), session_folder(home, fork_id)
+    async with AsyncExitStack() as stack:
+        if shared is None or not await stack.enter_async_context(shared.copied(session_id, fork_id)):
+            stack.enter_context(copied_folder(*folders))
+            stack.enter_context(copied_folder(*map(kept_folder, folders)))
+        yield
 
 
 async def signed_line(writer: Writer, after: str, events: Sequence[bytes]) -> tuple[bytes, str]:

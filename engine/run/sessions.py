@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
@@ -37,6 +38,9 @@ from engine.run.stored import flow_form, stored_flow
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
+if TYPE_CHECKING:
+    from engine.run.shared_files import SharedFiles
+
 log = logging.getLogger("sayso.engine")
 
 _LEFT = "Session {} was written by a newer release of sayso. It is left as it is, and goes on under that one."
@@ -56,6 +60,8 @@ class Sessions:
         """What to show when a session is quarantined."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
         """What to show when a session is left to a newer release."""
+        self.files: SharedFiles | None = None
+        """The folders of sessions, where several machines share them."""
         self._newer: set[str] = set()
         """Sessions that a newer release has to go on with."""
         self.owner = ""
@@ -116,6 +122,8 @@ class Sessions:
         model; signed with this store's key."""
         from engine.run.export import signed_file  # few processes write files
 
+        if self.files is not None:
+            await self.files.bring_kept(session_id)
         journal = await self.journal(session_id)
         head = await self.head(session_id)
         flow_body = await self.writer.call(self.store.flow, head.flow_digest)

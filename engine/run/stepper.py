@@ -11,20 +11,32 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
 from msgspec.structs import replace
 
 from engine.decide import limits
 from engine.decide.agents.wide_grants import GRANT, scopes
-from engine.decide.commands import Begin, Claimed, Command, Facts, Installed, LockQueued, Policy, Shown
+from engine.decide.commands import (
+    Begin,
+    Claimed,
+    Command,
+    Facts,
+    Installed,
+    LockQueued,
+    NodeBroke,
+    NodeCut,
+    NodeDone,
+    Policy,
+    Shown,
+)
 from engine.decide.decide import carry_out
 from engine.decide.due import due
 from engine.decide.projections import deliveries, lock_rows, timer_rows
 from engine.decide.step import Turn
 from engine.journal.events import Event
-from engine.journal.records import Commit, Consumed, NewSession, Pin
+from engine.journal.records import Commit, Consumed, NewSession, Pin, Row
 from engine.journal.snapshot import document
 from engine.journal.state import State
 from engine.language.codec import Json, encode
@@ -50,6 +62,9 @@ from engine.run.sessions import Sessions
 from engine.run.snapshot_files import Copies
 from engine.storage.backoff import waited_out
 
+if TYPE_CHECKING:
+    from engine.run.shared_files import SharedFiles
+
 log = logging.getLogger("sayso.engine")
 
 SHORT_TAIL = 32 * 1024
@@ -71,6 +86,7 @@ class Stepper:
         agents: AgentFacts | None,
         copies: Copies | None,
         shown: Callable[[], dict[str, Json] | None] | None,
+        files: SharedFiles | None = None,
     ) -> None:
         self.sessions = sessions
         self.writer = sessions.writer
@@ -96,6 +112,8 @@ class Stepper:
         self._observers: list[tuple[Kinds, Observer]] = []
         self._copies = copies
         self._shown = shown
+        self.files = files
+        """The folders of sessions, where several machines share them."""
 
     def clock_jumped(self) -> bool:
         """Look at the clock: whether it was put forward and nothing is over by it yet."""
@@ -155,7 +173,8 @@ class Stepper:
             try:
                 if refusal is not None and await self.left_as_found(live):
                     raise refusal
-                await self.commit(live, events, after, () if refusal else consumed, new)
+                files = not refusal and _leaves_files(command)
+                await self.commit(live, events, after, () if refusal else consumed, new, files=files)
                 break
             except (LockHeld, DayBudgetSpent, KeptMoved) as error:
                 # Another session came first since we looked: nothing was stored, so decide again.
@@ -266,12 +285,16 @@ class Stepper:
         consumed: Sequence[Consumed],
         new: NewSession | None,
         pin: Pin | None = None,
+        *,
+        files: bool = False,
     ) -> None:
-        """Store a step, or nothing of it; then tell, and launch what was begun."""
+        """Store a step, or nothing of it; then tell, and launch what was begun. With `files` the session's folder may have
+        changed."""
         assert live.flow is not None
         idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after))
         try:
-            commit = self._commit_of(live, events, after, consumed, new, idle)
+            manifest = await self.files.rows(live.session_id, live.epoch) if files and self.files else ()
+            commit = self._commit_of(live, events, after, consumed, new, idle, manifest)
             if commit is not None:
                 await self.writer.commit(commit if pin is None else commit.but(pin=pin))
             elif live.fresh:
@@ -315,6 +338,7 @@ class Stepper:
         consumed: Sequence[Consumed],
         new: NewSession | None,
         idle: bool,
+        manifest: Sequence[Row] = (),
     ) -> Commit | None:
         """A step with all that follows from it, or None when there is nothing to store."""
         before = live.state
@@ -324,6 +348,7 @@ class Stepper:
             if _concern(events, about)
             for row in extension(before, after, events)
         ]
+        rows += manifest
         if not (events or consumed or rows) and idle == live.fresh:
             return None
         stored = tuple(event.to_bytes() for event in events)
@@ -367,6 +392,8 @@ class Stepper:
         """Make an outcome durable. It is kept and tried again while the store refuses, but not for a shutdown."""
 
         async def store() -> None:
+            if self.files is not None:
+                await self.files.put_early(live.session_id, live.epoch)
             async with self.sessions.using(live.session_id) as current:
                 if not current.claimed:
                     return
@@ -398,6 +425,11 @@ Kinds: TypeAlias = tuple[type[Event], ...]
 
 def _concern(events: Sequence[Event], about: Kinds) -> bool:
     return not about or any(isinstance(event, about) for event in events)
+
+
+def _leaves_files(command: Command | None) -> bool:
+    """Whether the session's folder may have changed: a node ended, or files came with what people said."""
+    return isinstance(command, NodeDone | NodeBroke | NodeCut) or bool(getattr(command, "files", None))
 
 
 def _paused(after: State, events: Sequence[Event]) -> bool:

@@ -18,6 +18,7 @@ dropped by the kernel or the server, so another may claim its sessions at once, 
 Files:
 
 * `backoff`: what a store refuses for now is tried again, later each time
+* `blobs`: bytes by their digest in a bucket or a shared folder: files of sessions
 * `connection`: SQLite behind `database`: one connection with the settings that durability needs, and its errors in our words
 * `copying`: all rows of a store in another one
 * `counts`: how much there is of what waits, for metrics

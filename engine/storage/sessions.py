@@ -107,6 +107,7 @@ _DELETE = (
     "DELETE FROM timers WHERE session_id = ?",
     "DELETE FROM outbox WHERE session_id = ?",
     "DELETE FROM locks WHERE session_id = ?",
+    "DELETE FROM kept WHERE kind = 'files' AND scope = ?",
     "DELETE FROM sessions WHERE session_id = ?",
 )
 

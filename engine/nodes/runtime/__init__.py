@@ -33,5 +33,6 @@ Files:
 * `secrets`: where values of secrets come from, and the one moment in which a reference becomes a value
 * `shell`: the `shell` node: one program, or one script
 * `table`: the table of runners by node type, each loaded by the first node that needs it
+* `trees`: what a folder has in it, as a value: files by the digests of their bytes
 * `user_code`: what code of users gets when it runs as a node, and how it is told to leave
 """

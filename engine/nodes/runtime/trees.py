@@ -1,0 +1,150 @@
+"""What a folder has in it, as a value: each file by the digest of its bytes, links as links, and folders.
+
+A folder that programs work in is walked by open folders, so no link that one of them plants leads out of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote_to_bytes
+
+from engine.language.codec import Json
+from engine.nodes.runtime.folder import NO_LINK, folder_inside
+
+log = logging.getLogger("sayso.engine")
+
+_CHUNK = 1 << 20
+_SETTLED_NS = 200_000_000
+"""A file that changed so recently may change again without its times telling."""
+
+
+class File(NamedTuple):
+    """A file: its bytes by their SHA-256, and its permissions."""
+
+    digest: str
+    size: int
+    mode: int
+
+
+Entry: TypeAlias = File | str | None
+"""A file, a link by where it leads, or a folder."""
+Tree: TypeAlias = dict[str, Entry]
+"""What is in a folder, by its path in there. Names and links are percent-encoded: they need not be text."""
+Seen: TypeAlias = dict[str, tuple[tuple[int, ...], str]]
+"""The digest of each file that was read, with the size, times and number that it had."""
+
+
+def tree_of(root: Path, seen: Seen) -> Tree:
+    """What is in this folder now; nothing where it is not there. A file as it was `seen` is not read again, and
+    what is found is added to that. Raises `OSError`."""
+    found: Tree = {}
+    began = time.time_ns()
+    if not root.is_dir():
+        return found
+    for place, folders, files, at in os.fwalk(root, onerror=_unread):
+        for name in (*folders, *files):
+            path = encoded(os.path.relpath(os.path.join(place, name), root))
+            try:
+                found |= _entry(at, name, path, seen, began)
+            except FileNotFoundError:
+                continue
+            except PermissionError as error:
+                _unread(error)
+    for gone in seen.keys() - found.keys():
+        del seen[gone]
+    return found
+
+
+def _unread(error: OSError) -> None:
+    log.warning("%s cannot be read, and will not be there where the session goes on", error.filename)
+
+
+def _entry(at: int, name: str, path: str, seen: Seen, began: int) -> Tree:
+    status = os.stat(name, dir_fd=at, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        return {path: None}
+    if stat.S_ISLNK(status.st_mode):
+        return {path: encoded(os.readlink(name, dir_fd=at))}
+    if not stat.S_ISREG(status.st_mode):
+        return {}
+    times = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+    known = seen.get(path)
+    digest = known[1] if known is not None and known[0] == times else _digest(at, name)
+    if began - status.st_ctime_ns > _SETTLED_NS:
+        seen[path] = times, digest
+    return {path: File(digest, status.st_size, stat.S_IMODE(status.st_mode) & 0o777)}
+
+
+def _digest(at: int, name: str) -> str:
+    digest = hashlib.sha256()
+    with os.fdopen(os.open(name, NO_LINK, dir_fd=at), "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def encoded(path: str) -> str:
+    """A path as a tree has it."""
+    return quote(os.fsencode(path))
+
+
+def named(path: str) -> str:
+    """A path of a tree as the system takes it."""
+    return os.fsdecode(unquote_to_bytes(path))
+
+
+def opened(root: Path, path: str) -> IO[bytes]:
+    """A file of a tree, to be read. Raises `OSError`."""
+    *folders, name = named(path).split("/")
+    with folder_inside(root, folders) as at:
+        return os.fdopen(os.open(name, NO_LINK, dir_fd=at), "rb")
+
+
+def as_json(tree: Mapping[str, Entry]) -> Json:
+    """A tree as it is written."""
+    return {path: list(entry) if isinstance(entry, File) else entry for path, entry in tree.items()}
+
+
+def from_json(value: Mapping[str, Json]) -> Tree:
+    """A tree that was written."""
+    return {path: File(*entry) if isinstance(entry, list) else entry for path, entry in value.items()}
+
+
+def lay_out(
+    root: Path, tree: Mapping[str, Entry], old: Path, here: Mapping[str, Entry]
+) -> list[tuple[str, File]]:
+    """Make the folders of a tree in an empty folder, and the files that `old` has `here` already; which ones are
+    missing. Raises `OSError`."""
+    at_hand = {entry.digest: path for path, entry in here.items() if isinstance(entry, File)}
+    missing = []
+    for path, entry in sorted(tree.items()):
+        if entry is None:
+            (root / named(path)).mkdir(mode=0o700)
+        elif isinstance(entry, File):
+            if entry.digest in at_hand:
+                _copy(old, at_hand[entry.digest], root / named(path))
+            else:
+                missing.append((path, entry))
+    return missing
+
+
+def _copy(old: Path, path: str, target: Path) -> None:
+    with opened(old, path) as source, target.open("xb") as copy:
+        while chunk := source.read(_CHUNK):
+            copy.write(chunk)
+
+
+def finish(root: Path, tree: Mapping[str, Entry]) -> None:
+    """Make the links of a tree whose files are there, and set permissions. Raises `OSError`."""
+    for path, entry in tree.items():
+        if isinstance(entry, File):
+            os.chmod(root / named(path), entry.mode)
+        elif isinstance(entry, str):
+            os.symlink(named(entry), root / named(path))
