@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import os
 import shutil
 from collections import OrderedDict
@@ -26,7 +27,7 @@ from msgspec import Struct, field
 
 from engine.journal.records import KeptRow
 from engine.language.codec import decode, encode
-from engine.language.errors import StorageError
+from engine.language.errors import BlobLost, StorageError
 from engine.nodes.runtime.folder import FileRefused, parts_inside, private_folder
 from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.trees import (
@@ -45,6 +46,8 @@ from engine.nodes.runtime.trees import (
 from engine.run.executor import session_folder
 from engine.storage.blobs import Blobs
 from engine.storage.group_commit import Writer
+
+log = logging.getLogger("sayso.engine")
 
 KIND = "files"
 _NEVER = "9999-12-31T23:59:59.999Z"
@@ -94,9 +97,14 @@ class SharedFiles:
                 await self._put(session_id, copy)
 
     async def rows(self, session_id: str, epoch: int) -> Sequence[KeptRow]:
-        """Put what changed; the row that names it, for the commit that says so. Raises `StorageError` and `BlobLost`."""
+        """Put what changed; the row that names it, for the commit that says so: none where what the row names is lost,
+        which may be found again. Raises `StorageError`."""
         async with self._of(session_id):
-            copy = await self._current(session_id, epoch)
+            try:
+                copy = await self._current(session_id, epoch)
+            except BlobLost as error:
+                log.error("the files of %s are left as they are: %s", session_id, error)
+                return ()
             await self._put(session_id, copy)
             stored = await self._stored(session_id)
             if copy.digest is None or (stored is not None and stored.body.decode() == copy.digest):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,12 @@ import pytest
 
 from bot.cli.app import run
 from bot.compose import retention
+from bot.config.session_files import blobs_of
 from bot.config.settings import Settings, load_settings
 from bot.serve.main import Bot
-from engine.journal.records import InboxItem
+from engine.journal.records import InboxItem, KeptRow
 from engine.language.errors import SessionError, StorageError
+from engine.run.stored import utc_now
 from engine.storage import sessions as session_tables
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
@@ -299,3 +303,74 @@ def test_the_workspace_has_a_database_of_its_own(settings: Settings, monkeypatch
     filled(workspace).close()
     assert run(["--home", "home", "sessions", "delete", "one"]) == 0
     assert left(workspace) == (["session-open", "session-two"],) * 2
+
+
+# --- files that machines share ---------------------------------------------------------------------------------
+
+
+def shared(settings: Settings, **env: str) -> Settings:
+    """The installation with a place for files of all machines."""
+    return replace(settings, blobs=f"file://{settings.home}/shared", env=env)
+
+
+def kept_blobs(settings: Settings) -> list[str]:
+    """The sessions of which files are left by a round, long after a session that ended, one that waits, and one that never
+    came to be had some."""
+    settings = shared(settings)
+    blobs = blobs_of(settings)
+    assert blobs is not None
+    store = open_store(settings.database_url, None)
+    ended(store, "session-old")
+    row = KeptRow("files:session-open", "files", "session-open", 1, "9999-12-31T00:00:00.000Z", b"x")
+    begun = new_session("session-open", None, event("x"), status="paused", phase="waiting", rows=(row,))
+    done(store, begun)
+    for session_id in ("session-old", "session-open", "session-never"):
+        asyncio.run(blobs.put(session_id, io.BytesIO(b"x")))
+    try:
+        retention.at_once(retention.full_round(retention.Retention.of(settings, store), NOW))
+        assert store.kept_row("files:session-open") == row
+        return sorted(blobs.sessions())
+    finally:
+        store.close()
+
+
+def test_blobs_go_with_their_session(settings: Settings) -> None:
+    """So do those that a crash left of a session that never came to be; none of one that waits, however long."""
+    assert kept_blobs(settings) == ["session-open"]
+
+
+def test_a_round_that_goes_by_age_alone_is_noticed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: were what is old taken for nobody's, a session that waits would lose its files."""
+    real = retention.orphans_round
+
+    def by_age(kept: retention.Retention, *rest: Any) -> retention.Steps:
+        blind = SimpleNamespace(head=lambda session_id: None)
+        return real(replace(kept, store=blind), *rest)
+
+    monkeypatch.setattr(retention, "orphans_round", by_age)
+    assert kept_blobs(settings) == []
+
+
+def test_young_blobs_of_nobody_stay(settings: Settings) -> None:
+    """Their session may be about to be stored."""
+    settings = shared(settings)
+    blobs = blobs_of(settings)
+    assert blobs is not None
+    asyncio.run(blobs.put("session-new", io.BytesIO(b"x")))
+    store = open_store(settings.database_url, None)
+    retention.at_once(retention.full_round(retention.Retention.of(settings, store), utc_now()))
+    store.close()
+    assert blobs.sessions() == ["session-new"]
+
+
+def test_a_deleted_session_leaves_no_row_of_its_files(settings: Settings) -> None:
+    """The row that names them goes with the session."""
+    store = open_store(settings.database_url, None)
+    row = KeptRow("files:session-a", "files", "session-a", 1, "9999-12-31T00:00:00.000Z", b"x")
+    over = {"status": "complete", "phase": "ended", "rows": (row,)}
+    done(store, new_session("session-a", None, event("x"), **over))
+    assert store.delete(["session-a"]) == []
+    assert store.kept("files") == []
+    store.close()

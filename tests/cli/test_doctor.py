@@ -13,12 +13,15 @@ import pytest
 
 from bot.config import settings
 from bot.doctor.agents import check_models
+from bot.doctor.blobs import check_blobs
 from bot.doctor.checks import check_database, load_manifest, manifest_problems
 from bot.outbound.calls import UNTAKEN
 from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows
+from engine.storage.blobs import Blobs
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
+from tests.support import bucket
 from tests.support.acting import Workspace
 from tests.support.claude_server import claude_server
 from tests.support.workspace import running_workspace
@@ -421,3 +424,42 @@ async def test_it_says_what_a_model_can_do_and_when_it_retires(tmp_path: Path) -
     assert "claude-next: 400,000 tokens, answers up to 64,000" in named.text
     assert "deprecated and retires on 2027-03-01" in named.text
     assert "as this release knows it" in default.text
+
+
+# --- files that machines share ---------------------------------------------------------------------------------
+
+
+def blobs_check(tmp_path: Path, url: str, **env: str) -> Any:
+    """What is found of a place for files."""
+    given = {"SAYSO_BLOBS": url, **bucket.environment(), **env}
+    here = settings.load_settings(given, cwd=tmp_path)
+
+    async def checks() -> list[Any]:
+        return [check async for check in check_blobs(here)]
+
+    (check,) = asyncio.run(checks())
+    return check
+
+
+def test_a_bucket_that_takes_files_is_fine(tmp_path: Path) -> None:
+    """A file is kept, read and removed; nothing of it is left."""
+    url = bucket.new_bucket()
+    check = blobs_check(tmp_path, url)
+    assert (check.level, check.text) == ("ok", f"{url} keeps, gives and removes files")
+    assert Blobs(url, bucket.environment()).sessions() == []
+
+
+def test_wrong_credentials_of_a_bucket_are_told(tmp_path: Path) -> None:
+    """With what to look at, and never with the key itself."""
+    with bucket.refusing_everybody():
+        check = blobs_check(tmp_path, "s3://files", AWS_SECRET_ACCESS_KEY="never-shown")
+    assert check.level == "fail"
+    assert check.text.startswith("s3://files refuses to keep files of sessions: check the credentials")
+    assert "never-shown" not in check.text
+
+
+@pytest.mark.parametrize("url", ["s3://", "http://files", "files", "file://files"])
+def test_what_is_no_place_for_files_is_refused(tmp_path: Path, url: str) -> None:
+    """With what the setting takes."""
+    with pytest.raises(settings.SettingsError, match=r"SAYSO_BLOBS is .* it takes s3://bucket/prefix"):
+        settings.load_settings({"SAYSO_BLOBS": url}, cwd=tmp_path)
