@@ -29,7 +29,7 @@ from engine.journal.queries import TURN, doomed
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
 from engine.language.errors import BlobLost, SaysoError, SessionError, StorageError
-from engine.nodes.runtime.folder import SESSIONS
+from engine.nodes.runtime.folder import session_folder
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import references, without_secrets
 from engine.nodes.types.spec import Meter
@@ -273,12 +273,6 @@ class Job(Struct, frozen=True):
     stop: StopSignal
     secrets: frozenset[str] = frozenset()
     """The names of secrets whose values nothing that it gives may have, since a model reads it."""
-
-
-@lru_cache(1_000)
-def session_folder(home: Path, session_id: str) -> Path:
-    """Where the nodes of a session work, below the home of the engine."""
-    return home / SESSIONS / session_id
 
 
 @lru_cache(1_000)

@@ -17,9 +17,8 @@ from engine.journal.snapshot import events_in, export, read_export, signed_addit
 from engine.journal.state import State
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import NotJson, SnapshotRefused
-from engine.nodes.runtime.folder import FileRefused, copied_folder
+from engine.nodes.runtime.folder import FileRefused, copied_folder, session_folder
 from engine.nodes.runtime.kept_files import keep, kept_bytes, kept_digests, kept_folder
-from engine.run.executor import session_folder
 from engine.storage.group_commit import Writer
 from engine.storage.sealing import Sealer
 

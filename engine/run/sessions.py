@@ -32,8 +32,9 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.nodes.runtime.folder import session_folder
 from engine.nodes.runtime.kept_files import kept_digests
-from engine.run.executor import ActiveSession, Cached, session_folder
+from engine.run.executor import ActiveSession, Cached
 from engine.run.stored import flow_form, stored_flow
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store

@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from engine.journal.records import KeptRow
 from engine.language.codec import decode, encode
 from engine.language.errors import BlobLost, StorageError
-from engine.nodes.runtime.folder import FileRefused, parts_inside, private_folder
+from engine.nodes.runtime.folder import FileRefused, parts_inside, private_folder, session_folder
 from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.trees import (
     File,
@@ -43,7 +43,6 @@ from engine.nodes.runtime.trees import (
     opened,
     tree_of,
 )
-from engine.run.executor import session_folder
 from engine.storage.blobs import Blobs
 from engine.storage.group_commit import Writer
 

@@ -17,10 +17,9 @@ import pytest
 
 from engine.decide.commands import Answer
 from engine.language.errors import BlobLost, StorageError
-from engine.nodes.runtime.folder import FileRefused
+from engine.nodes.runtime.folder import FileRefused, session_folder
 from engine.nodes.runtime.kept_files import keep, kept_digests
 from engine.run import shared_files
-from engine.run.executor import session_folder
 from engine.run.shared_files import SharedFiles
 from engine.storage.blobs import Blobs
 from engine.storage.group_commit import Writer

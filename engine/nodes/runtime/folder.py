@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +32,12 @@ _MAGIC = (
     (b"PK\x03\x04", "application/zip"),
     (b"\x1f\x8b", "application/gzip"),
 )
+
+
+@lru_cache(1_000)
+def session_folder(home: Path, session_id: str) -> Path:
+    """Where the nodes of a session work, below the home of the engine."""
+    return home / SESSIONS / session_id
 
 
 def fingerprint(data: bytes) -> str:
