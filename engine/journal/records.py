@@ -318,6 +318,15 @@ class Quarantine(Record, frozen=True):
     at: str
 
 
+class DataKey(Record, frozen=True):
+    """The key that the bodies of a session are encrypted with, or of rows of a kind (`scope`), `wrapped` by the key with
+    this id. Both are empty where it was erased."""
+
+    scope: str
+    key_id: str
+    wrapped: bytes
+
+
 class OutboxRow(Record, frozen=True):
     """An intent as stored. `attempts` > 0 without a `result` means: it may have been sent; look before sending again."""
 

@@ -111,6 +111,12 @@ class EmptyMessage(SessionError):
     code = "message_empty"
 
 
+class Erased(SessionError):
+    """What this session held was erased: its data key is gone for good. That it was there, and its chain, remain."""
+
+    code = "session_erased"
+
+
 class SnapshotRefused(SessionError):
     """A snapshot file cannot be resumed: it does not verify, is malformed, or the journal here is further."""
 

@@ -44,4 +44,5 @@ Files:
 * `sqlite`: opens a database; whole copies of it; the key with which its rows are signed
 * `store`: what every store on a database does beside its rows
 * `tables`: what a record is in SQL, and how it is read and written
+* `vault`: data keys, and what is encrypted with them
 """

@@ -91,8 +91,6 @@ class Connection(Database):
         self._broken: str | None = None
         self._wal_pages = 0
         self.watch: Watch = Watch()
-        self.transactions = 0
-        """How many write transactions there were: what was read for one of them says nothing about the next."""
         self._given: dict[str, tuple[int, int]] = {}
         """The last id that was given out, by its table, and in which transaction."""
         self._lock = threading.RLock()

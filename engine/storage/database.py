@@ -49,6 +49,9 @@ class Database(ABC):
     watch: Watched
     """Whether it is as new as it should be."""
 
+    transactions = 0
+    """How many write transactions there were: what was read for one of them says nothing about the next."""
+
     broken: str | None = None
     """Why no work is done any more: everything raises `StorageBroken` with it."""
 

@@ -7,7 +7,7 @@ import logging
 from engine.journal.records import FlowForm
 from engine.language.errors import Corrupt, StorageError
 from engine.storage.sealing import digest_of
-from engine.storage.tables import FORMS, Tables, reads, writes
+from engine.storage.tables import FORMS, Tables, kind_of, reads, writes
 
 _log = logging.getLogger("sayso.storage")
 
@@ -15,6 +15,7 @@ FLOWS_HELD = "flows"
 """The name that is held while texts come and go."""
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
+_OF_FLOWS, _TEXT = kind_of("flows"), b"flow"
 _FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 
 
@@ -28,9 +29,11 @@ class FlowTables(Tables):
         if row is None:
             raise StorageError(f"No flow with digest {digest} is stored.")
         body = row[0]
+        if type(body) is bytes:
+            body = self._sealer.opened(_OF_FLOWS, (_TEXT, digest), body)
         if type(body) is not bytes or digest_of(body) != digest:
             raise Corrupt(f"The stored flow {digest} was changed outside this program.")
-        return body
+        return bytes(body)
 
     @reads
     def form(self, digest: str, release: str) -> bytes | None:
@@ -51,4 +54,6 @@ class FlowTables(Tables):
     def _pin(self, digest: str, body: bytes) -> None:
         """Keep the text of a flow; nobody takes it for one that is not needed before this transaction has ended."""
         self._db.hold(FLOWS_HELD, shared=True)
+        if self._sealer.cipher is not None:
+            body = self._sealer.cipher.encrypted(_OF_FLOWS, (_TEXT, digest), body)
         self._db.post(_PUT_FLOW, (digest, body))

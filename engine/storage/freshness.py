@@ -2,7 +2,7 @@
 
 Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy), or a genuine older
 row that was written back, has good MACs too. So every write transaction counts up and keeps a hash over all session
-heads, all open inbox rows and all that is kept for others, in one row of the database, and then in an anchor outside
+heads, all open inbox rows, all that is kept for others and all data keys, in one row of the database, and then in an anchor outside
 of it (`Anchor`).
 The hash is a sum over keyed hashes of the rows' MACs, so a commit costs the same however many rows there are. What is
 stored is the sum under a mask of its own for each counter: whoever reads the file does not learn the summands, and so
@@ -54,6 +54,7 @@ _COUNTED = (
     "SELECT mac FROM sessions",
     "SELECT mac FROM inbox WHERE outcome IS NULL",
     "SELECT mac FROM kept",
+    "SELECT mac FROM data_keys",
 )
 _TRIGGERS = (
     "CREATE TEMP TRIGGER head_made AFTER INSERT ON main.sessions BEGIN SELECT moved(NULL, NEW.mac); END",
@@ -69,6 +70,9 @@ _TRIGGERS = (
     "CREATE TEMP TRIGGER kept_made AFTER INSERT ON main.kept BEGIN SELECT moved(NULL, NEW.mac); END",
     "CREATE TEMP TRIGGER kept_moved AFTER UPDATE OF mac ON main.kept BEGIN SELECT moved(OLD.mac, NEW.mac); END",
     "CREATE TEMP TRIGGER kept_gone AFTER DELETE ON main.kept BEGIN SELECT moved(OLD.mac, NULL); END",
+    "CREATE TEMP TRIGGER key_made AFTER INSERT ON main.data_keys BEGIN SELECT moved(NULL, NEW.mac); END",
+    "CREATE TEMP TRIGGER key_moved AFTER UPDATE OF mac ON main.data_keys BEGIN SELECT moved(OLD.mac, NEW.mac); END",
+    "CREATE TEMP TRIGGER key_gone AFTER DELETE ON main.data_keys BEGIN SELECT moved(OLD.mac, NULL); END",
 )
 
 

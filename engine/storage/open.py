@@ -9,7 +9,7 @@ and the only owners are those of this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,29 +24,37 @@ from engine.storage.port import Store
 from engine.storage.schema import STEPS, take_steps
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
+from engine.storage.store import vault_of
 
 _SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-def open_store(url: str, key: bytes | None = None, *, patience: float | None = None) -> Store:
+def open_store(
+    url: str,
+    key: bytes | None = None,
+    encryption_keys: Sequence[bytes] | None = (),
+    *,
+    patience: float | None = None,
+) -> Store:
     """Open `sqlite:///relative/path`, `sqlite:////absolute/path`, `postgresql://user@host/name` or `memory:`.
 
     `key` is the secret under which rows are signed (`SAYSO_SECRET_KEY`); without it the key file beside the
-    database is used. `patience` is how many seconds another program that holds the database is waited for.
+    database is used. `encryption_keys` are those that bodies are encrypted with (`SAYSO_ENCRYPTION_KEYS`), the first for
+    what is written; with None an encrypted database can only be verified. `patience` is how many seconds another program that holds the database is waited for.
     Raises `StorageError` for any other URL, and what opening raises.
     """
     if url == "memory:":
-        return MemoryStore(key)
+        return MemoryStore(key, encryption_keys=encryption_keys)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         from engine.storage.sqlite import open_sqlite
 
-        return open_sqlite(url[len(_SQLITE) :], key=key, patience=patience)
+        return open_sqlite(url[len(_SQLITE) :], key=key, patience=patience, encryption_keys=encryption_keys)
     if url.startswith(POSTGRES):
         with _driver():
             from engine.storage.postgres import open_postgres
 
-        return open_postgres(url, key)
+        return open_postgres(url, key, encryption_keys)
     raise StorageError(
         f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or "
         "postgresql://user@host/name."
@@ -83,16 +91,23 @@ _VFS = "memdb"
 class MemoryStore(SqliteStore):
     """`Store` in memory."""
 
-    def __init__(self, key: bytes | None = None, database: MemoryDatabase | None = None) -> None:
+    def __init__(
+        self,
+        key: bytes | None = None,
+        database: MemoryDatabase | None = None,
+        encryption_keys: Sequence[bytes] | None = (),
+    ) -> None:
         """An empty store whose rows are signed under `key`, or another connection to a database."""
         self.database = database or MemoryDatabase(key or os.urandom(32))
-        connection = Connection(self.database.path, _VFS)
-        super().__init__(connection, Sealer(self.database.key), MemoryOwners(self.database.owners))
+        self._encryption_keys = encryption_keys
+        connection, sealer = Connection(self.database.path, _VFS), Sealer(self.database.key)
+        vault = vault_of(connection, "memory:", sealer, encryption_keys)
+        super().__init__(connection, sealer, MemoryOwners(self.database.owners), vault)
         self.shared = self.database.shared
 
     def another(self) -> MemoryStore:
         """A second connection to the same rows, as another process would have."""
-        return MemoryStore(database=self.database)
+        return MemoryStore(database=self.database, encryption_keys=self._encryption_keys)
 
     def close(self) -> None:
         """See `Store.close`."""

@@ -17,7 +17,7 @@ from engine.storage.postgres_leases import PostgresOwners, ServingLease, interru
 from engine.storage.postgres_words import steps
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
-from engine.storage.store import DatabaseStore, check_key
+from engine.storage.store import DatabaseStore, check_key, vault_of
 
 _HAS_TABLES = "SELECT to_regclass('schema_version') IS NOT NULL AND to_regclass('changes') IS NOT NULL"
 _OWN_TABLES = """
@@ -32,7 +32,7 @@ _VERSION = "SELECT version FROM schema_version"
 _SET_VERSION = "UPDATE schema_version SET version = ?"
 
 
-def open_postgres(url: str, key: bytes | None) -> PostgresStore:
+def open_postgres(url: str, key: bytes | None, encryption_keys: Sequence[bytes] | None = ()) -> PostgresStore:
     """Open a database on a server, and make its tables. Raises `KeyMissing`, `SchemaTooNew`, `StorageError`."""
     if key is None:
         raise KeyMissing(
@@ -45,7 +45,7 @@ def open_postgres(url: str, key: bytes | None) -> PostgresStore:
         _migrate(db, owners)
         sealer = Sealer(key)
         check_key(db, shown(url), sealer)
-        return PostgresStore(db, sealer, owners)
+        return PostgresStore(db, sealer, owners, vault_of(db, shown(url), sealer, encryption_keys))
     except BaseException:
         with suppress(StorageError):
             db.close()

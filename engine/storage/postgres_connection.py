@@ -204,6 +204,7 @@ class PostgresConnection(Database):
             self._usable()
             self._may_write()
             self.watch.begin(suspended=suspended)
+            self.transactions += 1
             self._committing = False
             with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
                 self._begun(_BEGIN)

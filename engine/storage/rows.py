@@ -253,14 +253,14 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     def _consume(self, consumed: Iterable[Consumed]) -> None:
         """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""
         for done in consumed:
-            row = self._held(INBOX, _INBOX, done.inbox_id)
+            row = self._closed(INBOX, _INBOX + self._db.for_update, done.inbox_id)
             if row is None:
                 raise StorageError(f"There is no inbox row {done.inbox_id}.")
             if row.outcome is not None:
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result)
-            *_, mac = INBOX.sealed(self._sealer, after)
-            self._db.post(_CONSUME, (after.outcome, after.result, mac, after.id))
+            *_, result, mac = INBOX.sealed(self._sealer, after)
+            self._db.post(_CONSUME, (after.outcome, result, mac, after.id))
 
     @writes
     def sweep(self, at: Sweep) -> Sweep | None:
@@ -378,7 +378,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     def _outbox(self, row_id: int) -> OutboxRow:
         """A row that is going to be changed."""
-        row = self._held(OUTBOX, _OUTBOX, row_id)
+        row = self._closed(OUTBOX, _OUTBOX + self._db.for_update, row_id)
         if row is None:
             raise StorageError(f"There is no outbox row {row_id}.")
         return row

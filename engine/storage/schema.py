@@ -243,7 +243,19 @@ CREATE INDEX kept_scope ON kept (kind, scope, n);
 """What outlives its session and is read by others: notes of agents. It counts for freshness, so that one that was
 forgotten cannot be written back."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7)
+V8 = """
+CREATE TABLE data_keys (
+    scope TEXT PRIMARY KEY,
+    key_id TEXT NOT NULL,
+    wrapped BLOB NOT NULL,
+    mac BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX data_keys_id ON data_keys (key_id, scope);
+"""
+"""The keys that bodies are encrypted with (`engine.storage.vault`); none where nothing is encrypted. They count for
+freshness, so that one that was erased cannot be written back."""
+
+STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
+from typing import Protocol
 
 from msgspec import msgpack
 from msgspec.structs import astuple
@@ -52,6 +53,16 @@ class StoredHead(Record, frozen=True):
         shown = self.but(owner=None) if quarantined else self
         *columns, _origin, _chain, _mac = astuple(shown)
         return Head(*(*columns, quarantined))
+
+
+class Cipher(Protocol):
+    """What bodies are encrypted with: see `engine.storage.vault`."""
+
+    def encrypted(self, scope: str, about: tuple[object, ...], body: bytes) -> bytes:
+        """A body as a row holds it, under the data key of `scope`; it belongs to what is said `about` it alone."""
+
+    def decrypted(self, scope: str, about: tuple[object, ...], data: bytes) -> bytes:
+        """The body in a row that was verified."""
 
 
 class JournalRecord(Record, frozen=True):
@@ -129,6 +140,8 @@ def created(commit: Commit, new: NewSession, origin: bytes) -> StoredHead:
 
 def linked(sealer: Sealer, commit: Commit, body: bytes, chain: bytes) -> JournalRecord:
     """The journal row of a commit whose packed events are `body`, chained on to `chain`."""
+    if sealer.cipher is not None:
+        body = sealer.cipher.encrypted(commit.session_id, (JOURNAL, commit.seq + 1), body)
     mac = sealer.link(commit.session_id, commit.seq + 1, chain, SCHEMA_VERSION, body)
     return JournalRecord(commit.seq + 1, SCHEMA_VERSION, body, mac)
 
@@ -162,15 +175,9 @@ def verified_events(
             raise Corrupt(
                 f"The journal of {head.session_id} has no row {seq + 1} where one should be (found {record.seq})."
             )
-        if type(record.version) is not int or type(record.body) is not bytes:
-            raise Corrupt(f"Row {record.seq} in the journal of {head.session_id} is unreadable.")
-        row = (head.session_id, record.seq, chain, record.version, record.body, record.mac)
-        if not sealer.genuine(JOURNAL, row):
-            raise Corrupt(
-                f"Row {record.seq} in the journal of {head.session_id} was changed outside this program."
-            )
+        _check_row(sealer, head, record, chain)
         chain = record.mac
-        found += unpacked_apart(record.body)
+        found += unpacked_apart(events_in(sealer, head.session_id, record))
         seq = before + len(found)
     if seq != head.seq or chain != head.chain:
         raise Corrupt(
@@ -185,11 +192,39 @@ def verified_events(
     return tuple(found)
 
 
+def _check_row(sealer: Sealer, head: StoredHead, record: JournalRecord, chain: bytes) -> None:
+    """Raise `Corrupt` for a row that does not carry the MAC that it should."""
+    if type(record.version) is not int or type(record.body) is not bytes:
+        raise Corrupt(f"Row {record.seq} in the journal of {head.session_id} is unreadable.")
+    row = (head.session_id, record.seq, chain, record.version, record.body, record.mac)
+    if not sealer.genuine(JOURNAL, row):
+        raise Corrupt(
+            f"Row {record.seq} in the journal of {head.session_id} was changed outside this program."
+        )
+
+
+def events_in(sealer: Sealer, session_id: str, record: JournalRecord) -> bytes:
+    """The packed events of a row that was verified."""
+    return sealer.opened(session_id, (JOURNAL, record.seq), record.body)
+
+
+def check_chain(sealer: Sealer, head: StoredHead, records: Iterable[JournalRecord]) -> None:
+    """Raise `Corrupt` unless these rows are the whole journal, as it was written. That needs no data key."""
+    chain = head.origin
+    for record in records:
+        _check_row(sealer, head, record, chain)
+        chain = record.mac
+    if chain != head.chain:
+        raise Corrupt(f"The journal of {head.session_id} does not end where its head says that it does.")
+
+
 # --- MACs --------------------------------------------------------------------------------------------------
 
 
 MINIMUM_KEY = 16
 """Bytes that a key needs at least."""
+ENCRYPTED = b"\x02"
+"""What a body begins with that is encrypted; JSON and what is packed begin otherwise."""
 JOURNAL = b"journal"
 """The domain of journal rows, whose MAC covers the one of the row before."""
 _SEAL_BYTES, _OLDER_BYTES = 24, 32
@@ -239,6 +274,8 @@ class Sealer:
                 f"The storage key (SAYSO_SECRET_KEY, or the key file) has {len(key)} bytes and needs at least {MINIMUM_KEY}; "
                 "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`."
             )
+        self.cipher: Cipher | None = None
+        """What bodies are encrypted with; None where they are not."""
         self._key = key
         self._rows = hashlib.blake2b(key=self.mac(b"rows"), digest_size=_SEAL_BYTES)
 
@@ -265,6 +302,16 @@ class Sealer:
             return hmac.compare_digest(mac, made(domain, *columns))
         except StorageError:
             return False
+
+    def opened(self, scope: str, about: tuple[object, ...], body: bytes) -> bytes:
+        """A body of a row that was verified, decrypted where it is encrypted. Raises `KeyMissing`, `Erased`, `Corrupt`."""
+        if body[:1] != ENCRYPTED:
+            return body
+        if self.cipher is None:
+            raise KeyMissing(
+                f"{scope} is encrypted by now: give this process SAYSO_ENCRYPTION_KEYS, and start it again."
+            )
+        return self.cipher.decrypted(scope, about, body)
 
     def link(self, session_id: str, seq: int, previous: bytes, version: int, body: bytes) -> bytes:
         """The MAC of a journal row: it covers the row before it."""

@@ -108,6 +108,7 @@ _DELETE = (
     "DELETE FROM outbox WHERE session_id = ?",
     "DELETE FROM locks WHERE session_id = ?",
     "DELETE FROM kept WHERE kind = 'files' AND scope = ?",
+    "DELETE FROM data_keys WHERE scope = ?",
     "DELETE FROM sessions WHERE session_id = ?",
 )
 
@@ -123,6 +124,7 @@ class SessionTables(RowTables):
         super().__init__(db, sealer)
         self._alive = alive
         self._known: dict[str, StoredHead] = {}
+        """Heads of sessions that this process owns."""
 
     def _forget(self, session_id: str) -> None:
         """Read this session's head again before the next commit."""
@@ -252,7 +254,7 @@ class SessionTables(RowTables):
         if snapshot is None or snapshot.seq > head.seq:
             _log.warning("the snapshot of %s does not verify; it is ignored", head.session_id)
             return None
-        return snapshot
+        return SNAPSHOTS.opened(self._sealer, snapshot)
 
     # -- writing
 

@@ -14,6 +14,7 @@ whatever a crash leaves half done.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from engine.storage.private_files import (
 )
 from engine.storage.schema import copy_to, migrate, refuse_newer
 from engine.storage.sealing import Sealer
-from engine.storage.store import DatabaseStore, check_key, has_rows
+from engine.storage.store import DatabaseStore, check_key, has_rows, vault_of
 
 
 def open_sqlite(
@@ -43,10 +44,12 @@ def open_sqlite(
     key: bytes | None = None,
     vfs: str | None = None,
     patience: float | None = None,
+    encryption_keys: Sequence[bytes] | None = (),
 ) -> SqliteStore:
     """Open a database, or make it with its directory and key.
 
-    `key` is the secret under which rows are signed; without it the one in `<path>.key` is used. `vfs` names an
+    `key` is the secret under which rows are signed; without it the one in `<path>.key` is used. `encryption_keys` are those
+    that bodies are encrypted with, the first for what is written; with None an encrypted database can only be verified. `vfs` names an
     SQLite VFS, for fault injection. `patience` is how many seconds another program is waited for. Raises
     `KeyMissing`, `SchemaTooNew`, and `StorageError` when the files are not ours alone.
     """
@@ -60,14 +63,16 @@ def open_sqlite(
         make_private(file)
         db = Connection(file, vfs, patience)
         try:
-            return _prepared(db, file, key)
+            return _prepared(db, file, key, encryption_keys)
         except BaseException:
             with suppress(StorageError):
                 db.close()
             raise
 
 
-def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
+def _prepared(
+    db: Connection, file: Path, key: bytes | None, encryption_keys: Sequence[bytes] | None
+) -> SqliteStore:
     with db.translated():
         refuse_newer(db.raw, file)
     db.shrinkable()
@@ -79,7 +84,7 @@ def _prepared(db: Connection, file: Path, key: bytes | None) -> SqliteStore:
     if check_key(db, str(file), sealer):
         remove_anchor(file)
     db.watch = Freshness(db, sealer, file)
-    store = SqliteStore(db, sealer, owners)
+    store = SqliteStore(db, sealer, owners, vault_of(db, str(file), sealer, encryption_keys))
     store.file = file
     return store
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
+from engine.language.errors import Corrupt, KeyMissing, StorageError, WrongWorkspace
 from engine.storage.database import Database
 from engine.storage.leases import (
     FreeLease,
@@ -22,6 +22,10 @@ from engine.storage.leases import (
 from engine.storage.sealing import Sealer
 from engine.storage.sessions import SessionTables
 
+if TYPE_CHECKING:
+    from engine.storage.vault import Vault
+
+_ANY_KEY = "SELECT 1 FROM data_keys LIMIT 1"
 META = "SELECT value, mac FROM meta WHERE name = ?"
 PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
  ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
@@ -60,9 +64,12 @@ class DatabaseStore(SessionTables):
     dated = True
     shared = False
 
-    def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners) -> None:
+    def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
         super().__init__(db, sealer, owners.alive)
+        self.vault = vault
+        if vault is not None:
+            vault.owned = self._known
         self._owners = owners
         self._version = db.data_version()
 
@@ -165,11 +172,33 @@ class DatabaseStore(SessionTables):
     def changed(self) -> bool:
         """See `Store.changed`."""
         before, self._version = self._version, self._db.data_version()
+        if self._version != before and self.vault is not None:
+            self.vault.forget()
         return self._version != before
 
     def compact(self) -> None:
         """See `Store.compact`."""
         self._db.compact()
+
+
+def vault_of(db: Database, name: str, sealer: Sealer, keys: Sequence[bytes] | None) -> Vault | None:
+    """What the bodies of this database are encrypted with; None where it has no encrypted ones and no keys are given. With
+    None for keys it can be verified, and not be read. Raises `KeyMissing`."""
+    with db.read():
+        encrypted = db.one(_ANY_KEY) is not None
+    if not keys and not encrypted:
+        return None
+    try:
+        from engine.storage.vault import Vault
+    except ImportError as error:
+        raise StorageError(
+            f"Encryption needs a library ({error}): pip install 'sayso[encryption]'."
+        ) from error
+    vault = Vault(db, sealer, keys or ())
+    if keys is not None:
+        vault.check(name)
+    sealer.cipher = vault
+    return vault
 
 
 def has_rows(db: Database) -> bool:

@@ -16,9 +16,10 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from engine.journal.records import (
+    DataKey,
     FlowForm,
     InboxRow,
     KeptRow,
@@ -33,7 +34,7 @@ from engine.journal.records import (
 )
 from engine.language.errors import Corrupt
 from engine.storage.database import Database, Value
-from engine.storage.sealing import Sealer, StoredHead
+from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead
 
 _log = logging.getLogger("sayso.storage")
 
@@ -51,13 +52,25 @@ class Table(Generic[R]):
     """A table whose rows are records of one class: its fields are the columns, in order, and what the MAC covers.
 
     With `numbered` there is a column `n` before them, which the MAC covers too: it says in which order rows came to be.
-    Fields of the class that are `beside` are no columns.
+    Fields of the class that are `beside` are no columns. Those that are `secret` are encrypted where there are keys, as bodies of
+    the row with this `key`: under the data key of the row's session, or, where it has none, of the table.
     """
 
     def __init__(
-        self, name: str, record: type[R], domain: bytes, what: str, *, numbered: bool = False, beside: int = 0
+        self,
+        name: str,
+        record: type[R],
+        domain: bytes,
+        what: str,
+        *,
+        numbered: bool = False,
+        beside: int = 0,
+        secret: Sequence[str] = (),
+        key: str = "",
     ) -> None:
-        self.record, self.domain, self.what = record, domain, what
+        self.name, self.record, self.domain, self.what = name, record, domain, what
+        self.secret, self.key = tuple(secret), key
+        self._of_session = "session_id" in record.__struct_fields__ and name != "inbox"
         fields = record.__struct_fields__
         self._width = len(fields) - beside
         self._skip = int(numbered)
@@ -80,28 +93,69 @@ class Table(Generic[R]):
 
     def sealed(self, sealer: Sealer, record: R, n: int | None = None) -> tuple[Any, ...]:
         """The columns of a row, with its MAC."""
+        if sealer.cipher is not None and self.secret:
+            record = self._encrypted(sealer.cipher, record)
         values = astuple(record)[: self._width]
         if self._skip:
             values = (n, *values)
         return (*values, sealer.seal(self.domain, *values))
 
     def verified(self, sealer: Sealer, row: tuple[Any, ...]) -> R | None:
-        """The record of a row; None where it does not carry its MAC."""
+        """The record of a row as it stands, which may be encrypted; None where it does not carry its MAC."""
         return self.record(*row[self._skip : -1]) if sealer.genuine(self.domain, row) else None
 
+    def opened(self, sealer: Sealer, record: R) -> R:
+        """A record that was verified, decrypted. Raises `KeyMissing`, `Erased`, `Corrupt`."""
+        found = {
+            name: sealer.opened(self._scope(record), self._about(record, name), body)
+            for name in self.secret
+            if (body := getattr(record, name)) is not None and body[:1] == ENCRYPTED
+        }
+        return replace(record, **found) if found else record
+
+    def is_plain(self, record: R) -> bool:
+        """Whether a body of the record is not encrypted."""
+        bodies = [getattr(record, name) for name in self.secret]
+        return any(body is not None and body[:1] != ENCRYPTED for body in bodies)
+
+    def _encrypted(self, cipher: Cipher, record: R) -> R:
+        """The record with its bodies encrypted; those that are so already are bodies of this row, and stay."""
+        found = {
+            name: cipher.encrypted(self._scope(record), self._about(record, name), body)
+            for name in self.secret
+            if (body := getattr(record, name)) is not None and body[:1] != ENCRYPTED
+        }
+        return replace(record, **found) if found else record
+
+    def _scope(self, record: R) -> str:
+        session_id = getattr(record, "session_id") if self._of_session else None  # noqa: B009 - of some
+        return kind_of(self.name) if session_id is None else str(session_id)
+
+    def _about(self, record: R, name: str) -> tuple[object, ...]:
+        return self.domain, getattr(record, self.key), name
+
+
+def kind_of(table: str) -> str:
+    """Whose data key it is that rows of no session have."""
+    return f"rows of {table}"
+
+
+KINDS = frozenset(map(kind_of, ("inbox", "outbox", "flows", "kept")))
+"""The scopes of data keys that belong to no session."""
 
 HEADS = Table("sessions", StoredHead, b"session", "head", beside=1)
-SNAPSHOTS = Table("snapshots", Snapshot, b"snapshot", "snapshot")
+SNAPSHOTS = Table("snapshots", Snapshot, b"snapshot", "snapshot", secret=["body"], key="seq")
 QUARANTINE = Table("quarantine", Quarantine, b"quarantine", "quarantine note")
-INBOX = Table("inbox", InboxRow, b"inbox", "inbox row")
-PROMPTS = Table("prompts", PromptRow, b"prompt", "prompt")
+INBOX = Table("inbox", InboxRow, b"inbox", "inbox row", secret=["payload", "result"], key="key")
+PROMPTS = Table("prompts", PromptRow, b"prompt", "prompt", secret=["body"], key="prompt_id")
 TIMERS = Table("timers", Timer, b"timer", "timer in row")
-OUTBOX = Table("outbox", OutboxRow, b"outbox", "outbox row")
-FORMS = Table("flows", FlowForm, b"form", "form of the flow")
+OUTBOX = Table("outbox", OutboxRow, b"outbox", "outbox row", secret=["payload", "result"], key="key")
+FORMS = Table("flows", FlowForm, b"form", "form of the flow", secret=["form"], key="digest")
 LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
 SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
 MARKS = Table("marks", Mark, b"mark", "mark")
-KEPT = Table("kept", KeptRow, b"kept", "note or grant in row", numbered=True)
+KEPT = Table("kept", KeptRow, b"kept", "note or grant in row", numbered=True, secret=["body"], key="kept_id")
+DATA_KEYS = Table("data_keys", DataKey, b"data key", "data key")
 
 
 class Copied(NamedTuple):
@@ -145,6 +199,7 @@ COPIED = (
     _copied("spend", (*SPEND.columns, "mac"), counted=True),
     _copied("kept", (*KEPT.columns, "mac"), counted=True),
     _copied("marks", (*MARKS.columns, "mac"), counted=False),
+    _copied("data_keys", (*DATA_KEYS.columns, "mac"), counted=False),
 )
 """All tables but `meta` and what is only of one backend."""
 
@@ -199,7 +254,12 @@ class Tables:
         return self._get(table, sql + self._db.for_update, *key)
 
     def _get(self, table: Table[R], sql: str, *key: Value) -> R | None:
-        """One record, verified. Raises `Corrupt`."""
+        """One record, verified and decrypted. Raises `Corrupt`."""
+        record = self._closed(table, sql, *key)
+        return record if record is None or not table.secret else table.opened(self._sealer, record)
+
+    def _closed(self, table: Table[R], sql: str, *key: Value) -> R | None:
+        """One record, verified; what is encrypted of it is as it stands. Raises `Corrupt`."""
         try:
             row = self._db.one(sql, key)
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""A database in memory, one in a file and one on a Postgres server, for every test of the contract."""
+"""A database in memory, an encrypted one, one in a file and one on a Postgres server, for every test of the contract."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from engine.storage.port import Store
-from tests.storage.storagekit import MemoryBackend, PostgresBackend, SqliteBackend
+from tests.storage.storagekit import OUTER, MemoryBackend, PostgresBackend, SqliteBackend
+
+_KEYS: dict[str, tuple[bytes, ...]] = {"memory": (), "encrypted": (OUTER,)}
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
+@pytest.fixture(params=["memory", "encrypted", "file", "postgres"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteBackend]:
     """One backend, empty."""
     if request.param != "postgres":
-        yield MemoryBackend() if request.param == "memory" else SqliteBackend(tmp_path)
+        yield SqliteBackend(tmp_path) if request.param == "file" else MemoryBackend(_KEYS[request.param])
         return
     postgres = PostgresBackend()
     yield postgres

@@ -32,6 +32,8 @@ from tests.support import prefork
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = b"0123456789abcdef0123456789abcdef"
+OUTER, OUTER_BEFORE = b"o" * 32, b"p" * 32
+"""Key-encryption keys."""
 FLOW = b'{"flow":"deploy"}'
 FLOW_DIGEST = hashlib.sha256(FLOW).hexdigest()
 
@@ -161,8 +163,8 @@ class SqliteBackend:
 class MemoryBackend(SqliteBackend):
     """A database in memory."""
 
-    def __init__(self) -> None:
-        self._first = MemoryStore(KEY)
+    def __init__(self, encryption_keys: Sequence[bytes] = ()) -> None:
+        self._first = MemoryStore(KEY, encryption_keys=encryption_keys)
         self._outside = self._first.database.connect()
 
     def open(self) -> Store:
