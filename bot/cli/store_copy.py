@@ -23,10 +23,11 @@ def copy_stores(place: Place, source: str, target: str) -> int:
         raise UsageError("A store cannot be copied to itself.")
     if file is not None and not file.exists():
         raise UsageError(f"There is no database {file}.")
-    given = place.settings().secret_key
+    settings = place.settings()
+    given, keys = settings.secret_key, settings.encryption_keys
     beside = None if file is None or given is not None else read_key(file.with_name(f"{file.name}.key"))
     key = given or beside
-    with closing(open_store(from_url, key)) as old, closing(open_store(to_url, key)) as new:
+    with closing(open_store(from_url, key, keys)) as old, closing(open_store(to_url, key, keys)) as new:
         sessions = copy_store(_database(old), _database(new))
     print(f"{clean(place_of(to_url))} holds {plural(sessions, 'session')}, read back and verified.")
     print("Set SAYSO_DATABASE_URL to it. What was copied from is as it was: let nothing start on it again.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ class Machine:
     entropy: Callable[[], str] = random_text
     session: aiohttp.ClientSession | None = None
     """Through which Slack is reached; None makes one for each request."""
-    open_store: Callable[[str, bytes | None], Store] = open_store
+    open_store: Callable[[str, bytes | None, Sequence[bytes]], Store] = open_store
     writer: Callable[[Store], Writer] = Writer
     runners: Callable[[], Mapping[str, Runner]] = runners
     slack_app: Callable[..., Any] | None = None

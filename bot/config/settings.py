@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -105,6 +106,22 @@ def _key(raw: str, cwd: Path) -> bytes:
 
 
 _KEY_FILE = re.compile("[0-9a-f]{64}")
+_ELSEWHERE = "secret"
+"""In place of keys: they are a secret, which a file or a command gives."""
+
+
+def _encryption_keys(raw: str, cwd: Path) -> tuple[bytes, ...] | str:
+    """Keys as hex digits. What is wrong with one is said without it."""
+    if raw.strip() == _ELSEWHERE:
+        return _ELSEWHERE
+    found = raw.replace(",", " ").split()
+    for number, one in enumerate(found, 1):
+        if not re.fullmatch("[0-9a-fA-F]{64}", one):
+            raise SettingsError(
+                f"SAYSO_ENCRYPTION_KEYS takes keys of 64 hex digits, separated by commas, or the word `secret`; number {number} "
+                f"has {len(one)} characters. Make one: python -c 'import secrets; print(secrets.token_hex(32))'"
+            )
+    return tuple(map(bytes.fromhex, found))
 
 
 def _seconds(raw: str, cwd: Path) -> float:
@@ -293,6 +310,7 @@ class Settings:
     app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
+    given_keys: tuple[bytes, ...] | str = setting("SAYSO_ENCRYPTION_KEYS", _encryption_keys, (), repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
     blobs: str | None = setting("SAYSO_BLOBS", _blobs)
     """Where files of sessions are, for all machines; None is the home alone."""
@@ -326,6 +344,24 @@ class Settings:
     agents: AgentSettings = field(default_factory=AgentSettings)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
+
+    @cached_property
+    def encryption_keys(self) -> tuple[bytes, ...]:
+        """The keys that bodies are encrypted with, the first for what is written. Raises `SettingsError`."""
+        if not isinstance(self.given_keys, str):
+            return self.given_keys
+        from engine.nodes.runtime.secrets import ENCRYPTION_KEYS, SecretSource  # where they are a secret
+
+        source = SecretSource(self.env, self.secrets_dir, self.secret_command)
+        try:
+            found = _encryption_keys(source.own(ENCRYPTION_KEYS), self.home)
+        except SettingsError:
+            raise
+        except SaysoError as error:
+            raise SettingsError(f"SAYSO_ENCRYPTION_KEYS=secret: {error}") from error
+        if isinstance(found, str) or not found:
+            raise SettingsError(f"SAYSO_ENCRYPTION_KEYS=secret: the secret {ENCRYPTION_KEYS} holds no keys.")
+        return found
 
     @property
     def people_file(self) -> Path:
@@ -372,7 +408,8 @@ def load_settings(
     Raises `SettingsError`.
     """
     env = {**read_env_file(cwd / ".env"), **environ}
-    _refuse_encryption(env)
+    if env.get("SAYSO_ENCRYPTION_KEY"):
+        raise SettingsError("SAYSO_ENCRYPTION_KEY encrypts nothing: the setting is SAYSO_ENCRYPTION_KEYS.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
     url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
     given = _read(Settings, env, cwd)
@@ -412,16 +449,6 @@ def _login() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "local"
-
-
-def _refuse_encryption(env: Mapping[str, str]) -> None:
-    """Nobody shall believe that a key which nothing uses protects anything."""
-    for name in ("SAYSO_ENCRYPTION_KEY", "SAYSO_ENCRYPTION_KEYS"):
-        if env.get(name):
-            raise SettingsError(
-                f"{name} is set, and this release encrypts nothing at rest: the database is signed and readable. "
-                f"Unset {name}, and encrypt the disk that SAYSO_HOME is on."
-            )
 
 
 def slack_tokens(settings: Settings) -> tuple[str, str]:

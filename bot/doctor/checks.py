@@ -200,7 +200,7 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
 def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Check]:
     """Whether the store opens, and what lies in it."""
     try:
-        store = open_store(settings.database_url, settings.secret_key)
+        store = open_store(settings.database_url, settings.secret_key, settings.encryption_keys)
     except StorageError as error:
         yield Check("database", "fail", str(error))
         return

@@ -146,7 +146,8 @@ class Bot:
 
     async def _opened(self, identity: Identity) -> Store:
         """The store, of this workspace for good. Raises `StorageError`."""
-        store = self.machine.open_store(self.settings.database_url, self.settings.secret_key)
+        settings = self.settings
+        store = self.machine.open_store(settings.database_url, settings.secret_key, settings.encryption_keys)
         try:
             store.bind(identity.team_id, identity.app_id or "")
             if store.mark(INSTALLED) is None:

@@ -87,11 +87,13 @@ def database_exists(settings: Settings) -> bool:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Store]:
-    """The store, closed afterwards. Raises `StorageError`."""
+def opened(settings: Settings, *, verify: bool = False) -> Iterator[Store]:
+    """The store, closed afterwards; without keys for what is encrypted in it where it is only to `verify`.
+    Raises `StorageError`."""
     from engine.storage.open import open_store
 
-    store = open_store(settings.database_url, settings.secret_key, patience=PATIENCE_SECONDS)
+    keys = settings.encryption_keys or (None if verify else ())
+    store = open_store(settings.database_url, settings.secret_key, keys, patience=PATIENCE_SECONDS)
     try:
         yield store
     finally:
@@ -162,6 +164,7 @@ _BY_CODE = {
             *(
                 "session",
                 "session_ended",
+                "session_erased",
                 "session_running",
                 "migration_refused",
                 "snapshot_refused",

@@ -84,6 +84,7 @@ class Runtime:
         home: Path | str | None = None,
         secret: Callable[[str], str] | None = None,
         secret_key: bytes | None = None,
+        encryption_keys: Sequence[bytes] = (),
         provider: Provider | None = None,
         mcp_file: Path | str | None = None,
         link_hosts: Iterable[str] = (),
@@ -94,7 +95,7 @@ class Runtime:
         entropy: Callable[[], str] = random_text,
     ) -> None:
         """`store` is a store, or the URL of one (`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:`), signed with
-        `secret_key` or a key file beside it. `home` is the folder for the files of sessions and for `mcp.json`: by default
+        `secret_key` or a key file beside it, and encrypted with the first of `encryption_keys`, of 32 bytes each. `home` is the folder for the files of sessions and for `mcp.json`: by default
         that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
         it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
         Claude, with the key in the environment. MCP servers may send people to `link_hosts` only."""
@@ -109,6 +110,7 @@ class Runtime:
         self._home = None if home is None else Path(home)
         self._secret = secret or SecretSource(os.environ, None).get
         self._secret_key = secret_key
+        self._encryption_keys = tuple(encryption_keys)
         self._provider = provider
         self._link_hosts = tuple(link_hosts)
         self._mcp_file = None if mcp_file is None else Path(mcp_file)
@@ -139,7 +141,7 @@ class Runtime:
             stack.callback(self._close)
             store = self._where
             if isinstance(store, str):
-                store = await asyncio.to_thread(open_store, store, self._secret_key)
+                store = await asyncio.to_thread(open_store, store, self._secret_key, self._encryption_keys)
                 stack.callback(store.close)
             database = store.file
             home = self._home or (database and database.parent) or Path(stack.enter_context(_folder()))

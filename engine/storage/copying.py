@@ -7,7 +7,7 @@ copy is one transaction: it is there as a whole and was read back, or nothing is
 from __future__ import annotations
 
 from engine.journal.records import Head
-from engine.language.errors import Corrupt, StorageError
+from engine.language.errors import Corrupt, Erased, StorageError
 from engine.storage.store import META, PUT_META, DatabaseStore, has_rows
 from engine.storage.tables import COPIED, Copied
 
@@ -74,5 +74,5 @@ def _compare(source: DatabaseStore, target: DatabaseStore, head: Head) -> None:
 def _state_of(store: DatabaseStore, session_id: str) -> object:
     try:
         return store.head(session_id), list(store.journal(session_id)), store.prompts(session_id=session_id)
-    except Corrupt as error:
+    except (Corrupt, Erased) as error:
         return str(error)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from engine.language.errors import Corrupt, KeyMissing, StorageError, WrongWorkspace
+from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
 from engine.storage.database import Database
 from engine.storage.leases import (
     FreeLease,
@@ -188,12 +188,8 @@ def vault_of(db: Database, name: str, sealer: Sealer, keys: Sequence[bytes] | No
         encrypted = db.one(_ANY_KEY) is not None
     if not keys and not encrypted:
         return None
-    try:
-        from engine.storage.vault import Vault
-    except ImportError as error:
-        raise StorageError(
-            f"Encryption needs a library ({error}): pip install 'sayso[encryption]'."
-        ) from error
+    from engine.storage.vault import Vault  # by those who encrypt
+
     vault = Vault(db, sealer, keys or ())
     if keys is not None:
         vault.check(name)

@@ -20,7 +20,7 @@ from engine.storage.open import open_store
 async def test_nothing_is_written_by_a_bot_that_was_cut_off(when: str, tmp_path: Path) -> None:
     """Also where the lease was lost while it started."""
     store = open_store("memory:", None)
-    machine = replace(THIS_MACHINE, open_store=lambda url, key: store)
+    machine = replace(THIS_MACHINE, open_store=lambda *_: store)
     bot = Bot(load_settings({}, cwd=tmp_path), machine=machine)
     if when == "after":
         await bot._opened(identity())

@@ -116,8 +116,8 @@ def test_a_cap_can_be_none_and_zero(tmp_path: Path, given: str, cap: Any) -> Non
         ("SAYSO_LINK_HOSTS", "https://example.com/", "names of hosts"),
         ("SAYSO_LISTEN", "everything", "mention, requester, thread"),
         ("SAYSO_LISTEN", "#ops=thread", "by channel id"),
-        ("SAYSO_ENCRYPTION_KEY", "abc", "encrypts nothing at rest"),
-        ("SAYSO_ENCRYPTION_KEYS", "abc", "encrypts nothing at rest"),
+        ("SAYSO_ENCRYPTION_KEY", "abc", "the setting is SAYSO_ENCRYPTION_KEYS"),
+        ("SAYSO_ENCRYPTION_KEYS", "00" * 32 + ", abc", "number 2 has 3 characters"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, name: str, given: str, told: str) -> None:

@@ -14,7 +14,15 @@ import pytest
 from engine.storage.leases import lease
 from tests.support import prefork
 
-HEAVY = ("anthropic", "mcp", "jsonschema", "httpx2", "engine.models.turn_runner")
+HEAVY = (
+    "anthropic",
+    "cryptography",
+    "engine.storage.vault",
+    "mcp",
+    "jsonschema",
+    "httpx2",
+    "engine.models.turn_runner",
+)
 OF_AGENTS = (
     "engine.decide.agents.conversation",
     "engine.decide.agents.tool_calls",

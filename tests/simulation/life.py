@@ -300,7 +300,7 @@ class Life:
         self.app.life = self
         return self.app
 
-    def _open(self, url: str, key: bytes | None) -> Store:
+    def _open(self, url: str, key: bytes | None, *_: object) -> Store:
         store = open_sqlite(self.world.database, key=KEY)
         # A kill is simulated above the disk, so the disk need not be waited for.
         store._db.raw.pragma("synchronous", "OFF")

@@ -131,7 +131,7 @@ class Town:
             seconds=self.seconds,
             steady=lambda: self.seconds() - EPOCH,
             session=TownWire(self._call),  # type: ignore[arg-type]  # the part of a session that slack_sdk uses
-            open_store=lambda url, key: self.store,
+            open_store=lambda *_: self.store,
             writer=InlineWriter,
             slack_app=self._app,
             tuning=Tuning(card_seconds=1.0 if self._simulated else 0.2, poll_seconds=1.0),

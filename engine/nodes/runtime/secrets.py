@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.node")
 
 PREFIX = "SAYSO_SECRET_"
-RESERVED = frozenset({"KEY", "COMMAND"})
+ENCRYPTION_KEYS = "ENCRYPTION_KEYS"
+"""The secret that `SAYSO_ENCRYPTION_KEYS=secret` stands for."""
+RESERVED = frozenset({"KEY", "COMMAND", ENCRYPTION_KEYS})
 """`SAYSO_SECRET_KEY` signs the database: it must never be readable by a flow. `SAYSO_SECRET_COMMAND` is no secret."""
 COMMAND_SECONDS = 20.0
 """How long the command may take that gives secrets."""
@@ -93,6 +95,10 @@ class SecretSource:
             raise SecretUnavailable(
                 f"{PREFIX}{name} belongs to sayso itself; give the flow's secret another name"
             )
+        return self.own(name)
+
+    def own(self, name: str) -> str:
+        """The same also for a name that belongs to sayso itself. Raises `SecretUnavailable`."""
         value = self._env.get(PREFIX + name)
         if value is None and self._directory is not None:
             value = _read(self._directory, name)
