@@ -27,7 +27,7 @@ from engine.journal.audit import COLUMNS, AuditRecord, audit
 from engine.journal.events import decode_event
 from engine.journal.records import Head
 from engine.language.codec import Json, canonical, decode, encode
-from engine.language.errors import Corrupt, MalformedJournal, NotJson
+from engine.language.errors import Corrupt, Erased, MalformedJournal, NotJson
 from engine.language.timestamps import from_text
 from engine.storage.port import Store
 from engine.storage.private_files import durable_file
@@ -106,6 +106,10 @@ class _Trail:
     def _of(self, head: Head, seen: int) -> Iterator[AuditRecord]:
         try:
             events = [decode_event(row) for row in self._store.journal(head.session_id)]
+        except Erased as error:
+            print(f"sayso: {head.session_id} is left out: {error}", file=sys.stderr)
+            self.after[head.session_id] = head.seq
+            return
         except (Corrupt, MalformedJournal) as error:
             self.damaged.append(f"{head.session_id} is left out: {error}")
             return

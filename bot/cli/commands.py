@@ -278,6 +278,21 @@ SESSIONS = (
         JSON,
     ),
     command(
+        "erase = store_keys:erase",
+        """Erase what sessions held that have ended, with their files; or all that names a person, with --person.
+
+        Their data keys are overwritten: that they were there, and that nobody changed them, can still be verified.
+        """,
+        argument("[ID...]", "Ids, or the beginnings of them.", "texts", list[str], None)._replace(
+            ids="session"
+        ),
+        option(
+            "--person WHO", "Somebody's Slack id or address: every session that names them, notes, messages."
+        ),
+        WHICH,
+        JSON,
+    ),
+    command(
         "report = report:report_session",
         "Write a session as one page to print: what was asked and decided, what ran, what it returned.",
         SESSION,
@@ -375,6 +390,21 @@ STORE = (
         """Write the database anew without what was deleted; it gives space back by itself from then on.
 
         It needs as much disk again for a moment, and nothing else may run meanwhile.
+        """,
+    ),
+    command(
+        "encrypt = store_keys:encrypt_store",
+        """Encrypt what the database holds in plain, under SAYSO_ENCRYPTION_KEYS, and leave nothing plain in its files.
+
+        Nothing else may run meanwhile. What is written while keys are set is encrypted without this. A command that was killed
+        is given again, and goes on.
+        """,
+    ),
+    command(
+        "rotate = store_keys:rotate_keys",
+        """Put all data keys under the first of SAYSO_ENCRYPTION_KEYS, so that the others can go.
+
+        What the data keys encrypt stays as it is. The bot may run meanwhile, with both keys.
         """,
     ),
     command(

@@ -42,7 +42,9 @@ from engine.language import timestamps
 from engine.language.codec import Json, canonical, encode
 from engine.language.errors import (
     Corrupt,
+    Erased,
     FlowError,
+    KeyMissing,
     MalformedJournal,
     SessionError,
     SnapshotRefused,
@@ -255,6 +257,8 @@ class Verdict:
     """Whether the MACs were checked; without the key only the order was."""
     status: str | None = None
     problem: str | None = None
+    unread: str | None = None
+    """Why only the MACs were checked; None where the events were read."""
 
     def to_json(self) -> dict[str, Json]:
         """The verdict for a machine."""
@@ -262,7 +266,7 @@ class Verdict:
             "sessionId": self.session_id,
             "verifies": self.problem is None,
             "events": self.events,
-            "checked": ["order", "signature"] if self.signed else ["order"],
+            "checked": [*([] if self.unread else ["order"]), *(["signature"] if self.signed else [])],
             "status": self.status,
             "problem": self.problem,
         }
@@ -303,6 +307,8 @@ def _told(verdict: Verdict) -> str:
     name = clean(verdict.session_id)
     if verdict.problem is not None:
         return f"{name} does not verify: {clean(verdict.problem)}"
+    if verdict.unread is not None:
+        return f"{name} verifies: nobody changed it. Its events were not read: {clean(verdict.unread)}"
     checked = (
         "and nobody changed it"
         if verdict.signed
@@ -359,7 +365,7 @@ def _is_its_state(file: dict[str, Json], state: State) -> None:
 def _of_session(place: Place, text: str) -> Verdict:
     settings = place.settings()
     need_database(settings, f"no file and no session {text!r}")
-    with opened(settings) as store:
+    with opened(settings, verify=True) as store:
         return verdict_of(store, find_session(store, text))
 
 
@@ -371,6 +377,12 @@ def verdict_of(store: Store, head: Head) -> Verdict:
         state = _history(rows, None)
         flow = flow_from_body(store.flow(state.flow_digest))
         verdict.status = _history(rows, flow).status
+    except (Erased, KeyMissing) as error:
+        verdict.unread = str(error)
+        try:
+            store.check_chain(head.session_id)
+        except Corrupt as damage:
+            verdict.problem = str(damage)
     except (Corrupt, MalformedJournal, FlowError) as error:
         verdict.problem = str(error)
     return verdict

@@ -38,6 +38,7 @@ Files:
 * `postgres_words`: from SQLite's words to those of Postgres
 * `private_files`: the database's files: private, and refused when somebody else could have made them
 * `rows`: inbox, prompts, timers, outbox and marks
+* `rekeying`: encrypts what is plain, wraps data keys anew, erases
 * `schema`: the tables, and the migrations of an SQLite file
 * `sealing`: heads and journals as they are stored; MACs over rows
 * `sessions`: heads, journals, snapshots, pinned flows, quarantine

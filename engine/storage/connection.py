@@ -149,6 +149,18 @@ class Connection(Database):
             self.raw.execute("VACUUM")
             self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
+    @contextlib.contextmanager
+    def thorough(self) -> Iterator[None]:
+        """See `Database.thorough`: freed parts of pages are overwritten, and the log is emptied, unless others read it."""
+        with self._lock, self.translated():
+            self.raw.pragma("secure_delete", 1)
+            try:
+                yield
+            finally:
+                self.raw.pragma("secure_delete", 0)
+        with contextlib.suppress(apsw.BusyError):
+            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
     def use_wal(self) -> None:
         """Switch to WAL. Apart from opening, so that a file of a newer release can be refused untouched."""
         with self.translated():

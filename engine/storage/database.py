@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
@@ -138,6 +138,11 @@ class Database(ABC):
     @abstractmethod
     def data_version(self) -> int:
         """A number that moves when another connection has committed."""
+
+    @contextmanager
+    def thorough(self) -> Iterator[None]:
+        """What is overwritten or deleted meanwhile leaves nothing behind, as far as this backend can see to that."""
+        yield
 
     def give_back(self) -> bool:
         """Give some free space back to the disk; whether there is more. Inside a write transaction."""

@@ -15,7 +15,8 @@ FLOWS_HELD = "flows"
 """The name that is held while texts come and go."""
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
-_OF_FLOWS, _TEXT = kind_of("flows"), b"flow"
+TEXTS, TEXT_ABOUT = kind_of("flows"), b"flow"
+"""Whose data key texts are under, and what they are bound to, with their digest."""
 _FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 
 
@@ -30,7 +31,7 @@ class FlowTables(Tables):
             raise StorageError(f"No flow with digest {digest} is stored.")
         body = row[0]
         if type(body) is bytes:
-            body = self._sealer.opened(_OF_FLOWS, (_TEXT, digest), body)
+            body = self._sealer.opened(TEXTS, (TEXT_ABOUT, digest), body)
         if type(body) is not bytes or digest_of(body) != digest:
             raise Corrupt(f"The stored flow {digest} was changed outside this program.")
         return bytes(body)
@@ -55,5 +56,5 @@ class FlowTables(Tables):
         """Keep the text of a flow; nobody takes it for one that is not needed before this transaction has ended."""
         self._db.hold(FLOWS_HELD, shared=True)
         if self._sealer.cipher is not None:
-            body = self._sealer.cipher.encrypted(_OF_FLOWS, (_TEXT, digest), body)
+            body = self._sealer.cipher.encrypted(TEXTS, (TEXT_ABOUT, digest), body)
         self._db.post(_PUT_FLOW, (digest, body))

@@ -158,6 +158,10 @@ class Store(Protocol):
         """All events from the first, verified from the beginning; those with seq > `after` are given. Everything
         is read and verified before this returns, so the iterator may be used on any thread."""
 
+    def check_chain(self, session_id: str) -> None:
+        """Verify a session's journal from the beginning, without reading what is in it: that needs no key for what is encrypted,
+        and holds for what was erased. Raises `Corrupt`, `UnknownSession`."""
+
     def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
         """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
         as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the

@@ -19,12 +19,14 @@ from engine.storage.leases import (
     read_holder,
     try_lease,
 )
-from engine.storage.sealing import Sealer
+from engine.storage.sealing import JournalRecord, Sealer, check_chain
 from engine.storage.sessions import SessionTables
+from engine.storage.tables import reads, session_number
 
 if TYPE_CHECKING:
     from engine.storage.vault import Vault
 
+_JOURNAL = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
 _ANY_KEY = "SELECT 1 FROM data_keys LIMIT 1"
 META = "SELECT value, mac FROM meta WHERE name = ?"
 PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
@@ -99,6 +101,13 @@ class DatabaseStore(SessionTables):
             f"This database belongs to Slack team {team}, app {app}, not to team {team_id}, app {app_id}; "
             "use another SAYSO_DATABASE_URL."
         )
+
+    @reads
+    def check_chain(self, session_id: str) -> None:
+        """See `Store.check_chain`."""
+        record = self._stored(session_id)
+        rows = self._db.all(_JOURNAL, (session_number(session_id),))
+        check_chain(self._sealer, record, [JournalRecord(*row) for row in rows])
 
     # -- ownership
 

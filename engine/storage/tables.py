@@ -82,6 +82,10 @@ class Table(Generic[R]):
         self._replace = ", ".join(f"{column} = excluded.{column}" for column in stored)
         changed = ", ".join(f"{column} = ?" for column in stored[1:])
         self.update = f"UPDATE {name} SET {changed} WHERE {stored[0]} = ?"
+        self.first = stored[0]
+        plain = " OR ".join(f"substr({column}, 1, 1) != ?" for column in self.secret)
+        self.count_plain = f"SELECT count(*) FROM {name} WHERE {plain}"
+        self.find_plain = f"SELECT {self.first} FROM {name} WHERE {self.first} > ? AND ({plain}) ORDER BY {self.first} LIMIT ?"
 
     def where(self, condition: str) -> str:
         """The statement that reads the rows of which this holds."""
