@@ -23,6 +23,7 @@ from engine.run.engine import Engine
 from engine.run.session import carry_out
 from engine.run.stored import stored_state
 from engine.storage.port import Store
+from engine.storage.sealing import BEGINS
 
 GO_ON = "resume"
 """What a held session is told where the person says nothing else."""
@@ -103,6 +104,10 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
 
 def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode: Mode) -> int:
     """Continue from an exported file; the first argument may be its session's id, or the message already."""
+    if data.startswith(BEGINS):
+        from bot.cli.store import readable
+
+        data = readable(place.settings(), data)
     file = read_export(data)
     session_id, thread = str(file["sessionId"]), _thread(file)
     message = wanted.message

@@ -56,7 +56,7 @@ from engine.run.stored import utc_now
 from engine.storage.open import place_of
 from engine.storage.port import Store
 from engine.storage.private_files import read_key
-from engine.storage.sealing import Sealer
+from engine.storage.sealing import BEGINS, Sealer
 
 
 def release_store(place: Place) -> int:
@@ -320,11 +320,40 @@ def _told(verdict: Verdict) -> str:
 # --- an exported file ----------------------------------------------------------------------------------------
 
 
+def readable(settings: Settings, data: bytes) -> bytes:
+    """An exported file, decrypted where it is encrypted. Raises `SnapshotRefused`, `KeyMissing`, `SettingsError`."""
+    if not data.startswith(BEGINS):
+        return data
+    from engine.storage.envelopes import disclosed
+    from engine.storage.vault import Wrapping
+
+    sealer = _sealer(settings)
+    if sealer is None:
+        raise KeyMissing("The file is encrypted, and the key that signed it is not here (SAYSO_SECRET_KEY).")
+    return disclosed(Wrapping.of(settings.encryption_keys), sealer, data)
+
+
+def _unread(settings: Settings, path: Path, why: KeyMissing) -> Verdict:
+    """What can be said of an encrypted file without the key for it."""
+    from engine.storage.envelopes import check
+
+    sealer, verdict = _sealer(settings), Verdict(str(path), 0, signed=True, unread=str(why))
+    if sealer is None:
+        raise why
+    try:
+        check(sealer, path.read_bytes())
+    except SnapshotRefused as error:
+        verdict.problem = str(error)
+    return verdict
+
+
 def _of_file(settings: Settings, path: Path) -> Verdict:
     try:
-        file = read_export(path.read_bytes())
+        file = read_export(readable(settings, path.read_bytes()))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except KeyMissing as error:
+        return _unread(settings, path, error)
     sealer = _sealer(settings)
     journal = events_in(file)
     verdict = Verdict(str(file["sessionId"]), len(journal), signed=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,8 @@ from bot.terminal.console import (
 )
 from engine.journal.records import Head
 from engine.language import timestamps
-from engine.language.errors import SessionError, StorageError
+from engine.language.errors import SessionError, SnapshotRefused, StorageError
+from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.port import Store
 from engine.storage.store import DatabaseStore
 
@@ -46,6 +48,7 @@ def encrypt_store(place: Place) -> int:
         for done in encrypt_all(database):
             rows, sessions, damaged = done.rows, done.sessions, done.damaged
         left = plain(database)
+        _rewrite_files(settings, database)
         if file := database_file(settings):
             store.compact()
         print(f"{plural(sessions, 'session')} and {plural(rows, 'other row')} encrypted, under key {key_id}.")
@@ -61,6 +64,22 @@ def encrypt_store(place: Place) -> int:
     for copy in _copies(settings):
         print(f"{copy} is an older copy, and not encrypted: delete it once you need it no more.")
     return Exit.STORE if left else Exit.OK
+
+
+def _rewrite_files(settings: Settings, store: DatabaseStore) -> None:
+    """Write the snapshot files anew under the first key, while nobody else does."""
+    from engine.storage.envelopes import anew
+    from engine.storage.rekeying import vault_of
+
+    if settings.snapshot_dir is None:
+        return
+    files = SnapshotFiles(settings.snapshot_dir)
+    wrapping = vault_of(store).wrapping
+    for session_id in files.sessions():
+        try:
+            files.write(session_id, anew(wrapping, store._sealer, files.path(session_id).read_bytes()))
+        except (OSError, SnapshotRefused) as error:
+            print(f"sayso: {clean(str(files.path(session_id)))} stays as it is: {error}", file=sys.stderr)
 
 
 def _copies(settings: Settings) -> list[Path]:
@@ -85,12 +104,17 @@ def rotate_keys(place: Place) -> int:
         first, count = vault_of(database).wrapping.first, 0
         for done in rotate(database):
             count = done
+        waiting = settings.snapshot_dir is not None and bool(store.serving())
+        if not waiting:
+            _rewrite_files(settings, database)
         others = {key_id: used for key_id, used in keys_in_use(database).items() if key_id != first}
     print(f"{plural(count, 'data key')} wrapped anew: all of them are under key {first}.")
     if others:
         told = ", ".join(f"{used} under {key_id}" for key_id, used in others.items())
         print(f"But a process with other settings has just made more: {told}. Restart it, and rotate again.")
         return Exit.FAILED
+    if waiting:
+        print("Files in SAYSO_SNAPSHOT_DIR are still under the old key: rotate once more while no bot runs.")
     print("Restart what runs with other keys first; then take those out of SAYSO_ENCRYPTION_KEYS.")
     return Exit.OK
 

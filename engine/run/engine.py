@@ -490,7 +490,7 @@ class Engine:
 def _copies(directory: Path | None, writer: Writer, sessions: Sessions) -> Copies | None:
     if directory is None:
         return None
-    return Copies(SnapshotFiles(directory), writer, sessions.export, sessions.shown_files)
+    return Copies(SnapshotFiles(directory), writer, sessions.export_plain, sessions.shown_files)
 
 
 def _watch(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:

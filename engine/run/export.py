@@ -88,8 +88,8 @@ async def signed_line(writer: Writer, after: str, events: Sequence[bytes]) -> tu
 
 
 async def verified_file(writer: Writer, data: bytes) -> dict[str, Json]:
-    """A file that carries the signatures it should. Raises `SnapshotRefused`."""
-    file = read_export(data)
+    """A file that carries the signatures it should, decrypted. Raises `SnapshotRefused`, `KeyMissing`."""
+    file = read_export(await writer.call(writer.store.disclose, data))
     for signed, mac in _signatures(file):
         _refuse_other_mac(mac, await writer.call(writer.store.sign, _PURPOSE, signed))
     return file

@@ -120,7 +120,11 @@ class Sessions:
 
     async def export(self, session_id: str) -> bytes:
         """The session as one portable file: snapshot, journal, pinned flow, the files that its conversations have shown a
-        model; signed with this store's key."""
+        model; signed with this store's key, and encrypted where the store is."""
+        return await self.writer.call(self.store.enclose, await self.export_plain(session_id))
+
+    async def export_plain(self, session_id: str) -> bytes:
+        """The same, never encrypted."""
         from engine.run.export import signed_file  # few processes write files
 
         if self.files is not None:

@@ -156,13 +156,15 @@ class Copies:
         from engine.run.export import signed_line
 
         line, mac = await signed_line(self._writer, left.mac, left.events)
+        line = await self._writer.call(self._writer.store.enclose, line)
         size = await asyncio.to_thread(self._files.append, state.session_id, line + b"\n", left.size)
         return None if size is None else _Copy(state.seq, state.flow_digest, mac, size, left.shown, [])
 
     async def _whole(self, state: State) -> _Copy:
-        data = await self._export(state.session_id) + b"\n"
+        whole = await self._export(state.session_id)
+        data = await self._writer.call(self._writer.store.enclose, whole) + b"\n"
         await asyncio.to_thread(self._files.write, state.session_id, data)
-        file = decode(data)
+        file = decode(whole)
         shown = frozenset(file.get("kept", ()))
         return _Copy(state.seq, state.flow_digest, file["mac"], len(data), shown, [])
 

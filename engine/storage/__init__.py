@@ -23,6 +23,7 @@ Files:
 * `copying`: all rows of a store in another one
 * `counts`: how much there is of what waits, for metrics
 * `database`: statements and transactions, as the parts of a store use them
+* `envelopes`: encrypted files
 * `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
 * `group_commit`: the one thread that writes

@@ -260,6 +260,14 @@ class Store(Protocol):
     def sign(self, purpose: str, body: bytes) -> bytes:
         """A MAC under this store's key for what leaves it (an exported snapshot)."""
 
+    def enclose(self, data: bytes) -> bytes:
+        """What leaves the store as a line of a file, without its end: encrypted where the store is. See
+        `engine.storage.envelopes`."""
+
+    def disclose(self, data: bytes) -> bytes:
+        """What a file holds that was written so, by this store or by one with the same keys. Raises `SnapshotRefused`,
+        `KeyMissing`."""
+
     # -- freshness
     def suspended(self) -> str | None:
         """Why nothing may be written, or None: the store is older than what it acknowledged, or its rows were changed

@@ -225,6 +225,8 @@ MINIMUM_KEY = 16
 """Bytes that a key needs at least."""
 ENCRYPTED = b"\x02"
 """What a body begins with that is encrypted; JSON and what is packed begin otherwise."""
+BEGINS = b'{"encrypted":'
+"""What an encrypted file begins with."""
 JOURNAL = b"journal"
 """The domain of journal rows, whose MAC covers the one of the row before."""
 _SEAL_BYTES, _OLDER_BYTES = 24, 32

@@ -19,7 +19,7 @@ from engine.storage.leases import (
     read_holder,
     try_lease,
 )
-from engine.storage.sealing import JournalRecord, Sealer, check_chain
+from engine.storage.sealing import BEGINS, JournalRecord, Sealer, check_chain
 from engine.storage.sessions import SessionTables
 from engine.storage.tables import reads, session_number
 
@@ -169,6 +169,23 @@ class DatabaseStore(SessionTables):
     def sign(self, purpose: str, body: bytes) -> bytes:
         """See `Store.sign`."""
         return self._sealer.mac(b"sign", purpose, body)
+
+    def enclose(self, data: bytes) -> bytes:
+        """See `Store.enclose`."""
+        if self.vault is None:
+            return data
+        from engine.storage.envelopes import enclosed
+
+        return enclosed(self.vault.wrapping, self._sealer, data)
+
+    def disclose(self, data: bytes) -> bytes:
+        """See `Store.disclose`."""
+        if not data.startswith(BEGINS):
+            return data
+        from engine.storage.envelopes import disclosed
+        from engine.storage.vault import Wrapping
+
+        return disclosed(self.vault.wrapping if self.vault else Wrapping.of(()), self._sealer, data)
 
     def suspended(self) -> str | None:
         """See `Store.suspended`."""
