@@ -98,7 +98,7 @@ def rotate_keys(place: Place) -> int:
     from engine.storage.rekeying import keys_in_use, rotate, vault_of
 
     settings = place.settings()
-    need_database(settings, "no keys")
+    need_database(settings, "nothing to wrap anew")
     with opened(settings) as store:
         database = _database(store)
         first, count = vault_of(database).wrapping.first, 0
@@ -185,6 +185,9 @@ def _tell_erased(
     for why in refused.values():
         print(f"Not erased: {clean(why)}")
     count = plural(len(heads), "session")
+    if not heads and not elsewhere:
+        print("There is nothing to erase.")
+        return
     if dry_run:
         print(f"{count} would be erased; nothing was.")
         return

@@ -14,6 +14,7 @@ Files:
 * `agents`: checks for flows with agents, and of what is stored
 * `blobs`: where files of sessions are kept for all machines
 * `checks`: the checks of an installation, each with what it found and what to do
+* `encryption`: what of a database is encrypted, and under which keys
 * `findings`: what a check found
 * `slack`: checks against Slack: each kind of conversation can be read, and what flows name is there
 """

@@ -21,6 +21,7 @@ from bot.compose.environment import needs
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
 from bot.doctor.blobs import check_blobs
+from bot.doctor.encryption import check_encryption
 from bot.doctor.findings import Check, Level
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
@@ -208,6 +209,7 @@ def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Chec
         yield Check("database", "ok", f"{what} opens with its key, schema is current")
         if store.dated:
             yield from check_freshness(store)
+        yield from check_encryption(store)
         yield from _check_content(store)
         if deep:
             yield from check_deep(store)

@@ -1,0 +1,31 @@
+"""What of a database is encrypted, and under which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.doctor.findings import Check
+from engine.storage.port import Store
+from engine.storage.store import DatabaseStore
+
+
+def check_encryption(store: Store) -> Iterator[Check]:
+    """Which key writes, and what is plain or under another key. Nothing where no keys are set."""
+    if not isinstance(store, DatabaseStore) or store.vault is None:
+        return
+    from engine.storage.rekeying import keys_in_use, plain
+
+    first, used = store.vault.wrapping.first, keys_in_use(store)
+    yield Check("encryption", "ok", f"key {first} writes; {used.get(first, 0)} data keys are under it")
+    others = {key_id: count for key_id, count in used.items() if key_id != first}
+    if others:
+        told = ", ".join(f"{count} under {key_id}" for key_id, count in others.items())
+        yield Check(
+            "encryption",
+            "warn",
+            f"older data keys: {told}",
+            "Put them under the first key: sayso store rotate",
+        )
+    if rows := plain(store):
+        hint = "Stop the bot, then: sayso store encrypt"
+        yield Check("encryption", "warn", f"{rows} rows are not encrypted: they are older than the key", hint)
