@@ -36,6 +36,7 @@ Files:
 * `show`: `sessions show` and `export`
 * `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify`
 * `store_copy`: `store copy`
+* `store_keys`: what is stored encrypted, under which key, and for how long
 """
 
 from __future__ import annotations

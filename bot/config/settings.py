@@ -106,6 +106,7 @@ def _key(raw: str, cwd: Path) -> bytes:
 
 
 _KEY_FILE = re.compile("[0-9a-f]{64}")
+KEYS_SETTING = "SAYSO_ENCRYPTION_KEYS"
 _ELSEWHERE = "secret"
 """In place of keys: they are a secret, which a file or a command gives."""
 
@@ -118,7 +119,7 @@ def _encryption_keys(raw: str, cwd: Path) -> tuple[bytes, ...] | str:
     for number, one in enumerate(found, 1):
         if not re.fullmatch("[0-9a-fA-F]{64}", one):
             raise SettingsError(
-                f"SAYSO_ENCRYPTION_KEYS takes keys of 64 hex digits, separated by commas, or the word `secret`; number {number} "
+                f"{KEYS_SETTING} takes keys of 64 hex digits, separated by commas, or the word `secret`; number {number} "
                 f"has {len(one)} characters. Make one: python -c 'import secrets; print(secrets.token_hex(32))'"
             )
     return tuple(map(bytes.fromhex, found))
@@ -310,7 +311,7 @@ class Settings:
     app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
-    given_keys: tuple[bytes, ...] | str = setting("SAYSO_ENCRYPTION_KEYS", _encryption_keys, (), repr=False)
+    given_keys: tuple[bytes, ...] | str = setting(KEYS_SETTING, _encryption_keys, (), repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
     blobs: str | None = setting("SAYSO_BLOBS", _blobs)
     """Where files of sessions are, for all machines; None is the home alone."""
@@ -358,9 +359,9 @@ class Settings:
         except SettingsError:
             raise
         except SaysoError as error:
-            raise SettingsError(f"SAYSO_ENCRYPTION_KEYS=secret: {error}") from error
+            raise SettingsError(f"{KEYS_SETTING}=secret: {error}") from error
         if isinstance(found, str) or not found:
-            raise SettingsError(f"SAYSO_ENCRYPTION_KEYS=secret: the secret {ENCRYPTION_KEYS} holds no keys.")
+            raise SettingsError(f"{KEYS_SETTING}=secret: the secret {ENCRYPTION_KEYS} holds no keys.")
         return found
 
     @property
@@ -408,8 +409,8 @@ def load_settings(
     Raises `SettingsError`.
     """
     env = {**read_env_file(cwd / ".env"), **environ}
-    if env.get("SAYSO_ENCRYPTION_KEY"):
-        raise SettingsError("SAYSO_ENCRYPTION_KEY encrypts nothing: the setting is SAYSO_ENCRYPTION_KEYS.")
+    if env.get(one := KEYS_SETTING.removesuffix("S")):
+        raise SettingsError(f"{one} encrypts nothing: the setting is {KEYS_SETTING}.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
     url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
     given = _read(Settings, env, cwd)
