@@ -58,6 +58,7 @@ _GONE = (
     "DELETE FROM prompts WHERE session_id = ?",
     "DELETE FROM timers WHERE session_id = ?",
     "DELETE FROM outbox WHERE session_id = ?",
+    "DELETE FROM kept WHERE kind = 'files' AND scope = ?",
 )
 _INBOX_OF = """SELECT id FROM inbox WHERE outcome IS NOT NULL AND (session_id = ?1 OR thread_key = ?2
  OR key IN (SELECT value FROM json_each(?3))) ORDER BY id"""
