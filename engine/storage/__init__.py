@@ -34,6 +34,7 @@ Files:
 * `packing`: how large values stand in rows: deflated with a dictionary of what events say
 * `port`: what every backend does
 * `postgres`: opens a database on a server
+* `postgres_connect`: connecting to a server; what is said of it holds no secret
 * `postgres_connection`: Postgres behind `database`: one connection, and its errors in our words
 * `postgres_leases`: leases that a server ends
 * `postgres_words`: from SQLite's words to those of Postgres

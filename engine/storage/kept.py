@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
-
 from engine.journal.records import KeptRow
 from engine.language.errors import KeptMoved
-from engine.storage.tables import KEPT, Tables, reads
+from engine.storage.tables import KEPT, Tables, listed, reads
 
 _KEPT = KEPT.where("n = ?")
 _N_OF = "SELECT n FROM kept WHERE kept_id = ?"
@@ -36,7 +34,7 @@ class KeptTables(Tables):
         """See `Store.kept`."""
         if scopes is None:
             return list(self._each(KEPT, _KEPT, self._db.all(_OF_KIND, (kind,))))
-        ids = self._db.all(_IN, (kind, orjson.dumps(list(scopes)).decode()))
+        ids = self._db.all(_IN, (kind, listed(scopes)))
         return list(self._each(KEPT, _KEPT, ids))
 
     @reads

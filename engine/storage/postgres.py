@@ -12,7 +12,8 @@ from contextlib import suppress
 
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
-from engine.storage.postgres_connection import PostgresConnection, shown
+from engine.storage.postgres_connect import shown
+from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import PostgresOwners, ServingLease, interrupted, read_holder
 from engine.storage.postgres_words import steps
 from engine.storage.schema import STEPS

@@ -26,7 +26,8 @@ from psycopg import errors
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson, StorageBusy, StorageError
 from engine.storage.leases import Holder, Member, new_owner_id
-from engine.storage.postgres_connection import PostgresConnection, connect, shown, told
+from engine.storage.postgres_connect import connect, shown, told
+from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_words import lock_number
 
 _log = logging.getLogger("sayso.storage")

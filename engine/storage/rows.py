@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
-import orjson
-
 from engine.journal.records import (
     DEAD,
     DROPPED,
@@ -43,6 +41,7 @@ from engine.storage.tables import (
     PROMPTS,
     TIMERS,
     at_most,
+    listed,
     reads,
     writes,
     writes_suspended,
@@ -309,7 +308,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         else:
             asked, sql = [], _PROMPTS_OF_STATUS if statuses else _PROMPTS
         if statuses:
-            asked.append(orjson.dumps(list(statuses)).decode())
+            asked.append(listed(statuses))
         ids = self._db.each(sql, asked)
         found = self._each(PROMPTS, _PROMPT_BY_N, ids)
         return list(islice((row for row in found if thread_key in (None, row.thread_key)), limit))

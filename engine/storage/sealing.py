@@ -24,7 +24,7 @@ from msgspec.structs import astuple
 from engine.journal.events import SCHEMA_VERSION
 from engine.journal.records import Commit, Head, NewSession, Record
 from engine.journal.transitions import ENDED
-from engine.language.errors import Corrupt, KeyMissing, SchemaTooNew, StorageError
+from engine.language.errors import Corrupt, KeyMissing, RowRefused, SchemaTooNew, StorageError
 from engine.storage.packing import unpacked_apart
 
 
@@ -92,6 +92,7 @@ def check_new(commit: Commit, new: NewSession) -> None:
             f"Session {commit.session_id} is created with epoch {commit.epoch} and seq {commit.seq}; "
             "a creation has epoch 1 and seq 0."
         )
+    check_texts("head", (commit.session_id, new.flow_name, new.thread_key))
     if digest_of(new.flow_body) != new.flow_digest:
         raise StorageError(
             f"The digest of flow {new.flow_name!r} is not the SHA-256 (hex) of its body; "
@@ -231,6 +232,8 @@ JOURNAL = b"journal"
 """The domain of journal rows, whose MAC covers the one of the row before."""
 _SEAL_BYTES, _OLDER_BYTES = 24, 32
 """How long MACs of rows are, and were."""
+TEXT_BYTES = 1_200
+"""How long a text may be that stands in a column. Two of them fit into an index on a server."""
 _encoded = msgpack.Encoder().encode
 
 
@@ -263,8 +266,23 @@ def _utf8(text: str) -> bytes:
         raise _not_unicode(error) from None
 
 
-def _not_unicode(error: UnicodeEncodeError) -> StorageError:
-    return StorageError(f"Text that is not Unicode cannot be stored ({error}); clean it where it enters.")
+def _not_unicode(error: UnicodeEncodeError) -> RowRefused:
+    return RowRefused(f"Text that is not Unicode cannot be stored ({error}); clean it where it enters.")
+
+
+def check_texts(what: str, values: Iterable[object]) -> None:
+    """Refuse text that not every store can hold in a column. Raises `RowRefused`."""
+    for value in values:
+        if type(value) is not str:
+            continue
+        if "\0" in value:
+            raise RowRefused(
+                f"Text with a NUL cannot be stored ({what}: {value[:80]!r}); clean it where it enters."
+            )
+        if len(value) * 4 > TEXT_BYTES and (size := len(_utf8(value))) > TEXT_BYTES:
+            raise RowRefused(
+                f"Text of {size:,} bytes is too long ({what}: {value[:80]!r}…): {TEXT_BYTES:,} are stored."
+            )
 
 
 class Sealer:

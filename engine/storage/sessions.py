@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import orjson
 from msgspec.structs import astuple
 
 from engine.journal.records import Commit, Head, Loaded, NewSession, Quarantine, Row, Snapshot
@@ -24,12 +23,13 @@ from engine.language.errors import (
     Fenced,
     Overtaken,
     Owned,
+    RowRefused,
     SessionError,
     SessionQuarantined,
     StorageError,
     UnknownSession,
 )
-from engine.storage.database import Database, Value
+from engine.storage.database import UNREADABLE, Database, Value
 from engine.storage.packing import packed, packed_together, unpacked
 from engine.storage.rows import RowTables
 from engine.storage.sealing import (
@@ -44,7 +44,17 @@ from engine.storage.sealing import (
     linked,
     verified_events,
 )
-from engine.storage.tables import FORMS, HEADS, QUARANTINE, SNAPSHOTS, at_most, reads, session_number, writes
+from engine.storage.tables import (
+    FORMS,
+    HEADS,
+    QUARANTINE,
+    SNAPSHOTS,
+    at_most,
+    listed,
+    reads,
+    session_number,
+    writes,
+)
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
@@ -65,14 +75,8 @@ _EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
 _ADVANCE = """UPDATE sessions SET phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
-_ADVANCE_STATUS = """UPDATE sessions SET status = ?, ended_at = ?,
- phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
- WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
- AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
-_ADVANCE_PIN = """UPDATE sessions SET flow_digest = ?, status = ?, ended_at = ?,
- phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
- WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
- AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id)"""
+_ADVANCE_STATUS = _ADVANCE.replace("SET ", "SET status = ?, ended_at = ?, ")
+_ADVANCE_PIN = _ADVANCE_STATUS.replace("SET ", "SET flow_digest = ?, ")
 _INSERT_EVENTS = """INSERT INTO journal (session, seq, version, body, mac) VALUES (?, ?, ?, ?, ?)
  ON CONFLICT (session, seq) DO NOTHING"""
 _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq > ? ORDER BY seq"
@@ -156,12 +160,16 @@ class SessionTables(RowTables):
 
     def _reason(self, session_id: str) -> str | None:
         """Why the session is set aside, or None."""
-        try:
-            row = self._db.one(_QUARANTINED, (session_id,))
-        except UnicodeDecodeError:
-            return "its quarantine note is unreadable"
+        return next(self._reasons([session_id]))
+
+    def _reasons(self, session_ids: Iterable[str]) -> Iterator[str | None]:
+        return (self._told(row) for _, row in self._db.found(_QUARANTINED, session_ids))
+
+    def _told(self, row: tuple[Any, ...] | None) -> str | None:
         if row is None:
             return None
+        if row == UNREADABLE:
+            return "its quarantine note is unreadable"
         note = QUARANTINE.verified(self._sealer, row)
         return note.reason if note else "its quarantine note does not verify"
 
@@ -181,38 +189,34 @@ class SessionTables(RowTables):
     ) -> list[Head]:
         """See `Store.heads`."""
         sql = _LIST[bool(statuses), thread_key is not None]
-        found = []
-        for (n,) in self._db.all(sql, (orjson.dumps(list(statuses)).decode(), thread_key, at_most(limit))):
-            record = self._by_n(n)
-            if record is not None:
-                verifies = genuine(self._sealer, record)
-                found.append(
-                    record.head(self._reason(record.session_id) or (None if verifies else _UNVERIFIED))
-                )
-        return found
+        rows = self._db.all(sql, (listed(statuses), thread_key, at_most(limit)))
+        records = list(self._by_n(rows))
+        reasons = self._reasons(record.session_id for record in records)
+        return [
+            record.head(reason or (None if genuine(self._sealer, record) else _UNVERIFIED))
+            for record, reason in zip(records, reasons, strict=True)
+        ]
 
     @reads
     def orphans(self, limit: int = 100) -> list[str]:
         """See `Store.orphans`. One whose head does not verify is among them: its claim will say so."""
         found: list[str] = []
         alive = cache(self._alive)
-        for (n,) in self._db.all(_RUNNING):
-            record = self._by_n(n)
-            if record is None or (record.owner is not None and alive(record.owner)):
+        for record in self._by_n(self._db.all(_RUNNING)):
+            if record.owner is not None and alive(record.owner):
                 continue
             found.append(record.session_id)
             if len(found) == limit:
                 break
         return found
 
-    def _by_n(self, n: int) -> StoredHead | None:
-        """A head as it stands, or None when not even its text can be read."""
-        try:
-            row = self._db.one(_HEAD_BY_N, (n,))
-        except UnicodeDecodeError:
-            _log.warning("the session in row %d cannot be read and is left out of lists", n)
-            return None
-        return StoredHead(*row) if row and type(row[0]) is str else None
+    def _by_n(self, rows: Iterable[tuple[int]]) -> Iterator[StoredHead]:
+        """The heads with these numbers as they stand, without those of which not even the text can be read."""
+        for n, row in self._db.found(_HEAD_BY_N, (n for (n,) in rows)):
+            if row == UNREADABLE:
+                _log.warning("the session in row %d cannot be read and is left out of lists", n)
+            elif row is not None and type(row[0]) is str:
+                yield StoredHead(*row)
 
     @reads
     def load(self, session_id: str) -> Loaded:
@@ -324,7 +328,7 @@ class SessionTables(RowTables):
         except self._db.refused as error:
             cause = self._db.row_error(error) or error
         except UnicodeError as error:
-            cause = StorageError(f"A row of {commit.session_id} has text that is not Unicode: {error}.")
+            cause = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
         self._forget(commit.session_id)
         return cause
 
@@ -435,8 +439,8 @@ class SessionTables(RowTables):
     @reads
     def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
         """See `Store.ended`."""
-        heads = (self._by_n(n) for (n,) in self._db.each(_ENDED, (before,)))
-        genuine_ones = (head for head in heads if head is not None and genuine(self._sealer, head))
+        heads = self._by_n(self._db.each(_ENDED, (before,)))
+        genuine_ones = (head for head in heads if genuine(self._sealer, head))
         return [head.session_id for head in islice(genuine_ones, limit)]
 
     @writes

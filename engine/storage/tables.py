@@ -3,8 +3,8 @@
 and written.
 
 Statements are put together here from the names of records and their fields, and nowhere else from anything.
-Lists first ask for row numbers and then read row by row: a row whose text was damaged cannot take the others of its list
-with it. Nothing is parsed before it was verified.
+Lists first ask for row numbers and then read by them: a row whose text was damaged cannot take the others of its list with
+it. Nothing is parsed before it was verified.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
@@ -32,9 +33,9 @@ from engine.journal.records import (
     SpendRow,
     Timer,
 )
-from engine.language.errors import Corrupt
-from engine.storage.database import Database, Value
-from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead
+from engine.language.errors import Corrupt, RowRefused
+from engine.storage.database import UNREADABLE, Database, Value
+from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead, check_texts
 
 _log = logging.getLogger("sayso.storage")
 
@@ -53,7 +54,8 @@ class Table(Generic[R]):
 
     With `numbered` there is a column `n` before them, which the MAC covers too: it says in which order rows came to be.
     Fields of the class that are `beside` are no columns. Those that are `secret` are encrypted where there are keys, as bodies of
-    the row with this `key`: under the data key of the row's session, or, where it has none, of the table.
+    the row with this `key`: under the data key of the row's session, or, where it has none, of the table. With `prose` its texts
+    may be long.
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class Table(Generic[R]):
         beside: int = 0,
         secret: Sequence[str] = (),
         key: str = "",
+        prose: bool = False,
     ) -> None:
-        self.name, self.record, self.domain, self.what = name, record, domain, what
+        self.name, self.record, self.domain, self.what, self._prose = name, record, domain, what, prose
         self.secret, self.key = tuple(secret), key
         self._of_session = "session_id" in record.__struct_fields__ and name != "inbox"
         fields = record.__struct_fields__
@@ -100,6 +103,8 @@ class Table(Generic[R]):
         if sealer.cipher is not None and self.secret:
             record = self._encrypted(sealer.cipher, record)
         values = astuple(record)[: self._width]
+        if not self._prose:
+            check_texts(self.what, values)
         if self._skip:
             values = (n, *values)
         return (*values, sealer.seal(self.domain, *values))
@@ -149,7 +154,7 @@ KINDS = frozenset(map(kind_of, ("inbox", "outbox", "flows", "kept")))
 
 HEADS = Table("sessions", StoredHead, b"session", "head", beside=1)
 SNAPSHOTS = Table("snapshots", Snapshot, b"snapshot", "snapshot", secret=["body"], key="seq")
-QUARANTINE = Table("quarantine", Quarantine, b"quarantine", "quarantine note")
+QUARANTINE = Table("quarantine", Quarantine, b"quarantine", "quarantine note", prose=True)
 INBOX = Table("inbox", InboxRow, b"inbox", "inbox row", secret=["payload", "result"], key="key")
 PROMPTS = Table("prompts", PromptRow, b"prompt", "prompt", secret=["body"], key="prompt_id")
 TIMERS = Table("timers", Timer, b"timer", "timer in row")
@@ -242,6 +247,14 @@ def at_most(limit: int | None) -> int:
     return _ALL if limit is None else limit
 
 
+def listed(values: Sequence[str]) -> str:
+    """A list of texts in SQL. Raises `RowRefused` for text that is not Unicode."""
+    try:
+        return orjson.dumps(list(values)).decode()
+    except TypeError as error:
+        raise RowRefused(f"Text that is not Unicode cannot be looked up ({error}).") from error
+
+
 class Tables:
     """What the parts of a store share. Each part implements the section of `Store` that concerns its tables."""
 
@@ -259,7 +272,9 @@ class Tables:
 
     def _get(self, table: Table[R], sql: str, *key: Value) -> R | None:
         """One record, verified and decrypted. Raises `Corrupt`."""
-        record = self._closed(table, sql, *key)
+        return self._opened(table, self._closed(table, sql, *key))
+
+    def _opened(self, table: Table[R], record: R | None) -> R | None:
         return record if record is None or not table.secret else table.opened(self._sealer, record)
 
     def _closed(self, table: Table[R], sql: str, *key: Value) -> R | None:
@@ -267,21 +282,27 @@ class Tables:
         try:
             row = self._db.one(sql, key)
         except UnicodeDecodeError:
-            raise Corrupt(f"The {table.what} {key[0]!r} is unreadable.") from None
+            row = UNREADABLE
+        return self._record(table, key[0], row)
+
+    def _record(self, table: Table[R], key: Value, row: tuple[Any, ...] | None) -> R | None:
+        """The record of a row, verified. Raises `Corrupt`."""
         if row is None:
             return None
+        if row == UNREADABLE:
+            raise Corrupt(f"The {table.what} {key!r} is unreadable.")
         record = table.verified(self._sealer, row)
         if record is None:
-            raise Corrupt(f"The {table.what} {key[0]!r} was changed outside this program.")
+            raise Corrupt(f"The {table.what} {key!r} was changed outside this program.")
         return record
 
     def _each(
         self, table: Table[R], sql: str, ids: Iterable[tuple[Any, ...]], corrupt: list[Any] | None = None
     ) -> Iterator[R]:
         """The records of these rows that verify; the others are left out, and noted as `corrupt` or in the log."""
-        for (row_id,) in ids:
+        for row_id, row in self._db.found(sql, (row_id for (row_id,) in ids)):
             try:
-                record = self._get(table, sql, row_id)
+                record = self._opened(table, self._record(table, row_id, row))
             except Corrupt as error:
                 if corrupt is None:
                     _log.warning("%s It is left out.", error)

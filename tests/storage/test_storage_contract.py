@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import asdict, astuple
@@ -14,6 +16,7 @@ from engine.journal.records import (
     InboxItem,
     NewSession,
     Pin,
+    PutLock,
     PutOutbox,
     TakeLock,
     Timer,
@@ -24,6 +27,7 @@ from engine.language.errors import (
     KeyMissing,
     Overtaken,
     Owned,
+    RowRefused,
     SessionQuarantined,
     StorageBroken,
     StorageError,
@@ -424,7 +428,7 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
             new_session("session-3", owner),
         ]
     )
-    assert [type(outcome) for outcome in outcomes] == [StorageError, StorageError, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [RowRefused, RowRefused, type(None)]
     with pytest.raises(StorageError):
         store.ingest([InboxItem("\udfff", "message", b"{}")], NOW)
     assert [head.session_id for head in store.heads()] == ["session-3"]
@@ -571,6 +575,32 @@ def test_a_commit_that_is_fenced_says_so_whatever_else_it_cannot_have(
     other.close()
     [error] = store.commit([step("session-1", 1, 1, event("b"), rows=(TakeLock("prod", "session-1"),))])
     assert type(error) is Fenced
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "a\\0b", "k" * 1201], ids=["surrogate", "NUL", "long"])
+def test_text_that_no_row_can_hold_is_refused_in_one_way(store: Store, text: str) -> None:
+    """By every store alike, where it is looked up as where it is stored."""
+    text, owner = text.encode().decode("unicode_escape"), store.register("bot")
+    writes: list[Callable[[], object]] = [
+        lambda: store.ingest([InboxItem(text, "message", b"{}")], NOW),
+        lambda: store.consume([], NOW, [PutLock(text, "session-1")]),
+        lambda: done(store, new_session(text, owner, event("a"))),
+        lambda: done(store, new_session("session-1", owner, event("a"), thread_key=text)),
+    ]
+    lookups: list[Callable[[], object]] = [
+        lambda: store.heads(statuses=[text]),
+        lambda: store.heads(thread_key=text),
+        lambda: store.prompts(statuses=[text]),
+        lambda: store.kept("note", [text]),
+        lambda: store.inbox_row(text),
+    ]
+    for write in writes:
+        with pytest.raises(RowRefused):
+            write()
+    for look in lookups:
+        with suppress(RowRefused):
+            assert not look()
+    assert store.heads() == []
 
 
 def test_quarantine_of_an_unknown_session(store: Store) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.journal.records import InboxItem, PutLock, PutSpend
 from engine.language.errors import StorageError
-from engine.storage import copying
+from engine.storage import copying, tables
 from engine.storage.copying import copy_store
 from engine.storage.database import Database
 from engine.storage.postgres import PostgresStore, open_postgres
@@ -150,9 +150,12 @@ def test_what_is_written_meanwhile_is_not_left_behind(
     old.close()
 
 
-def test_a_row_that_the_other_store_cannot_hold_is_said_to_be_one(new: PostgresStore, tmp_path: Path) -> None:
-    """Postgres takes no NUL in text: it says in which table there is one."""
+def test_a_row_that_the_other_store_cannot_hold_is_said_to_be_one(
+    new: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postgres takes no NUL in text, which an earlier release let into a file: it says in which table there is one."""
     old = filled(tmp_path / "old.db")
+    monkeypatch.setattr(tables, "check_texts", lambda what, values: None)
     old.ingest([InboxItem("nul\0", "message", b"{}")], NOW)
     with pytest.raises(StorageError, match="A row of inbox cannot be copied"):
         copy_store(old, new)

@@ -258,6 +258,24 @@ def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str)
     store.close()
 
 
+def test_a_list_waits_for_the_server_once_for_many_rows(relay: Relay, url: str) -> None:
+    """A list of ten thousand sessions would ask twenty thousand times."""
+    store = open_postgres(through(relay, url), KEY)
+    owner = store.register("bot")
+    names = [f"session-{number}" for number in range(300)]
+    done(store, *[new_session(name, owner, event("a")) for name in names])
+    answers = bytearray()
+
+    def to_client(data: bytes) -> bytes:
+        answers.extend(data)
+        return data
+
+    relay.to_client = to_client
+    assert [head.session_id for head in store.heads(limit=None)] == names[::-1]
+    assert answers.count(b"Z\0\0\0\5T") < 10
+    store.close()
+
+
 def test_a_store_that_does_not_ask_is_noticed(
     relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,109 @@
+"""Connecting to a Postgres server that can carry a store; what is said of it holds no secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
+
+from engine.language.errors import StorageError
+
+OLDEST = 140000
+"""The oldest server: `idle_session_timeout` is what ends a lease."""
+CONNECT_SECONDS = 5
+SILENT_MILLISECONDS = 10_000
+"""After so long without an answer of the network a connection is given up."""
+LOCK_SECONDS = 5
+"""How long a statement waits for another transaction."""
+_SETTINGS = (
+    "SET idle_in_transaction_session_timeout = '10s'",
+    f"SET lock_timeout = '{LOCK_SECONDS}s'",
+    "SET client_encoding = 'UTF8'",
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+)
+
+
+def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A plain connection to a server that can carry a store. Raises `StorageError`."""
+    given: dict[str, str | int | None] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": SILENT_MILLISECONDS,
+        "keepalives_idle": 5,
+    }
+    known = _parts(url)
+    if known is None:
+        raise StorageError(
+            "The database URL cannot be read: in a user or password, @ / : # ? % have to be percent-encoded (%40 for @)."
+        )
+    try:
+        # Who lives is read from these names: one in the URL would hide it.
+        named = {key: value for key, value in given.items() if key not in known} | {"application_name": name}
+        full = make_conninfo(url, **named)
+        raw = psycopg.connect(full, autocommit=True, cursor_factory=psycopg.RawCursor)
+    except psycopg.Error as error:
+        raise StorageError(f"{shown(url)} cannot be opened: {told(error)}.") from error
+    try:
+        _check(raw, url)
+        for setting in _SETTINGS:
+            raw.execute(setting)
+    except psycopg.Error as error:
+        raw.close()
+        raise StorageError(f"{shown(url)} cannot be used: {told(error)}.") from error
+    except BaseException:
+        raw.close()
+        raise
+    raw.adapters.register_dumper(int, Int8Dumper)
+    return raw
+
+
+def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
+    """Refuse a server that cannot keep what is promised. Raises `StorageError`."""
+    if raw.info.server_version < OLDEST:
+        version = raw.info.parameter_status("server_version")
+        raise StorageError(f"{shown(url)} is Postgres {version}; sayso needs Postgres 14 or later.")
+    row = raw.execute(
+        "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding')"
+    ).fetchone()
+    assert row is not None, "a SELECT without FROM gives a row"
+    if row[0] != raw.info.backend_pid:
+        raise StorageError(
+            f"Between sayso and {shown(url)} stands a connection pooler. A process is alive as long as its own connection "
+            "to the server is, so give the address of the server itself."
+        )
+    if row[1]:
+        raise StorageError(
+            f"{shown(url)} is a standby, which takes no writes; give the address of its primary."
+        )
+    if row[2] != "UTF8":
+        raise StorageError(
+            f"{shown(url)} stores text as {row[2]}; make a database with `ENCODING 'UTF8' TEMPLATE template0`."
+        )
+
+
+def _parts(url: str) -> dict[str, Any] | None:
+    """What a database URL says; None where part of a password would be taken for a host or a name, and be shown."""
+    try:
+        known = conninfo_to_dict(url)
+    except psycopg.Error:
+        return None
+    named = str(known.get("host") or "")[1:] + str(known.get("dbname") or "")
+    return None if "@" in named else known
+
+
+def shown(url: str) -> str:
+    """A database URL without what is secret in it."""
+    known = _parts(url)
+    if known is None:
+        return "the database URL"
+    port = f":{known['port']}" if known.get("port") else ""
+    return (
+        f"Postgres database {known.get('dbname') or '(default)'} at {known.get('host') or 'localhost'}{port}"
+    )
+
+
+def told(error: BaseException) -> str:
+    """What the driver or the server says, in one line."""
+    text = " ".join(str(error).split())
+    return text.rstrip(".") or type(error).__name__
