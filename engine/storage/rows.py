@@ -210,7 +210,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     @reads
     def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
         """See `Store.lanes`."""
-        return self._db.all(_LANES, (orjson.dumps(list(kinds)).decode(),))
+        return self._db.all(_LANES, (listed(list(kinds)),))
 
     def lane(self, lane: str) -> list[InboxRow]:
         """See `Store.lane`."""

@@ -346,16 +346,15 @@ class SessionTables(RowTables):
         if commit.pin is not None:
             self._pin(commit.pin.flow_digest, commit.pin.flow_body)
         if row is not None:
-            self._append(commit.session_id, row)
+            there = (
+                f"The journal of {commit.session_id} already has a row {row.seq}: its head was rolled back."
+            )
+            values = (session_number(commit.session_id), *astuple(row))
+            self._db.post(_INSERT_EVENTS, values, 1, lambda: Corrupt(there))
         if commit.snapshot is not None:
             snapshot = Snapshot(commit.session_id, after.seq, chain, packed(commit.snapshot))
             self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         self._remember(after)
-
-    def _append(self, session_id: str, row: JournalRecord) -> None:
-        there = f"The journal of {session_id} already has a row {row.seq}: its head was rolled back."
-        values = (session_number(session_id), *astuple(row))
-        self._db.post(_INSERT_EVENTS, values, 1, lambda: Corrupt(there))
 
     def _found(self, commit: Commit) -> StoredHead:
         """The head as it is before this commit."""
