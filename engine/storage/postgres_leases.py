@@ -162,6 +162,7 @@ class HeldLock:
             except psycopg.Error as error:
                 why = self._gone(error)
                 if why is not None and not self._ended.is_set():
+                    self.raw.close()
                     _log.error("%s", why)
                     self._lost(why)
                     return

@@ -200,15 +200,8 @@ class SessionTables(RowTables):
     @reads
     def orphans(self, limit: int = 100) -> list[str]:
         """See `Store.orphans`. One whose head does not verify is among them: its claim will say so."""
-        found: list[str] = []
-        alive = cache(self._alive)
-        for record in self._by_n(self._db.all(_RUNNING)):
-            if record.owner is not None and alive(record.owner):
-                continue
-            found.append(record.session_id)
-            if len(found) == limit:
-                break
-        return found
+        alive, heads = cache(self._alive), self._by_n(self._db.all(_RUNNING))
+        return list(islice((h.session_id for h in heads if h.owner is None or not alive(h.owner)), limit))
 
     def _by_n(self, rows: Iterable[tuple[int]]) -> Iterator[StoredHead]:
         """The heads with these numbers as they stand, without those of which not even the text can be read."""
