@@ -1,0 +1,520 @@
+"""Encryption at rest: what is stored tells nobody anything without its key, cannot be moved, and can be erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.journal.records import Consumed, FlowForm, InboxItem, KeptRow, PromptRow, PutOutbox
+from engine.language.errors import Corrupt, Erased, KeyMissing, SessionError, SnapshotRefused
+from engine.storage import tables, vault
+from engine.storage.copying import copy_store
+from engine.storage.envelopes import anew, check
+from engine.storage.open import MemoryStore
+from engine.storage.packing import unpacked
+from engine.storage.postgres import open_postgres
+from engine.storage.rekeying import (
+    encrypt_all,
+    erase_elsewhere,
+    erase_session,
+    is_erased,
+    keys_in_use,
+    plain,
+    rotate,
+    sessions_naming,
+)
+from engine.storage.sealing import Sealer
+from engine.storage.sqlite import open_sqlite
+from engine.storage.store import DatabaseStore
+from engine.storage.vault import AESGCM, Vault, id_of
+from tests.storage.storagekit import (
+    FLOW_DIGEST,
+    KEY,
+    NOW,
+    OUTER,
+    OUTER_BEFORE,
+    MemoryBackend,
+    PostgresBackend,
+    SqliteBackend,
+    at,
+    done,
+    event,
+    new_session,
+    outcome,
+    step,
+)
+
+WORD = "kingfisher"
+
+
+def said(what: str) -> bytes:
+    """A body with the word that must be found nowhere."""
+    return f'{{"text":"{WORD} {what}"}}'.encode()
+
+
+def filled(store: DatabaseStore, session_id: str = "session-1", *, status: str = "complete") -> None:
+    """A session with the word in all that it has, and in all that belongs to no session."""
+    thread = f"T1:C1:{session_id}"
+    items = [
+        InboxItem(f"in-{session_id}", "message", said("in"), thread_key=thread),
+        InboxItem(f"slash-{session_id}", "slash", said("start")),
+    ]
+    ids = [row_id for row_id in store.ingest(items, NOW) if row_id is not None]
+    prompts = [
+        PromptRow(f"{session_id}-{n}", session_id, "T1:C1:1.0", "open", None, said(f"p{n}")) for n in (1, 2)
+    ]
+    outbox = [
+        PutOutbox(f"out-{session_id}", "lane", "post", said("out"), session_id),
+        PutOutbox(f"no-{session_id}", "lane", "post", said("no session")),
+    ]
+    note = KeptRow(f"note-{session_id}", "note", "flow:deploy", 1, at(90), said("note"))
+    start = b'{"type":"session:start","key":"slash-%b","text":"%b"}' % (session_id.encode(), WORD.encode())
+    done(
+        store, new_session(session_id, None, start, event("b"), snapshot=said("snapshot"), thread_key=thread)
+    )
+    done(store, step(session_id, 1, 2, event(f"{WORD} c"), rows=(*prompts, *outbox, note)))
+    taken = [Consumed(row_id, "applied", said("result")) for row_id in ids]
+    ended = {"status": status, "phase": "ended" if status == "complete" else "waiting"}
+    done(store, step(session_id, 1, 3, event("d"), consumed=taken, **ended))
+    store.keep_form(FlowForm(FLOW_DIGEST, "r", said("form")))
+    sent = store.outbox_row(f"out-{session_id}")
+    assert sent is not None
+    store.outbox_attempt(sent.id, NOW)
+    store.outbox_finish(sent.id, sent.rev, now=NOW, state="sent", result=said("sent"))
+
+
+def all_of(store: DatabaseStore, session_id: str = "session-1") -> list[Any]:
+    """Everything that a store says of a session and beside it."""
+    return [
+        outcome(lambda: store.load(session_id)),
+        outcome(lambda: list(store.journal(session_id))),
+        [row.body for row in store.prompts(session_id=session_id)],
+        store.outbox_row(f"out-{session_id}"),
+        store.outbox_row(f"no-{session_id}"),
+        store.inbox_row(f"in-{session_id}"),
+        store.kept_row(f"note-{session_id}"),
+        store.form(FLOW_DIGEST, "r"),
+    ]
+
+
+def told(backend: SqliteBackend) -> list[str]:
+    """Where in the database the word stands, packed or not, or anything of the flow's text."""
+    names = [table.name for table in vars(tables).values() if isinstance(table, tables.Table)]
+    return [
+        f"{name}.{column}"
+        for name in sorted({*names, "journal", "flows"})
+        for row in backend.rows(name)
+        for column, value in row.items()
+        if isinstance(value, bytes)
+        for text in [unpacked(value) if column == "body" and value[:1] == b"\x01" else value]
+        if WORD.encode() in text or b'{"flow"' in text
+    ]
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def backend(request: pytest.FixtureRequest) -> Iterator[SqliteBackend]:
+    """A database in memory or on a server, empty."""
+    if request.param == "memory":
+        yield MemoryBackend()
+        return
+    postgres = PostgresBackend()
+    yield postgres
+    postgres.close()
+
+
+def opened(backend: SqliteBackend, *keys: bytes, verify: bool = False) -> Any:
+    """A connection with these keys."""
+    given = None if verify else keys
+    if isinstance(backend, PostgresBackend):
+        return open_postgres(backend.url, KEY, given)
+    if isinstance(backend, MemoryBackend):
+        return MemoryStore(database=backend._first.database, encryption_keys=given)
+    return open_sqlite(backend.path, key=KEY, encryption_keys=given)
+
+
+def test_nothing_that_was_said_stands_in_the_database(backend: SqliteBackend) -> None:
+    """Every body of every table is a ciphertext, and is read back as it was."""
+    store = opened(backend, OUTER)
+    filled(store)
+    assert told(backend) == []
+    assert plain(store) == 0
+    in_plain = MemoryStore(KEY)
+    filled(in_plain)
+    assert all_of(store) == all_of(in_plain)
+    store.close()
+
+
+@pytest.mark.parametrize("table", ["PROMPTS", "INBOX", "OUTBOX", "KEPT", "FORMS", "SNAPSHOTS"])
+def test_a_column_that_was_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    """The seeded fault: the bodies of one table are stored as they are."""
+    monkeypatch.setattr(getattr(tables, table), "secret", ())
+    backend = MemoryBackend()
+    filled(opened(backend, OUTER))
+    assert told(backend) != []
+
+
+def _swapped(store: DatabaseStore, backend: SqliteBackend) -> object:
+    """What is read of a question after two bodies were swapped by somebody who has the key that signs."""
+    sealer = Sealer(KEY)
+    rows = backend.rows("prompts")
+    bodies = [row["body"] for row in rows]
+    for place, body in enumerate(reversed(bodies)):
+        names = ("prompt_id", "session_id", "thread_key", "status", "deadline")
+        values = [None if rows[place][name] is None else rows[place][name].decode() for name in names]
+        backend.change("prompts", place, "body", body)
+        backend.change("prompts", place, "mac", sealer.seal(b"prompt", *values, body))
+    return outcome(lambda: store.prompt("session-1-1"))
+
+
+def test_two_ciphertexts_that_were_swapped_are_refused(backend: SqliteBackend) -> None:
+    """A body belongs to its row, also where the MACs are good."""
+    store = opened(backend, OUTER)
+    filled(store)
+    assert _swapped(store, backend) is Corrupt
+    store.close()
+
+
+def test_a_body_that_is_bound_to_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeded fault: no associated data."""
+    monkeypatch.setattr(vault, "_associated", lambda scope, about: b"")
+    backend = MemoryBackend()
+    store = opened(backend, OUTER)
+    filled(store)
+    assert _swapped(store, backend) is not Corrupt
+
+
+def test_a_lost_key_is_one_error_that_names_it(backend: SqliteBackend) -> None:
+    """No key, or another one: the store does not open, and says which is lacking, never what it is."""
+    filled(opened(backend, OUTER))
+    for keys in ((), (OUTER_BEFORE,)):
+        with pytest.raises(KeyMissing, match=f"lacks key {id_of(OUTER)}") as refused:
+            opened(backend, *keys)
+        assert OUTER.decode() not in str(refused.value)
+        assert OUTER.hex() not in str(refused.value)
+
+
+def test_a_process_without_keys_takes_no_ciphertext_for_damage() -> None:
+    """One that was open before the first key was used says what it lacks."""
+    backend = MemoryBackend()
+    without = backend.open()
+    filled(opened(backend, OUTER))
+    assert outcome(lambda: without.load("session-1")) is KeyMissing
+    assert outcome(lambda: without.prompts(session_id="session-1")) is KeyMissing
+
+
+def test_a_journal_verifies_without_its_key(backend: SqliteBackend) -> None:
+    """The chain is over ciphertexts: nobody needs to read them, and what was changed is found."""
+    filled(opened(backend, OUTER))
+    store = opened(backend, verify=True)
+    store.check_chain("session-1")
+    assert outcome(lambda: store.load("session-1")) is KeyMissing
+    body = backend.rows("journal")[1]["body"]
+    backend.change("journal", 1, "body", body[:-1] + bytes([body[-1] ^ 1]))
+    with pytest.raises(Corrupt, match="Row 3"):
+        store.check_chain("session-1")
+    store.close()
+
+
+def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBackend) -> None:
+    """The first commit of a batch makes the key of the outbox and is undone; the second one stores a row."""
+    store = opened(backend, OUTER)
+    done(store, new_session("session-1", None, event("a")), new_session("session-2", None, event("a")))
+    late = step("session-1", 1, 7, rows=(PutOutbox("one", "lane", "post", said("one")),))
+    good = step("session-2", 1, 1, event("b"), rows=(PutOutbox("two", "lane", "post", said("two")),))
+    errors = store.commit([late.but(seq=1, consumed=(Consumed(99, "applied"),)), good])
+    assert [type(error).__name__ for error in errors] == ["StorageError", "NoneType"]
+    other = opened(backend, OUTER)
+    assert other.outbox_row("two").payload == said("two")
+    other.close()
+    store.close()
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_changed_while_others_write(backend: SqliteBackend) -> None:
+    """Data keys are wrapped anew in slices, begun again after a kill; bodies stay, and the old key can go."""
+    old = opened(backend, OUTER_BEFORE)
+    for n in range(vault_slice() * 2):
+        done(old, new_session(f"session-{n}", None, event("a")))
+    new = opened(backend, OUTER, OUTER_BEFORE)
+    bodies = [row["body"] for row in backend.rows("journal")]
+    killed = rotate(new)
+    next(killed)
+    killed.close()
+    assert set(keys_in_use(new)) == {id_of(OUTER), id_of(OUTER_BEFORE)}
+    owner = old.register("bot")
+    done(old, new_session("session-meanwhile", owner, event("a")))
+    for _ in rotate(new):
+        done(old, step("session-meanwhile", 1, old.head("session-meanwhile").seq, event("b")))
+    assert set(keys_in_use(new)) == {id_of(OUTER)}
+    assert [row["body"] for row in backend.rows("journal")][: len(bodies)] == bodies
+    alone = opened(backend, OUTER)
+    assert len(list(alone.journal("session-meanwhile"))) >= 2
+    assert len(list(alone.journal("session-0"))) == 1
+    for store in (alone, new, old):
+        store.close()
+
+
+def vault_slice() -> int:
+    """How many data keys are wrapped in one transaction."""
+    from engine.storage import rekeying
+
+    return rekeying._AT_ONCE
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions of one thing each."""
+    monkeypatch.setattr("engine.storage.rekeying._AT_ONCE", 1)
+    monkeypatch.setattr("engine.storage.rekeying._SECONDS", 0.0001)
+
+
+# --- what was plain ----------------------------------------------------------------------------------------
+
+
+def a_plain_home(backend: SqliteBackend) -> list[list[Any]]:
+    """Two sessions, and a fork of one, written without keys; what they say."""
+    store = opened(backend)
+    filled(store)
+    filled(store, "session-2", status="paused")
+    done(store, new_session("session-3", None, event(f"{WORD} fork"), parent=("session-1", 2)))
+    assert told(backend) != []
+    found = [all_of(store, f"session-{n}") for n in (1, 2)]
+    store.close()
+    return found
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_home_is_encrypted_in_slices(backend: SqliteBackend) -> None:
+    """Killed after any transaction and begun again, all of it is encrypted in the end, and says what it said."""
+    before = a_plain_home(backend)
+    transactions = 0
+    while True:
+        store = opened(backend, OUTER)
+        work = encrypt_all(store)
+        if next(work, None) is None:
+            break
+        work.close()
+        transactions += 1
+        assert [all_of(store, f"session-{n}") for n in (1, 2)] == before
+        store.close()
+    assert transactions > 6
+    assert (told(backend), plain(store)) == ([], 0)
+    assert [all_of(store, f"session-{n}") for n in (1, 2)] == before
+    assert store.load("session-1").snapshot == said("snapshot")
+    assert store.suspended() is None
+    store.check_chain("session-3")
+    done(store, step("session-2", 1, 4, event("goes on")))
+    assert len(list(store.journal("session-2"))) == 5
+    store.close()
+
+
+def test_what_does_not_verify_is_not_signed_anew(backend: SqliteBackend) -> None:
+    """A damaged session stays as it was found, and refused."""
+    a_plain_home(backend)
+    body = backend.rows("journal")[0]["body"]
+    backend.change("journal", 0, "body", body[:-1] + bytes([body[-1] ^ 1]))
+    store = opened(backend, OUTER)
+    *_, last = encrypt_all(store)
+    assert (last.sessions, last.damaged) == (2, 1)
+    assert plain(store) == 4
+    assert outcome(lambda: list(store.journal("session-1"))) is Corrupt
+    store.close()
+
+
+# --- erasing -----------------------------------------------------------------------------------------------
+
+
+def test_an_erased_session_cannot_be_read_and_verifies(backend: SqliteBackend) -> None:
+    """What it held is gone for whoever has the key; the others are as they were."""
+    store, other = opened(backend, OUTER), opened(backend, OUTER)
+    filled(store)
+    filled(store, "session-2")
+    whole = all_of(store, "session-2")[:5]
+    assert other.load("session-1").snapshot is not None
+    erase_session(store, "session-1")
+    for one in (store, other):
+        one.changed()
+        assert outcome(lambda one=one: one.load("session-1")) is Erased
+        one.check_chain("session-1")
+    assert is_erased(store, "session-1")
+    assert store.prompts(session_id="session-1") == []
+    for key in ("in-session-1", "slash-session-1"):
+        row = store.inbox_row(key)
+        assert (row.payload, row.result, row.outcome) == (b"{}", None, "applied")
+    assert store.ingest([InboxItem("in-session-1", "message", said("again"))], NOW) == [None]
+    assert all_of(store, "session-2")[:5] == whole
+    other.close()
+    store.close()
+
+
+def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
+    """A session that waits has to be ended first; of what is plain no key can be taken."""
+    a_plain_home(backend)
+    store = opened(backend, OUTER)
+    with pytest.raises(SessionError, match="paused: end it"):
+        erase_session(store, "session-2")
+    with pytest.raises(SessionError, match="sayso store encrypt"):
+        erase_session(store, "session-1")
+    assert store.load("session-1").events
+    store.close()
+
+
+def _written_after(store: DatabaseStore, other: DatabaseStore) -> object:
+    """What becomes of a row that another process writes for a session after it was erased."""
+    filled(store)
+    assert other.load("session-1").events
+    erase_session(store, "session-1")
+    return outcome(
+        lambda: other.consume([], NOW, [PutOutbox("late", "lane", "post", said("late"), "session-1")])
+    )
+
+
+def test_a_data_key_is_not_used_after_it_was_erased(backend: SqliteBackend) -> None:
+    """Whoever has it in memory, or would make another one in its place, is refused."""
+    store, other = opened(backend, OUTER), opened(backend, OUTER)
+    assert _written_after(store, other) is Erased
+    assert store.outbox_row("late") is None
+    other.close()
+    store.close()
+
+
+@pytest.mark.parametrize("fault", ["kept", "made anew"])
+def test_a_key_that_lives_on_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """The seeded faults: what is in memory is believed; or an erased key is one that is not there yet."""
+    backend = MemoryBackend()
+    found = Vault._found
+
+    def kept(self: Vault, scope: str) -> AESGCM | None:
+        return self._ciphers.get(scope) or found(self, scope)
+
+    def anew(self: Vault, scope: str) -> AESGCM | None:
+        try:
+            return found(self, scope)
+        except Erased:
+            self._db.run("DELETE FROM data_keys WHERE scope = ?", (scope,))
+            return None
+
+    monkeypatch.setattr(Vault, "_found", kept if fault == "kept" else anew)
+    assert _written_after(opened(backend, OUTER), opened(backend, OUTER)) is not Erased
+
+
+def test_a_data_key_that_was_put_back_suspends_the_store(tmp_path: Path) -> None:
+    """Who writes the old row of an erased key back has a good MAC, and is found out."""
+    backend = SqliteBackend(tmp_path)
+    store = opened(backend, OUTER)
+    filled(store)
+    place = [row["scope"] for row in backend.rows("data_keys")].index(b"session-1")
+    before = backend.rows("data_keys")[place]
+    erase_session(store, "session-1")
+    store.close()
+    for column in ("key_id", "wrapped", "mac"):
+        backend.change("data_keys", place, column, before[column])
+    store = opened(backend, OUTER)
+    assert "written back" in (store.suspended() or "")
+    store.close()
+
+
+def test_erasing_leaves_nothing_in_the_files(tmp_path: Path) -> None:
+    """The wrapped key, and what the inbox held, stand neither in free parts of pages nor in the log."""
+    backend = SqliteBackend(tmp_path)
+    store = opened(backend, OUTER)
+    filled(store)
+    wrapped = [row["wrapped"] for row in backend.rows("data_keys") if row["scope"] == b"session-1"]
+    gone = [*wrapped, *(row["payload"] for row in backend.rows("inbox"))]
+    assert len(gone) == 3
+    backend.outside.close()
+    erase_session(store, "session-1")
+    files = b"".join(path.read_bytes() for path in tmp_path.glob("sayso.db*"))
+    assert [piece for piece in gone if piece in files] == []
+    store.close()
+
+
+def test_a_persons_data_is_found_and_erased(backend: SqliteBackend) -> None:
+    """Every session that names them, and what names them beside sessions; somebody whose id begins alike is left alone."""
+    store = opened(backend, OUTER)
+    for session_id, who in (("session-1", "U0ANA"), ("session-2", "U0ANABEL"), ("session-3", "x<@U0ANA> y")):
+        named = step(session_id, 1, 1, event(who), status="complete", phase="ended")
+        done(store, new_session(session_id, None, event("a")), named)
+    body = b'{"by":{"id":"U0ANA"}}'
+    store.consume(
+        [], NOW, [KeptRow("note", "note", "flow:x", 1, at(90), body), PutOutbox("dm", "l", "post", body)]
+    )
+    [row_id] = store.ingest([InboxItem("slash:1", "slash", body)], NOW)
+    store.consume([Consumed(row_id, "applied")], NOW)
+    assert sorted(head.session_id for head in sessions_naming(store, "U0ANA")) == ["session-1", "session-3"]
+    assert erase_elsewhere(store, "U0ANA") == 2
+    assert (store.kept_row("note"), store.inbox_row("slash:1").payload) == (None, b"{}")
+    assert store.outbox_row("dm").payload == body, "it is still to be sent"
+    store.close()
+
+
+def test_a_deleted_session_leaves_no_key(backend: SqliteBackend) -> None:
+    """Its data key goes with its other rows."""
+    store = opened(backend, OUTER)
+    filled(store)
+    assert store.delete(["session-1"]) == []
+    assert b"session-1" not in [row["scope"] for row in backend.rows("data_keys")]
+    store.close()
+
+
+# --- copies and files --------------------------------------------------------------------------------------
+
+
+def test_a_copy_is_encrypted_as_its_source(tmp_path: Path) -> None:
+    """Rows and data keys go to a server as they are; what was erased stays so."""
+    source = open_sqlite(tmp_path / "sayso.db", key=KEY, encryption_keys=(OUTER,))
+    filled(source)
+    filled(source, "session-2")
+    erase_session(source, "session-2")
+    server = PostgresBackend()
+    target = open_postgres(server.url, KEY, (OUTER,))
+    assert copy_store(source, target) == 2
+    assert all_of(target)[:5] == all_of(source)[:5]
+    assert is_erased(target, "session-2")
+    assert told(server) == []
+    for store in (source, target):
+        store.close()
+    server.close()
+
+
+def changed_line(data: bytes) -> bytes:
+    """A file with one character of its ciphertext changed."""
+    place = data.index(b'"body":"') + 40
+    return data[:place] + (b"A" if data[place : place + 1] != b"A" else b"B") + data[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "spoil", [changed_line, lambda data: data[:60] + b"}\n", lambda data: b'{"encrypted":1}\n']
+)
+def test_a_changed_file_is_refused(spoil: Callable[[bytes], bytes]) -> None:
+    """With the key that decrypts, and without."""
+    store = MemoryStore(KEY, encryption_keys=(OUTER,))
+    data = store.enclose(said("one")) + b"\n" + store.enclose(said("two")) + b"\n"
+    assert WORD.encode() not in data
+    assert store.disclose(data) == said("one") + b"\n" + said("two") + b"\n"
+    assert store.disclose(data + data[:50]) == store.disclose(data), (
+        "a line that was cut counts as not written"
+    )
+    check(Sealer(KEY), data)
+    for look in (store.disclose, lambda spoilt: check(Sealer(KEY), spoilt)):
+        with pytest.raises(SnapshotRefused):
+            look(spoil(data))
+
+
+def test_a_file_follows_the_key() -> None:
+    """Its data keys are wrapped anew, what was plain is encrypted, and without the key it says so."""
+    old, new = (
+        MemoryStore(KEY, encryption_keys=(OUTER_BEFORE,)),
+        MemoryStore(KEY, encryption_keys=(OUTER, OUTER_BEFORE)),
+    )
+    assert new.vault is not None
+    for data in (old.enclose(said("one")) + b"\n", said("one") + b"\n"):
+        found = anew(new.vault.wrapping, new._sealer, data)
+        assert MemoryStore(KEY, encryption_keys=(OUTER,)).disclose(found) == said("one") + b"\n"
+        with pytest.raises(KeyMissing, match=id_of(OUTER)):
+            MemoryStore(KEY).disclose(found)
