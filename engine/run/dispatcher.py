@@ -410,7 +410,11 @@ class Dispatcher:
         if request.session_id is None or request.session_id in self._lanes or self._stopping.is_set():
             return None
         try:
-            return await self.engine.apply(request.session_id, command(request))
+            wanted = command(request)
+        except SchemaTooNew as error:
+            raise BadRequest(str(error)) from error  # nobody of another release has asked
+        try:
+            return await self.engine.apply(request.session_id, wanted)
         except (Owned, Fenced, SchemaTooNew, ClockJumped):
             return None
 

@@ -31,11 +31,11 @@ from engine.flow import Flow
 from engine.journal.records import InboxItem, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
-from engine.language.errors import NotJson, SaysoError
+from engine.language.errors import NotJson, SaysoError, SchemaTooNew
 
 
 class BadRequest(SaysoError):
-    """A request that this release cannot read, of a newer one perhaps."""
+    """A request that no release can read."""
 
     code = "bad_request"
 
@@ -52,7 +52,8 @@ def actor_json(actor: Actor) -> dict[str, Json]:
 
 
 def actor_from(data: dict[str, Json]) -> Actor:
-    """The actor of `actor_json`."""
+    """The actor of `actor_json`. Raises `SchemaTooNew` for one with a fact that this release does not know."""
+    _known(data.keys() - set(_ACTOR_FACTS), "a fact of a person")
     absent = tuple(actor_from(one) for one in data.get("absent") or ())
     return Actor(**{**data, "groups": frozenset(data["groups"]), "absent": absent})
 
@@ -66,7 +67,7 @@ def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fi
 
 
 def command(row: InboxRow | InboxItem) -> Command:
-    """The command that a request asks for. Raises `BadRequest` for one that this release does not know."""
+    """The command that a request asks for. Raises `BadRequest`, and `SchemaTooNew` for one of a newer release."""
     try:
         return _command(row, decode(row.payload))
     except (NotJson, KeyError, TypeError, ValueError) as error:
@@ -75,10 +76,17 @@ def command(row: InboxRow | InboxItem) -> Command:
 
 def _command(row: InboxRow | InboxItem, data: Json) -> Command:
     word = data["do"]
-    if word not in _WORDS:
-        raise ValueError(f"unknown request {word!r}")
+    _known({word} - _WORDS.keys(), "the request")
     make, parts = _WORDS[word]
-    return make(*(_part(row, data, name) for name in parts.split()))
+    names = parts.split()
+    _known(data.keys() - {"do", "actor", *(name.rstrip("?") for name in names)}, f"of a request {word!r}")
+    return make(*(_part(row, data, name) for name in names))
+
+
+def _known(unknown: set[str], what: str) -> None:
+    """Leave what has something unknown to whoever knows it."""
+    if unknown:
+        raise SchemaTooNew(f"This release does not know {what} {min(unknown)!r}: a newer one wrote it.")
 
 
 def _part(row: InboxRow | InboxItem, data: Json, name: str) -> Any:

@@ -349,10 +349,13 @@ class Sessions:
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
     async def _release_to_newer(self, live: ActiveSession, error: SchemaTooNew) -> None:
-        """Leave a session to a newer release, and say so once; its records stay as they are."""
+        """Leave a session to a newer release, and say so once; its records stay as they are. Beside other servers, which may
+        be of that release, nothing is written and nobody is told."""
         self._newer.add(live.session_id)
         self._stale.discard(live.session_id)
         log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
+        if len(await self.writer.call(self.store.peers)) > 1:
+            return
         head = await self.head(live.session_id)
         given_up = Commit(
             live.session_id,

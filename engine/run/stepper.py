@@ -408,7 +408,7 @@ class Stepper:
 
         try:
             await waited_out(store, f"{live.session_id}: an outcome", lambda: self.patient)
-        except (Fenced, SessionQuarantined) as error:
+        except (Fenced, Owned, SchemaTooNew, SessionQuarantined) as error:
             log.warning("%s: an outcome was dropped: %s", live.session_id, error)
 
     def _poisoned(self, error: BaseException) -> None:

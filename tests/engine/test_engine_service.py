@@ -12,7 +12,7 @@ from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeB
 from engine.journal.records import Head, InboxItem, InboxRow, Timer
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
-from engine.language.errors import StorageError
+from engine.language.errors import SchemaTooNew, StorageError
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.remote_commands import BadRequest
@@ -88,7 +88,6 @@ async def test_a_refused_request_is_consumed_with_the_reason(backing: Backing, t
         b"[]",
         b"null",
         b"{",
-        b'{"do":"dance"}',
         b'{"do":"answer"}',
         b'{"do":"abort","actor":{"name":1}}',
     ],
@@ -96,7 +95,7 @@ async def test_a_refused_request_is_consumed_with_the_reason(backing: Backing, t
 async def test_a_request_that_nobody_understands_is_refused_and_holds_nothing_up(
     payload: bytes, tmp_path: Path
 ) -> None:
-    """A request of another release does not block the requests behind it."""
+    """It does not block the requests behind it."""
     async with running(Backing("memory", tmp_path).open(), tmp_path) as rig, served(rig.engine):
         session_id = (await rig.settled(ASK)).session_id
         put(rig.store, InboxItem("cli:1", "request", payload, session_id))
@@ -128,7 +127,19 @@ async def test_requests_mean_what_they_say() -> None:
     assert read("message", text="hello") == Message("hello", actor, "key")
     assert read("abort", reason="enough") == Abort(actor, "enough")
     with pytest.raises(BadRequest):
-        read("dance")
+        read("message")
+
+
+def test_a_request_of_a_newer_release_is_no_bad_one() -> None:
+    """A word, a field or a fact about a person that this release does not know is for one that does."""
+    ana = remote_commands.actor_json(ANA)
+    for payload in (
+        {"do": "dance", "actor": ana},
+        {"do": "message", "text": "hello", "mood": "good", "actor": ana},
+        {"do": "message", "text": "hello", "actor": {**ana, "mood": "good"}},
+    ):
+        with pytest.raises(SchemaTooNew, match="newer"):
+            remote_commands.command(InboxItem("key", "request", encode(payload)))
 
 
 async def test_rows_survive_a_restart(backing: Backing, tmp_path: Path) -> None:

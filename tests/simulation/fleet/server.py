@@ -155,6 +155,10 @@ class FleetStore(SqliteStore):
             if tell:
                 self._server.world.tell("all")
 
+    def peers(self) -> list[str]:
+        """See `Store.peers`."""
+        return ["worker" for _ in self._server.owners]
+
     def _reached(self) -> None:
         self._db._usable()  # type: ignore[attr-defined]  # a connection's
         if self._worker is not None and not self._worker.leased:
