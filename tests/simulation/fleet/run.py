@@ -17,8 +17,8 @@ from engine.flow import Flow
 from engine.storage import group_commit
 from tests.simulation.fleet.checks import check
 from tests.simulation.fleet.weather import FleetWeather
-from tests.simulation.fleet.worker import NEWER, of_release
 from tests.simulation.fleet.world import FleetOutcome, FleetWorld, flows
+from tests.support.releases import NEWER, of_release
 
 AT_ONCE = 100
 

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from engine.journal import snapshot
-from engine.journal.events import SCHEMA_VERSION
 from engine.journal.records import Consumed, InboxRow
 from engine.language.codec import Json, decode
 from engine.language.errors import SessionError
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
 from engine.run.dispatcher import Dispatcher, Handler
 from engine.run.engine import Engine
-from engine.storage import sealing
 from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
 from tests.simulation.timeline import SimLoop
 from tests.simulation.writer import InlineWriter
 from tests.support.engine import ANA, everybody
+from tests.support.releases import NEWER, of_release
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.world import FleetWorld
 
-NEWER = SCHEMA_VERSION + 1
 STANDING = 8
 """Turns in which the tasks of a process that ends are thrown away."""
-
-
-@contextmanager
-def of_release(release: int) -> Iterator[None]:
-    """What runs meanwhile writes events of this schema, and reads none that are newer."""
-    before = sealing.SCHEMA_VERSION
-    sealing.SCHEMA_VERSION = snapshot.SCHEMA_VERSION = release
-    try:
-        yield
-    finally:
-        sealing.SCHEMA_VERSION = snapshot.SCHEMA_VERSION = before
 
 
 class FleetWriter(InlineWriter):

@@ -21,9 +21,10 @@ from engine.language import timestamps
 from engine.run.remote_commands import item
 from tests.simulation.fleet.server import Server
 from tests.simulation.fleet.weather import FleetWeather, draw
-from tests.simulation.fleet.worker import NEWER, Worker
+from tests.simulation.fleet.worker import Worker
 from tests.simulation.timeline import Stuck, Timeline
 from tests.support.engine import ANA, BEN, flow_of
+from tests.support.releases import NEWER
 
 EPOCH = 1_790_000_000.0
 MOST_SECONDS = 400.0
