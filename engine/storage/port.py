@@ -143,9 +143,21 @@ class Store(Protocol):
         quarantined: then the head is shown as it was found."""
 
     def heads(
-        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int | None = 100
+        self,
+        *,
+        statuses: Sequence[str] = (),
+        thread_key: str | None = None,
+        limit: int | None = 100,
+        before: str | None = None,
     ) -> list[Head]:
-        """Sessions, newest first; with no limit all of them. One whose head does not verify is listed with a `quarantined` that says so."""
+        """Sessions, newest first; with no limit all of them; with `before` those that are older than that session. One whose
+        head does not verify is listed with a `quarantined` that says so."""
+
+    def stirred(self, since: str) -> list[Head]:
+        """The sessions of `heads` that have been changed at that time or later, in no order."""
+
+    def opening(self, session_id: str) -> bytes:
+        """The first event of a session, verified; what follows is not read. Raises `Corrupt`, `UnknownSession`."""
 
     def orphans(self, limit: int = 100) -> list[str]:
         """Sessions of status `running` that nobody alive owns: work to be taken up after a crash."""

@@ -164,6 +164,19 @@ def advanced(sealer: Sealer, head: StoredHead, commit: Commit, chain: bytes) -> 
     return sealed(sealer, after)
 
 
+def row_events(
+    sealer: Sealer, head: StoredHead, record: JournalRecord, *, seq: int, chain: bytes
+) -> list[bytes]:
+    """The events of the row that follows on `seq`, where the chain stood at `chain`; verified before it is unpacked. Raises
+    `Corrupt`."""
+    if record.seq != seq + 1:
+        raise Corrupt(
+            f"The journal of {head.session_id} has no row {seq + 1} where one should be (found {record.seq})."
+        )
+    _check_row(sealer, head, record, chain)
+    return list(unpacked_apart(events_in(sealer, head.session_id, record)))
+
+
 def verified_events(
     sealer: Sealer, head: StoredHead, records: list[JournalRecord], *, seq: int, chain: bytes
 ) -> tuple[bytes, ...]:
@@ -172,13 +185,8 @@ def verified_events(
     found: list[bytes] = []
     before = seq
     for record in records:
-        if record.seq != seq + 1:
-            raise Corrupt(
-                f"The journal of {head.session_id} has no row {seq + 1} where one should be (found {record.seq})."
-            )
-        _check_row(sealer, head, record, chain)
+        found += row_events(sealer, head, record, seq=seq, chain=chain)
         chain = record.mac
-        found += unpacked_apart(events_in(sealer, head.session_id, record))
         seq = before + len(found)
     if seq != head.seq or chain != head.chain:
         raise Corrupt(

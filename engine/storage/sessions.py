@@ -49,8 +49,6 @@ from engine.storage.tables import (
     HEADS,
     QUARANTINE,
     SNAPSHOTS,
-    at_most,
-    listed,
     reads,
     session_number,
     writes,
@@ -62,8 +60,6 @@ Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
 """Commits, each with its events packed."""
 _SLICE_SECONDS = 0.004
 """How long a transaction deletes: commits of others are not held up for longer."""
-_UNVERIFIED = "its head does not verify: it was changed outside this program"
-"""What lists say of a session that nobody has set aside yet, but should."""
 _BEING_DELETED = "it is being deleted"
 """Why a session is set aside while its long journal is deleted in pieces."""
 
@@ -91,14 +87,6 @@ _QUARANTINED = QUARANTINE.where("session_id = ?")
 _RUNNING = """SELECT n FROM sessions WHERE status = 'running'
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
 _ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
-_LIST = {
-    (False, False): "SELECT n FROM sessions ORDER BY n DESC LIMIT ?3",
-    (True, False): """SELECT n FROM sessions WHERE status IN (SELECT value FROM json_each(?1))
- ORDER BY n DESC LIMIT ?3""",
-    (False, True): "SELECT n FROM sessions WHERE thread_key = ?2 ORDER BY n DESC LIMIT ?3",
-    (True, True): """SELECT n FROM sessions WHERE thread_key = ?2
- AND +status IN (SELECT value FROM json_each(?1)) ORDER BY n DESC LIMIT ?3""",
-}
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
 _DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 _EVENTS_AT_ONCE = 500
@@ -182,20 +170,6 @@ class SessionTables(RowTables):
             return record.head(None) if record else None
         row = self._db.one(_HEAD, (session_id,))
         return StoredHead(*row).head(reason) if row else None
-
-    @reads
-    def heads(
-        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int | None = 100
-    ) -> list[Head]:
-        """See `Store.heads`."""
-        sql = _LIST[bool(statuses), thread_key is not None]
-        rows = self._db.all(sql, (listed(statuses), thread_key, at_most(limit)))
-        records = list(self._by_n(rows))
-        reasons = self._reasons(record.session_id for record in records)
-        return [
-            record.head(reason or (None if genuine(self._sealer, record) else _UNVERIFIED))
-            for record, reason in zip(records, reasons, strict=True)
-        ]
 
     @reads
     def orphans(self, limit: int = 100) -> list[str]:

@@ -19,8 +19,8 @@ from engine.storage.leases import (
     read_holder,
     try_lease,
 )
+from engine.storage.lists import SessionLists
 from engine.storage.sealing import BEGINS, JournalRecord, Sealer, check_chain
-from engine.storage.sessions import SessionTables
 from engine.storage.tables import reads, session_number
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class AnyOwners(Protocol):
         """Stop being any owner."""
 
 
-class DatabaseStore(SessionTables):
+class DatabaseStore(SessionLists):
     """`Store` on a database. Threads may share it; their calls run one after the other."""
 
     file: Path | None = None
