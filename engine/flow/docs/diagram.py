@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from engine.flow.model import FINALLY, Edge, Flow, NodeList
 from engine.flow.node import ROOT, Node
+from engine.language.codec import Json
 
 Marks: TypeAlias = Mapping[tuple[str, str], str]
 
@@ -211,6 +212,7 @@ _PAD = 12
 _GAP = 34
 _BESIDE = 24
 _LOOP_ROOM = 46
+_MARGIN = 16
 
 
 @dataclass
@@ -225,15 +227,33 @@ class _Box:
     edges: list[tuple[Edge, int, int]] = field(default_factory=list)
     """Edges between boxes inside, by their numbers."""
     dashed: bool = False
+    node: Node | None = None
+    """Whose box it is, if a node's."""
+
+
+class _Placed(NamedTuple):
+    """A box at its place in the whole picture."""
+
+    box: _Box
+    x: float
+    y: float
+
+
+class _Arrow(NamedTuple):
+    """An edge at its place in the whole picture, with where its words stand."""
+
+    edge: Edge
+    around: Node | None
+    """A node at one of its ends: both stand in the same list."""
+    path: str
+    x: float
+    y: float
+    anchor: str
 
 
 def svg(flow: Flow, marks: Marks | None = None, title: str | None = None) -> str:
     """The flow as an SVG document; with marks, as a session stands."""
-    drawer = _Drawer(flow, marks or {})
-    body = drawer.list(ROOT, ())
-    if flow.finally_list is not None:
-        last = drawer.column(Column("finally", FINALLY, again=False), ())
-        body = _stack([body, last], [])
+    body = _body(flow, marks or {})
     head = title or flow.name
     width = max(body.width, _width([head])) + 2 * _BESIDE
     height = body.height + 2 * _BESIDE + 30
@@ -246,10 +266,47 @@ def svg(flow: Flow, marks: Marks | None = None, title: str | None = None) -> str
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         f'<text x="{_BESIDE}" y="{_BESIDE + 8}" font-size="16" font-weight="700" fill="{PLAIN.text}">'
         f"{escape(head)}</text>",
-        *_draw(body, (width - body.width) / 2, _BESIDE + 30),
+        *(line for shape in _shapes(body, (width - body.width) / 2, _BESIDE + 30) for line in _draw(shape)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def placed(flow: Flow) -> dict[str, Json]:
+    """The same picture for whoever draws it: boxes, those around others first, and arrows, with their places and words. The
+    boxes of nodes have the ids of their list and node."""
+    body = _body(flow, {})
+    boxes, arrows = [], []
+    for shape in _shapes(body, _MARGIN, _MARGIN):
+        if isinstance(shape, _Arrow):
+            label = _edge_label(shape.edge)
+            where = {
+                "list": shape.around.list_id if shape.around else "",
+                "from": shape.edge.from_,
+                "to": shape.edge.to,
+            }
+            words = {"label": label, "x": shape.x, "y": shape.y, "anchor": shape.anchor} if label else {}
+            arrows.append({**where, **words, "path": shape.path, "loop": shape.edge.type == "loop"})
+        elif shape.box.look is not None:
+            box, node = shape.box, shape.box.node
+            whose = {"list": node.list_id, "node": node.id, "type": node.type} if node is not None else {}
+            size = {"x": shape.x, "y": shape.y, "width": box.width, "height": box.height}
+            boxes.append({**whose, **size, "lines": box.lines, "holds": bool(box.inside)})
+    return {
+        "width": body.width + 2 * _MARGIN,
+        "height": body.height + 2 * _MARGIN,
+        "boxes": boxes,
+        "arrows": arrows,
+    }
+
+
+def _body(flow: Flow, marks: Marks) -> _Box:
+    """Everything that is drawn of a flow."""
+    drawer = _Drawer(flow, marks)
+    body = drawer.list(ROOT, ())
+    if flow.finally_list is not None:
+        body = _stack([body, drawer.column(Column("finally", FINALLY, again=False), ())], [])
+    return body
 
 
 # --- layout ------------------------------------------------------------------------------------------------
@@ -286,11 +343,13 @@ class _Drawer:
         lines = [node.id, *_facts(node)] + ([look.words] if look.words else [])
         held = [self.column(column, around) for column in _columns(self._flow, node, around)]
         head = _text_box(lines, look)
+        head.node = node
         if not held:
             return head
         inner = sum(box.width for box in held) + _BESIDE * (len(held) - 1)
         width = max(head.width, inner + 2 * _PAD)
         box = _Box(width, head.height + max(box.height for box in held) + _PAD, look, lines)
+        box.node = node
         x = (width - inner) / 2
         for column in held:
             box.inside.append((x, head.height, column))
@@ -367,7 +426,51 @@ def _is_worded(edge: Edge) -> bool:
 # --- drawing -----------------------------------------------------------------------------------------------
 
 
-def _draw(box: _Box, x: float, y: float) -> Iterator[str]:
+def _shapes(box: _Box, x: float, y: float) -> Iterator[_Placed | _Arrow]:
+    """A box with all that is in it, each at its place."""
+    yield _Placed(box, x, y)
+    for inner_x, inner_y, inner in box.inside:
+        yield from _shapes(inner, x + inner_x, y + inner_y)
+    loops = 0
+    worded: dict[float, int] = {}
+    for edge, source, target in box.edges:
+        loops += edge.type == "loop"
+        # Words of edges that leave one row stand below each other: side by side they would meet.
+        row = box.inside[source][1] + box.inside[source][2].height
+        worded[row] = worded.get(row, -1) + _is_worded(edge)
+        yield _arrow(box, edge, source, target, (x, y), (loops, worded[row]))
+
+
+def _arrow(
+    box: _Box, edge: Edge, source: int, target: int, at: tuple[float, float], number: tuple[int, int]
+) -> _Arrow:
+    (from_x, from_y, one), (to_x, to_y, two) = box.inside[source], box.inside[target]
+    if edge.type == "loop":
+        right = at[0] + max(place[0] + place[2].width for place in box.inside) + number[0] * _LOOP_ROOM - 16
+        start = (at[0] + from_x + one.width, at[1] + from_y + one.height / 2)
+        end = (at[0] + to_x + two.width, at[1] + to_y + two.height / 2 + (8 if source == target else 0))
+        path = f"M{start[0]:.1f},{start[1]:.1f} H{right:.1f} V{end[1]:.1f} H{end[0] + 2:.1f}"
+        return _Arrow(edge, one.node, path, right + 6, (start[1] + end[1]) / 2, "start")
+    start = (at[0] + from_x + one.width / 2, at[1] + from_y + one.height)
+    end = (at[0] + to_x + two.width / 2, at[1] + to_y - 2)
+    middle = (start[1] + end[1]) / 2
+    path = (
+        f"M{start[0]:.1f},{start[1]:.1f} C{start[0]:.1f},{middle:.1f} {end[0]:.1f},{middle:.1f}"
+        f" {end[0]:.1f},{end[1]:.1f}"
+    )
+    y = min(start[1] + 20 + _LINE * number[1], end[1] - 14)
+    part = (y - start[1]) / max(1.0, end[1] - start[1])
+    x = start[0] + (end[0] - start[0]) * part * part * (3 - 2 * part)
+    return _Arrow(edge, one.node, path, x, y, "middle")
+
+
+def _draw(shape: _Placed | _Arrow) -> Iterator[str]:
+    """A shape as SVG."""
+    if isinstance(shape, _Arrow):
+        yield _path(shape.path, ' stroke-dasharray="5 4"' if shape.edge.type == "loop" else "")
+        yield from _words(_edge_label(shape.edge), shape.x, shape.y, shape.anchor)
+        return
+    box, x, y = shape
     if box.look is not None:
         stroke = 2.5 if box.look.words else 1.2
         dash = ' stroke-dasharray="5 4"' if box.dashed else ""
@@ -383,42 +486,6 @@ def _draw(box: _Box, x: float, y: float) -> Iterator[str]:
             f'<text x="{x + box.width / 2:.1f}" y="{y + _PAD + 9 + number * _LINE:.1f}" text-anchor="middle"'
             f' font-weight="{weight}" fill="{color}">{escape(line)}</text>'
         )
-    for inner_x, inner_y, inner in box.inside:
-        yield from _draw(inner, x + inner_x, y + inner_y)
-    loops = 0
-    worded: dict[float, int] = {}
-    for edge, source, target in box.edges:
-        loops += edge.type == "loop"
-        # Words of edges that leave one row stand below each other: side by side they would meet.
-        row = box.inside[source][1] + box.inside[source][2].height
-        worded[row] = worded.get(row, -1) + _is_worded(edge)
-        yield from _edge(box, edge, source, target, (x, y), (loops, worded[row]))
-
-
-def _edge(
-    box: _Box, edge: Edge, source: int, target: int, at: tuple[float, float], number: tuple[int, int]
-) -> Iterator[str]:
-    (from_x, from_y, one), (to_x, to_y, two) = box.inside[source], box.inside[target]
-    label = _edge_label(edge)
-    if edge.type == "loop":
-        right = at[0] + max(place[0] + place[2].width for place in box.inside) + number[0] * _LOOP_ROOM - 16
-        start = (at[0] + from_x + one.width, at[1] + from_y + one.height / 2)
-        end = (at[0] + to_x + two.width, at[1] + to_y + two.height / 2 + (8 if source == target else 0))
-        path = f"M{start[0]:.1f},{start[1]:.1f} H{right:.1f} V{end[1]:.1f} H{end[0] + 2:.1f}"
-        yield _path(path, ' stroke-dasharray="5 4"')
-        yield from _words(label, right + 6, (start[1] + end[1]) / 2, "start")
-        return
-    start = (at[0] + from_x + one.width / 2, at[1] + from_y + one.height)
-    end = (at[0] + to_x + two.width / 2, at[1] + to_y - 2)
-    middle = (start[1] + end[1]) / 2
-    path = (
-        f"M{start[0]:.1f},{start[1]:.1f} C{start[0]:.1f},{middle:.1f} {end[0]:.1f},{middle:.1f}"
-        f" {end[0]:.1f},{end[1]:.1f}"
-    )
-    yield _path(path, "")
-    y = min(start[1] + 20 + _LINE * number[1], end[1] - 14)
-    part = (y - start[1]) / max(1.0, end[1] - start[1])
-    yield from _words(label, start[0] + (end[0] - start[0]) * part * part * (3 - 2 * part), y, "middle")
 
 
 def _path(path: str, more: str) -> str:
