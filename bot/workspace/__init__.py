@@ -23,6 +23,7 @@ Files:
 * `limits`: Slack's published limits, enforced as one of the faults
 * `methods/`: the Web API methods
 * `pageapi`: what the page talks to: JSON over HTTP, and a WebSocket for news
+* `pages`: what every page of ours that a browser shows has: its files with their policy, and who may ask
 * `payloads`: what the app receives; who hears of changes, and the saved file
 * `server`: the HTTP server, and the Web API over it
 * `socketmode`: Socket Mode: envelopes, acknowledgements, events delivered again

@@ -25,6 +25,7 @@ from bot.workspace.limits import RESPONSE
 from bot.workspace.methods import METHODS, files
 from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.pageapi import PageApi
+from bot.workspace.pages import LOOPBACK, is_foreign, page_file
 from bot.workspace.payloads import Saver, load
 from bot.workspace.state import Json, SlackError, State, WorkspaceError, default_state
 
@@ -116,18 +117,6 @@ HOST = "127.0.0.1"
 DOWNLOAD = "files.download"
 """What faults call the fetching of a file, which is no method of the Web API."""
 PAGE = Path(__file__).parent / "page"
-PAGE_TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".json": "application/json",
-}
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -255,28 +244,16 @@ async def _first_part(request: web.Request) -> bytes:
 
 
 async def _static(request: web.Request) -> web.StreamResponse:
-    """A file of the page; nothing outside its folder."""
-    name = request.match_info["name"] or "index.html"
-    path = (PAGE / name).resolve()
-    kind = PAGE_TYPES.get(path.suffix)
-    if kind is None or not path.is_relative_to(PAGE.resolve()) or not path.is_file():
-        return web.Response(status=404, text="There is nothing here. This is a local workspace, not Slack.")
-    headers = {
-        "Content-Security-Policy": POLICY,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-cache",
-    }
-    return web.Response(body=path.read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+    """A file of the page."""
+    found = page_file(request.match_info["name"] or "index.html", PAGE)
+    return found or web.Response(
+        status=404, text="There is nothing here. This is a local workspace, not Slack."
+    )
 
 
 @web.middleware
 async def _same_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse other hosts (DNS rebinding) and other origins (pages of the web that a person visits)."""
-    host = request.headers.get("Host", "")
-    origin = request.headers.get("Origin")
-    is_foreign = origin is not None and origin != f"http://{host}"
-    if host.rsplit(":", 1)[0] not in (HOST, "localhost") or is_foreign:
+    if is_foreign(request, LOOPBACK):
         return web.json_response({"ok": False, "error": "foreign_origin"}, status=403)
     return await handler(request)
 

@@ -292,12 +292,8 @@ def placed(flow: Flow) -> dict[str, Json]:
             whose = {"list": node.list_id, "node": node.id, "type": node.type} if node is not None else {}
             size = {"x": shape.x, "y": shape.y, "width": box.width, "height": box.height}
             boxes.append({**whose, **size, "lines": box.lines, "holds": bool(box.inside)})
-    return {
-        "width": body.width + 2 * _MARGIN,
-        "height": body.height + 2 * _MARGIN,
-        "boxes": boxes,
-        "arrows": arrows,
-    }
+    width, height = body.width + 2 * _MARGIN, body.height + 2 * _MARGIN
+    return {"width": width, "height": height, "boxes": boxes, "arrows": arrows}
 
 
 def _body(flow: Flow, marks: Marks) -> _Box:
