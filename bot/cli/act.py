@@ -35,6 +35,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
+from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_of, question_lines
 from engine.journal.records import Head, InboxItem, InboxRow
 from engine.journal.state import State
@@ -187,7 +188,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
         with opened(settings) as store:
             found = store.dead_letters()
     if as_json:
-        print_json({"deadLetters": [_as_json(row) for row in found]})
+        print_json({"deadLetters": [letter_json(row) for row in found]})
         return Exit.OK
     if not found:
         print("Nothing was set aside.")
@@ -202,19 +203,6 @@ def _line(row: InboxRow, now: str) -> tuple[str, ...]:
     why = decode(row.result or b"{}")
     error = one_line(f"{why.get('error')}: {why.get('message')}", 200)
     return (str(row.id), one_line(row.key), ago(row.received_at, now), str(why.get("tries")), error)
-
-
-def _as_json(row: InboxRow) -> dict[str, Json]:
-    return {
-        "id": row.id,
-        "key": row.key,
-        "kind": row.kind,
-        "threadKey": row.thread_key,
-        "sessionId": row.session_id,
-        "receivedAt": row.received_at,
-        "payload": decode(row.payload),
-        **decode(row.result or b"{}"),
-    }
 
 
 def retry(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:

@@ -12,10 +12,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from bot.cli.lookup import also_in_workspace, find_session, need_database
-from bot.cli.sessions import head_json
 from bot.intents.agent_rows import FEEDBACK, Feedback, feedback_in
 from bot.rendering.card import Behind
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json
+from bot.terminal.lists import head_json
 from bot.terminal.show import View, show_lines
 from engine.decide.limits import standing
 from engine.flow import Flow

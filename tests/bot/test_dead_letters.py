@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.cli.act import _as_json
 from bot.inbound import decisions
 from bot.inbound.decisions import PAGE, VIEW
 from bot.start.schedules import WANTED, WANTED_ROOTED
+from bot.terminal.lists import letter_json
 from bot.wire.client import Unknown
 from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode
@@ -113,7 +113,7 @@ def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
             await place.settle()
             (row,) = place.store.dead_letters()
             assert (row.key, row.outcome, len(tried)) == ("bad", DEAD, MOST_FAILURES)
-            assert _as_json(row)["error"] == "ValueError"
+            assert letter_json(row)["error"] == "ValueError"
             assert len(told(place, root)) == 1
 
     play(story)
