@@ -61,6 +61,20 @@ TOP = (
         option("--from NAME", "A runbook of the cookbook in place of the first flow.", name="source"),
         flag("--list", "List the names of the cookbook.", "list_names"),
     ),
+    command(
+        "web = web:web_command",
+        """Show sessions in a browser: search, live graphs, journals at any event, comparisons, spending, queues.
+
+        Read-only unless --write is given. The address that is printed has a token; whoever has it, may look.
+        """,
+        option("--port", "The page's port. [8766, else a free one]", int, min=0, max=65535),
+        option("--host", "The address that it listens at.", str, "127.0.0.1"),
+        flag(
+            "--write",
+            "Let whoever is logged in answer, pause, resume and cancel, as far as the policy lets them.",
+        ),
+        option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it"),
+    ),
     command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
     command(
         "run = run:run_command",

@@ -1,0 +1,92 @@
+"""What may be changed from the page: each change is a request in the inbox with whoever asks for it, and what the policy makes of
+it there counts. Nothing is decided here.
+
+Somebody of Slack acts by their id: the running bot, which alone can ask Slack, looks up the facts on which the policy decides
+(`bot.handlers.web_requests`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+
+from bot.config.settings import Settings
+from bot.terminal.follower import terminal_label
+from engine.journal.records import Head, InboxItem
+from engine.journal.transitions import ENDED
+from engine.language.actors import Actor
+from engine.language.codec import Json, encode
+from engine.language.errors import SessionEnded, SessionError, SessionQuarantined, UnknownSession
+from engine.run import remote_commands
+from engine.run.session import RequestRefused, receipt_of
+from engine.run.stored import utc_now
+from engine.storage.group_commit import Writer
+
+REPLY_SECONDS = 10.0
+"""How long the page waits until a living process has taken a request; it is kept in any case."""
+KIND = "web"
+"""The kind of inbox rows in which somebody of Slack asks for something on the page."""
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "answer": ("promptId", "value", "text", "values", "reason", "nonce"),
+    "undo": ("promptId",),
+    "abort": ("reason",),
+    "pause": ("reason",),
+    "resume": ("text",),
+}
+"""What can be asked for, and the fields that it takes (`engine.run.remote_commands`)."""
+
+
+class Acts:
+    """Changes of one store, as logged in people ask for them."""
+
+    def __init__(self, writer: Writer, settings: Settings) -> None:
+        self._writer = writer
+        self._settings = settings
+
+    async def ask(self, actor: Actor, session_id: str, do: str, given: Mapping[str, Json]) -> dict[str, Json]:
+        """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
+        if do not in FIELDS:
+            raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
+        head = await self._writer.call(self._head, session_id)
+        fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
+        item = _request(actor, head, do, fields)
+        await self._writer.ingest([item], utc_now())
+        there = partial(self._served, head)
+        receipt = await receipt_of(self._writer, item.key, seconds=REPLY_SECONDS, served=there)
+        return {"outcome": receipt.outcome, "there": receipt.there}
+
+    async def letter(self, actor: Actor, key: str, *, again: bool) -> dict[str, Json]:
+        """Hand a dead letter to the bot again, or drop it. Raises `RequestRefused` for whoever is no admin."""
+        admins = {entry.lower() for entry in self._settings.admins}
+        if actor.kind != "local" and not admins & {actor.id.lower(), (actor.email or "").lower()}:
+            raise RequestRefused("not_allowed", "Dead letters are for admins (SAYSO_ADMINS).")
+        done = await self._writer.call(partial(self._writer.store.decide_letter, key, again=again))
+        return {"outcome": "applied" if done else "gone"}
+
+    def _head(self, session_id: str) -> Head:
+        head = self._writer.store.head(session_id)
+        if head is None:
+            raise UnknownSession(f"There is no session {session_id}.")
+        if head.quarantined:
+            raise SessionQuarantined(f"Session {session_id} was set aside: {head.quarantined}")
+        if head.status in ENDED:
+            raise SessionEnded(f"Session {session_id} is {head.status} already; nothing was changed.")
+        if not head.thread_key and not self._served(head):
+            raise SessionError(
+                f"Session {session_id} is one of a terminal, and no terminal has it now. Go on with it there: "
+                f"sayso sessions resume {session_id}"
+            )
+        return head
+
+    def _served(self, head: Head) -> bool:
+        label = "bot" if head.thread_key else terminal_label(head.session_id)
+        return label in self._writer.store.serving()
+
+
+def _request(actor: Actor, head: Head, do: str, fields: dict[str, Json]) -> InboxItem:
+    key = f"web:{os.urandom(12).hex()}"
+    if actor.kind == "local":
+        return remote_commands.item(key, head.session_id, do, actor=actor, **fields)
+    payload = encode({"do": do, "user": actor.id, "email": actor.email, **fields})
+    return InboxItem(key, KIND, payload, head.session_id)

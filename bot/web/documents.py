@@ -1,0 +1,368 @@
+"""What the page is told of one session: where it stood at an event, its graph, its steps, one of them in full, its journal, and
+how it differs from another one. What is stored has no secrets in it (`engine.nodes.runtime.redact`), and nothing else is told.
+
+Whatever people and programs wrote is cleaned: characters that hide or reorder others are spelled out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+
+from bot.rendering.text import plain
+from bot.terminal.console import clean, one_line
+from bot.terminal.lists import head_json
+from bot.terminal.narration import asked_of, covered_lines, error_text
+from bot.web.index import SET_ASIDE
+from engine.decide.limits import standing
+from engine.flow import Flow
+from engine.flow.docs.diagram import placed
+from engine.journal import events as ev
+from engine.journal.events import Event, decode_event
+from engine.journal.fold import derive_state
+from engine.journal.history import Entry, marks, tree
+from engine.journal.queries import is_rejected
+from engine.journal.records import Head
+from engine.journal.state import Asked, State
+from engine.language.codec import Json, encode
+from engine.language.errors import FlowError, SaysoError, StorageError, UnknownSession
+from engine.run.stored import stored_flow
+from engine.storage.port import Store
+
+_KEPT = 6
+"""Journals that are kept decoded: the slider asks for one again and again."""
+_MOST_STEPS = 3_000
+_MOST_TEXT = 200_000
+_PREVIEW = 160
+_PAGE = 250
+_TOLD_APART = ("seq", "timestamp", "type", "path")
+
+
+class Past:
+    """The journal of a session, decoded, with the flow that it has."""
+
+    def __init__(self, head: Head, events: Sequence[Event], flow: Flow | None, unread: str | None) -> None:
+        self.head = head
+        self.events = events
+        self.flow = flow
+        self.unread = unread
+        """Why its flow cannot be read here."""
+
+    @cached_property
+    def picture(self) -> dict[str, Json]:
+        """The graph of its flow: where boxes and arrows are, and what they say."""
+        return {"boxes": [], "arrows": []} if self.flow is None else placed(self.flow)
+
+    def until(self, at: int | None) -> Sequence[Event]:
+        """The events up to that one; all of them without a number, or beyond the last."""
+        return self.events if at is None else self.events[: max(1, at)]
+
+
+class Pasts:
+    """The journals that were looked at last. On the thread of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, Past] = OrderedDict()
+
+    def of(self, session_id: str) -> Past:
+        """A session's journal, verified when it was read. Raises `UnknownSession`, `Corrupt`."""
+        head = self._store.head(session_id)
+        if head is None:
+            raise UnknownSession(f"There is no session {session_id}.")
+        past = self._kept.pop(session_id, None)
+        if past is None or past.head.but(owner=None, epoch=0) != head.but(owner=None, epoch=0):
+            past = self._read(head)
+        self._kept[session_id] = past
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return past
+
+    def _read(self, head: Head) -> Past:
+        events = [decode_event(row) for row in self._store.journal(head.session_id)]
+        try:
+            flow, _ = stored_flow(self._store, head.flow_digest)
+        except FlowError as error:
+            return Past(head, events, None, error.problems[0].message)
+        except StorageError as error:
+            return Past(head, events, None, str(error))
+        return Past(head, events, flow, None)
+
+
+# --- one session -------------------------------------------------------------------------------------------
+
+
+def session(store: Store, past: Past, at: int | None) -> dict[str, Json]:
+    """A session as it stood at an event; at the last one with what only the store knows."""
+    events = past.until(at)
+    state, root = derive_state(events), tree(events, past.flow)
+    now = len(events) == len(past.events)
+    queue = store.locks(state.lock.name) if now and state.lock is not None and not state.ended else []
+    behind = standing(queue, state.session_id)
+    steps = list(_steps(root, 0))
+    return {
+        **head_json(past.head, []),
+        "status": SET_ASIDE if now and past.head.quarantined else state.status,
+        "phase": state.phase,
+        "at": state.seq,
+        "last": len(past.events),
+        "atTime": events[-1].timestamp,
+        "actor": state.actor,
+        "thread": state.thread,
+        "parent": state.parent_session_id,
+        "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
+        "error": error_text(state.error) if state.error else None,
+        "pause": {"reason": state.pause_reason, "since": state.paused_at} if state.paused_at else None,
+        "lock": None
+        if state.lock is None
+        else {"name": state.lock.name, "has": state.lock.acquired_at is not None},
+        "behind": None if behind is None else list(behind),
+        "spent": {
+            "cost": state.spent.cost,
+            "unsure": state.spent.unsure,
+            "tokens": state.spent.tokens,
+            "turns": state.spent.turns,
+        },
+        "prompts": [prompt(state, state.prompts[each]) for each in state.open_prompts],
+        "timers": [
+            {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
+            for timer in state.timers.values()
+        ],
+        "steps": steps[:_MOST_STEPS],
+        "more": max(0, len(steps) - _MOST_STEPS),
+        "marks": _marks(root, state),
+        "unread": past.unread,
+        "forkable": past.flow is not None,
+    }
+
+
+def prompt(state: State, asked: Asked) -> dict[str, Json]:
+    """An open question, with what its answer has to fit."""
+    return {
+        "promptId": asked.prompt_id,
+        "path": asked.path,
+        "kind": asked.kind,
+        "message": clean(plain(asked.message)),
+        "covers": [clean(line) for line in covered_lines(asked.covers)],
+        "options": [
+            {"value": each["value"], "label": each["label"], "asks": bool(each.get("asks"))}
+            for each in asked.options
+        ],
+        "acceptsText": asked.accepts_text,
+        "acceptsFiles": asked.accepts_files,
+        "fields": asked.fields,
+        "nonce": asked.nonce,
+        "asks": asked_of(state, asked),
+        "since": asked.requested_at,
+        "deadline": asked.deadline,
+        "votes": list(asked.votes),
+    }
+
+
+def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
+    """The nodes and passes of a tree as rows, each with how deep it stands."""
+    for child in entry.children:
+        shown = child.output if child.error is None else error_text(child.error)
+        yield {
+            "path": child.path,
+            "list": entry.list_id if child.kind == "node" else child.list_id,
+            "node": child.name.partition("~")[0] if child.kind == "node" else None,
+            "name": clean(child.name),
+            "type": child.type,
+            "status": "rejected" if is_rejected(child) else child.status,
+            "started": child.started_at,
+            "ended": child.ended_at,
+            "attempts": child.attempts,
+            "reason": child.reason,
+            "until": child.until,
+            "preview": None if shown is None else preview(shown),
+            "depth": depth,
+        }
+        yield from _steps(child, depth + 1)
+
+
+def _marks(root: Entry, state: State) -> list[Json]:
+    """What became of each node of the graph: its list, its id, the status, and how often it ran."""
+    ran: dict[tuple[str, str], int] = {}
+    for entry in root.walk():
+        for child in entry.children if entry.kind == "pass" and entry.list_id is not None else ():
+            key = (entry.list_id or "", child.name.partition("~")[0])
+            ran[key] = ran.get(key, 0) + (child.started_at is not None)
+    held = state.phase == "held"
+    return [
+        [list_id, node, "held" if held and status == "waiting" else status, ran.get((list_id, node), 0)]
+        for (list_id, node), status in marks(root).items()
+    ]
+
+
+def preview(value: Json) -> str:
+    """A value on one line."""
+    return one_line(value if isinstance(value, str) else encode(value).decode(), _PREVIEW)
+
+
+def text_of(value: Json) -> str:
+    """A value as people read it, cut where it is very long."""
+    text = clean(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    return (
+        text
+        if len(text) <= _MOST_TEXT
+        else text[:_MOST_TEXT] + f"\n… {len(text) - _MOST_TEXT} characters more"
+    )
+
+
+# --- one step, the journal ----------------------------------------------------------------------------------
+
+
+def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
+    """One node in full: what it was given, what it gave, its attempts, what it cost, and the events about it."""
+    about = [event for event in past.until(at) if event.path == path]
+    starts = [event for event in about if isinstance(event, ev.NodeStarted | ev.ChildStarted)]
+    ends = [event for event in about if isinstance(event, ev.NodeCompleted | ev.ChildCompleted)]
+    errors = [event for event in about if isinstance(event, ev.NodeFailed | ev.NodeFailing | ev.NodeRetried)]
+    inside = (path, f"{path}/", f"{path}#")
+    costs = [
+        Decimal(event.cost)
+        for event in past.until(at)
+        if isinstance(event, ev.AgentMessage)
+        and event.cost
+        and (event.turn or event.path or "").startswith(inside)
+    ]
+    return {
+        "path": path,
+        "input": None if not starts else text_of(starts[-1].input),
+        "output": text_of(ends[-1].output) if ends else None,
+        "error": text_of(errors[-1].error) if errors and not ends else None,
+        "cost": format(sum(costs), "f") if costs else None,
+        "events": [_line(event) for event in about],
+    }
+
+
+def journal(past: Past, after: int) -> dict[str, Json]:
+    """A page of the journal, event by event."""
+    events = past.events[after : after + _PAGE]
+    return {"events": [_line(event) for event in events], "last": len(past.events), "page": _PAGE}
+
+
+def event_in_full(past: Past, seq: int) -> dict[str, Json]:
+    """One event with all that it says."""
+    if not 1 <= seq <= len(past.events):
+        raise UnknownSession(f"{past.head.session_id} has events 1 to {len(past.events)}.")
+    return {**_line(past.events[seq - 1]), "text": text_of(past.events[seq - 1].to_wire())}
+
+
+def _line(event: Event) -> dict[str, Json]:
+    wire = event.to_wire()
+    facts = {name: value for name, value in wire.items() if name not in _TOLD_APART}
+    who = wire.get("actor")
+    return {
+        "seq": event.seq,
+        "at": event.timestamp,
+        "type": event.type,
+        "path": event.path,
+        "attempt": wire.get("attempt"),
+        "who": (who.get("name") or who.get("id")) if isinstance(who, dict) else None,
+        "facts": preview(facts) if facts else "",
+    }
+
+
+# --- two sessions -------------------------------------------------------------------------------------------
+
+
+def comparison(one: Past, two: Past) -> dict[str, Json]:
+    """What two sessions were given and did, side by side, and the first step at which they went different ways."""
+    left, right = _done(one), _done(two)
+    paths = list(dict.fromkeys([*left, *right]))
+    rows = [_beside(path, left.get(path), right.get(path)) for path in paths]
+    given = [_state_inputs(past) for past in (one, two)]
+    return {
+        "sessions": [_short(past) for past in (one, two)],
+        "sameFlow": one.head.flow_digest == two.head.flow_digest,
+        "forkOf": one.head.parent_session_id
+        if two.head.parent_session_id is None
+        else two.head.parent_session_id,
+        "inputs": [
+            {"name": name, "left": text_of(given[0].get(name)), "right": text_of(given[1].get(name))}
+            for name in dict.fromkeys([*given[0], *given[1]])
+            if given[0].get(name) != given[1].get(name)
+        ],
+        "rows": rows,
+        "first": next((row["path"] for row in rows if row["differs"]), None),
+    }
+
+
+def _state_inputs(past: Past) -> Mapping[str, Json]:
+    state = derive_state(past.events)
+    return state.inputs or state.given
+
+
+def _short(past: Past) -> dict[str, Json]:
+    return {**head_json(past.head, []), "events": len(past.events), "parent": past.head.parent_session_id}
+
+
+def _done(past: Past) -> dict[str, tuple[Entry, Json]]:
+    """The nodes that have begun, by path, each with what it was given last."""
+    given: dict[str, Json] = {}
+    for event in past.events:
+        if isinstance(event, ev.NodeStarted | ev.ChildStarted):
+            given[event.path or ""] = event.input
+    entries = (entry for entry in tree(past.events).walk() if entry.kind == "node")
+    return {entry.path: (entry, given.get(entry.path)) for entry in entries}
+
+
+def _beside(path: str, one: tuple[Entry, Json] | None, two: tuple[Entry, Json] | None) -> dict[str, Json]:
+    parts = [
+        name
+        for name, left, right in (
+            ("status", _of(one, "status"), _of(two, "status")),
+            ("input", one and one[1], two and two[1]),
+            ("output", _of(one, "output"), _of(two, "output")),
+            ("error", _of(one, "error"), _of(two, "error")),
+        )
+        if left != right
+    ]
+    return {"path": path, "differs": parts, "left": _side(one, parts), "right": _side(two, parts)}
+
+
+def _of(found: tuple[Entry, Json] | None, name: str) -> Json:
+    return None if found is None else getattr(found[0], name)
+
+
+def _side(found: tuple[Entry, Json] | None, parts: Iterable[str]) -> dict[str, Json] | None:
+    if found is None:
+        return None
+    entry, given = found
+    values: dict[str, Json] = {"input": given, "output": entry.output, "error": entry.error}
+    shown = {name: text_of(values[name]) for name in parts if name in values and values[name] is not None}
+    times = {"started": entry.started_at, "ended": entry.ended_at, "attempts": entry.attempts}
+    return {"status": entry.status, "type": entry.type, **times, "shown": shown}
+
+
+# --- what was sent ------------------------------------------------------------------------------------------
+
+
+def sent(store: Store, session_id: str) -> dict[str, Json]:
+    """What a session has shown, or is to show, in Slack: the rows of its outbox."""
+    rows = store.outbox_of(session_id, "")
+    return {
+        "rows": [
+            {
+                "key": row.key,
+                "kind": row.kind,
+                "state": row.state,
+                "attempts": row.attempts,
+                "created": row.created_at,
+                "attempted": row.attempted_at,
+                "result": preview(row.result.decode(errors="replace")) if row.result else None,
+            }
+            for row in rows[-500:]
+        ],
+        "more": max(0, len(rows) - 500),
+    }
+
+
+def problem(error: SaysoError) -> dict[str, Json]:
+    """An error of ours for the page."""
+    return {"error": error.code, "message": one_line(str(error), 500)}

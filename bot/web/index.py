@@ -1,0 +1,184 @@
+"""What sessions are found by: an index in memory, read once in pages, newest first, and then kept up to date by what changed.
+
+A page of 50 reads 50 heads, however many there are. What a session began with never changes, so its first event is read
+once. Everything here runs on the thread of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from bot.terminal.lists import head_json, waits_for
+from engine.journal.events import SessionStarted, decode_event
+from engine.journal.records import Head
+from engine.language import timestamps
+from engine.language.codec import Json, encode
+from engine.language.errors import SaysoError
+from engine.storage.port import Store
+from prompt_state import question_row
+
+_AT_ONCE = 100
+"""Sessions that are read before whoever asks for something gets the store."""
+_OVERLAP = timedelta(seconds=10)
+"""How far back is looked for changes: other processes commit a little late, and their clocks differ."""
+_MOST_WORDS = 500
+_MOST_TIMERS = 10_000
+SET_ASIDE = "set aside"
+
+
+class Known(NamedTuple):
+    """A session as it is searched: where it stood last, who started it where, and all words that find it."""
+
+    head: Head
+    person: str
+    channel: str
+    words: str
+
+    @property
+    def status(self) -> str:
+        """Its status, as lists have it."""
+        return SET_ASIDE if self.head.quarantined else self.head.status
+
+
+class Wanted(NamedTuple):
+    """Which sessions are asked for; empty is any. `before` is the last one of the page before."""
+
+    text: str = ""
+    statuses: Collection[str] = ()
+    flow: str = ""
+    person: str = ""
+    channel: str = ""
+    before: str = ""
+    limit: int = 50
+
+
+class Index:
+    """The sessions of a store, as they are searched."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Known] = {}
+        self._order: list[str] | None = []
+        self._read_to: str | None = None
+        self.complete = False
+
+    def read_on(self) -> None:
+        """Read the next older sessions; `complete` once there are none."""
+        heads = self._store.heads(limit=_AT_ONCE, before=self._read_to)
+        for head in heads:
+            self._note(head)
+        self.complete = len(heads) < _AT_ONCE
+        self._read_to = heads[-1].session_id if heads else self._read_to
+
+    def refresh(self) -> list[str]:
+        """Read what changed since the last time: the ids of it."""
+        newest = max((known.head.updated_at for known in self._known.values()), default="")
+        since = timestamps.to_text(timestamps.from_text(newest) - _OVERLAP) if newest else ""
+        changed = []
+        for head in self._store.stirred(since):
+            before = self._known.get(head.session_id)
+            if before is None or before.head != head:
+                self._note(head)
+                changed.append(head.session_id)
+        return changed
+
+    def _note(self, head: Head) -> None:
+        before = self._known.get(head.session_id)
+        if before is None:
+            self._order = None
+            self._known[head.session_id] = self._read(head)
+        else:
+            self._known[head.session_id] = before._replace(head=head)
+
+    def _read(self, head: Head) -> Known:
+        began: SessionStarted | None = None
+        with suppress(SaysoError):
+            event = decode_event(self._store.opening(head.session_id))
+            began = event if isinstance(event, SessionStarted) else None
+        actor, thread = (began.actor, began.thread or {}) if began else ({}, {})
+        person = str(actor.get("name") or actor.get("id") or "")
+        channel = str(thread.get("channelName") or thread.get("channel") or "")
+        given = encode(began.given).decode()[:_MOST_WORDS] if began else ""
+        words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel, given)
+        return Known(head, person, channel, " ".join(str(word) for word in words if word).lower())
+
+    # -- what is asked of it
+
+    def page(self, wanted: Wanted) -> dict[str, Json]:
+        """A page of sessions as the store has them now, and which others there are."""
+        found = list(islice(self._matching(wanted), wanted.limit + 1))
+        rows = [row for session_id in found[: wanted.limit] if (row := self._row(session_id)) is not None]
+        return {
+            "sessions": rows,
+            "next": found[wanted.limit - 1] if len(found) > wanted.limit else None,
+            "known": len(self._known),
+            "complete": self.complete,
+        }
+
+    def facets(self) -> dict[str, Json]:
+        """How many sessions there are of each status and flow, and which people and channels."""
+        statuses: dict[str, int] = {}
+        flows: dict[str, int] = {}
+        for known in self._known.values():
+            statuses[known.status] = statuses.get(known.status, 0) + 1
+            flows[known.head.flow_name] = flows.get(known.head.flow_name, 0) + 1
+        people = sorted({known.person for known in self._known.values() if known.person})
+        channels = sorted({known.channel for known in self._known.values() if known.channel})
+        return {"statuses": statuses, "flows": flows, "people": people[:500], "channels": channels[:500]}
+
+    def matching(self, prefix: str) -> list[str]:
+        """Sessions by the beginning of their ids, which may be written without `session-`."""
+        return [each for each in self._sorted() if each.startswith((prefix, f"session-{prefix}"))][:8]
+
+    def _sorted(self) -> list[str]:
+        if self._order is None:
+            self._order = sorted(
+                self._known, key=lambda each: (self._known[each].head.created_at, each), reverse=True
+            )
+        return self._order
+
+    def _matching(self, wanted: Wanted) -> Iterator[str]:
+        order, words = self._sorted(), wanted.text.lower().split()
+        start = order.index(wanted.before) + 1 if wanted.before in self._known else 0
+        for session_id in islice(order, start, None):
+            known = self._known[session_id]
+            fits = (not wanted.statuses or known.status in wanted.statuses) and all(
+                not asked or asked == had
+                for asked, had in (
+                    (wanted.flow, known.head.flow_name),
+                    (wanted.person, known.person),
+                    (wanted.channel, known.channel),
+                )
+            )
+            if fits and all(word in known.words for word in words):
+                yield session_id
+
+    def _row(self, session_id: str) -> dict[str, Json] | None:
+        """A session as it stands now; None, and forgotten, where it was deleted."""
+        known = self._known[session_id]
+        try:
+            head = self._store.head(session_id)
+        except SaysoError as error:
+            head = known.head.but(quarantined=str(error))
+        if head is None:
+            del self._known[session_id]
+            self._order = None
+            return None
+        self._known[session_id] = known = known._replace(head=head)
+        asked: Sequence[question_row.PromptState] = ()
+        if head.status == "paused":
+            with suppress(SaysoError):
+                asked = question_row.waiting(self._store, session_id=session_id)
+        return {
+            **head_json(head, asked),
+            "status": known.status,
+            "person": known.person,
+            "channel": known.channel,
+            "parent": head.parent_session_id,
+            "events": head.seq,
+            "waits": waits_for(head, asked, None, None),
+        }

@@ -1,0 +1,133 @@
+"""What the page is told of all sessions together: who waits for whom, what was spent, dead letters, locks, queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date, timedelta
+from decimal import Decimal
+
+from bot.rendering.text import plain, waiting_on
+from bot.terminal.console import clean, one_line
+from bot.terminal.lists import letter_json, spend_json
+from bot.web.documents import text_of
+from engine.journal.records import InboxRow, PromptRow
+from engine.language.codec import Json
+from engine.language.errors import SaysoError
+from engine.run.stored import stored_state
+from engine.storage.port import Store
+from prompt_state import question_row
+from prompt_state.question_row import PromptState
+
+_MOST = 200
+_LOOKED_UP = 50
+"""Questions of which the session is read, to say since when they wait: the oldest ones."""
+_KEPT = 10_000
+
+
+class Waiting:
+    """Who waits for whom. Since when a question waits never changes, and is remembered."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since: dict[str, str] = {}
+
+    def document(self) -> dict[str, Json]:
+        """Open questions, oldest first, the sessions that wait for locks, and timers."""
+        rows = self._store.prompts(statuses=question_row.OPEN_STATUSES, limit=_MOST)
+        asked = [prompt for row in rows if (prompt := _read(row)) is not None]
+        counts = self._store.counts()
+        return {
+            "questions": [self._question(prompt, number) for number, prompt in enumerate(asked)],
+            "inAll": sum(counts.prompts.values()),
+            "byFlow": counts.prompts,
+            "locks": locks(self._store),
+            "timers": [
+                {"sessionId": timer.session_id, "due": timer.due_at}
+                for timer in self._store.timers(limit=_MOST)
+            ],
+        }
+
+    def _question(self, prompt: PromptState, number: int) -> dict[str, Json]:
+        head = self._store.head(prompt.session_id)
+        requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
+        return {
+            "promptId": prompt.prompt_id,
+            "sessionId": prompt.session_id,
+            "flow": "" if head is None else head.flow_name,
+            "kind": prompt.kind,
+            "message": one_line(plain(prompt.message), 200),
+            "asks": one_line(plain(waiting_on(prompt, requester)), 120),
+            "for": prompt.requester_name or prompt.requester_id,
+            "channel": prompt.channel,
+            "since": self._asked_at(prompt) if number < _LOOKED_UP else None,
+            "deadline": prompt.deadline,
+        }
+
+    def _asked_at(self, prompt: PromptState) -> str | None:
+        if prompt.prompt_id not in self._since:
+            with suppress(SaysoError):
+                asked = stored_state(self._store, prompt.session_id).prompts[prompt.prompt_id]
+                if len(self._since) >= _KEPT:
+                    self._since.clear()
+                self._since[prompt.prompt_id] = asked.requested_at
+        return self._since.get(prompt.prompt_id)
+
+
+def _read(row: PromptRow) -> PromptState | None:
+    with suppress(SaysoError):
+        return question_row.read(row)
+    return None
+
+
+def locks(store: Store) -> list[Json]:
+    """The queues of all locks, each in its order, with who has it."""
+    return list(_places(store))
+
+
+def _places(store: Store) -> Iterator[dict[str, Json]]:
+    before, place = None, 0
+    for row in store.locks():
+        place = place + 1 if row.name == before else 0
+        before = row.name
+        head = store.head(row.session_id)
+        yield {
+            "name": clean(row.name),
+            "sessionId": row.session_id,
+            "flow": None if head is None else head.flow_name,
+            "status": None if head is None else head.status,
+            "place": place,
+            "has": row.taken_at is not None,
+            "since": (row.taken_at or row.requested_at) if row.verified else None,
+        }
+
+
+def queues(store: Store) -> dict[str, Json]:
+    """What came and was not handled, what is to be sent, what was set aside, and which processes serve."""
+    counts = store.counts()
+    return {
+        "inbox": {"rows": counts.inbox, "oldest": counts.oldest_inbox},
+        "outbox": {"rows": counts.outbox, "oldest": counts.oldest_outbox},
+        "letters": [_letter(row) for row in store.dead_letters(_MOST)],
+        "dead": counts.dead,
+        "quarantined": counts.quarantined,
+        "sessions": counts.sessions,
+        "locks": locks(store),
+        "serving": store.serving(),
+        "troubles": [clean(trouble) for trouble in store.troubles()],
+        "suspended": store.suspended(),
+    }
+
+
+def _letter(row: InboxRow) -> dict[str, Json]:
+    told = letter_json(row)
+    payload = text_of(told.pop("payload"))
+    return {**told, "message": one_line(str(told.get("message") or ""), 500), "payload": payload}
+
+
+def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str, Json]:
+    """What model calls of the last days cost, today included."""
+    since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
+    found = spend_json(store.spend(since), days, cap, today)
+    dearest = sorted(found["bySession"].items(), key=lambda item: -Decimal(item[1]["cost"]))
+    return {**found, "bySession": dict(dearest[:50]), "sessions": len(dearest)}
