@@ -37,6 +37,7 @@ Files:
 * `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify`
 * `store_copy`: `store copy`
 * `store_keys`: what is stored encrypted, under which key, and for how long
+* `web`: `web`, the control room
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 
@@ -95,8 +95,8 @@ class Pasts:
 # --- one session -------------------------------------------------------------------------------------------
 
 
-def session(store: Store, past: Past, at: int | None) -> dict[str, Json]:
-    """A session as it stood at an event; at the last one with what only the store knows."""
+def session(store: Store, past: Past, at: int | None, named: Callable[[str], str]) -> dict[str, Json]:
+    """A session as it stood at an event; at the last one with what only the store knows. `named` calls people by their names."""
     events = past.until(at)
     state, root = derive_state(events), tree(events, past.flow)
     now = len(events) == len(past.events)
@@ -126,7 +126,7 @@ def session(store: Store, past: Past, at: int | None) -> dict[str, Json]:
             "tokens": state.spent.tokens,
             "turns": state.spent.turns,
         },
-        "prompts": [prompt(state, state.prompts[each]) for each in state.open_prompts],
+        "prompts": [prompt(state, state.prompts[each], named) for each in state.open_prompts],
         "timers": [
             {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
             for timer in state.timers.values()
@@ -139,7 +139,7 @@ def session(store: Store, past: Past, at: int | None) -> dict[str, Json]:
     }
 
 
-def prompt(state: State, asked: Asked) -> dict[str, Json]:
+def prompt(state: State, asked: Asked, named: Callable[[str], str]) -> dict[str, Json]:
     """An open question, with what its answer has to fit."""
     return {
         "promptId": asked.prompt_id,
@@ -155,7 +155,7 @@ def prompt(state: State, asked: Asked) -> dict[str, Json]:
         "acceptsFiles": asked.accepts_files,
         "fields": asked.fields,
         "nonce": asked.nonce,
-        "asks": asked_of(state, asked),
+        "asks": named(asked_of(state, asked)),
         "since": asked.requested_at,
         "deadline": asked.deadline,
         "votes": list(asked.votes),
@@ -222,7 +222,7 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
     starts = [event for event in about if isinstance(event, ev.NodeStarted | ev.ChildStarted)]
     ends = [event for event in about if isinstance(event, ev.NodeCompleted | ev.ChildCompleted)]
     errors = [event for event in about if isinstance(event, ev.NodeFailed | ev.NodeFailing | ev.NodeRetried)]
-    inside = (path, f"{path}/", f"{path}#")
+    inside = (f"{path}/", f"{path}[", f"{path}#")
     costs = [
         Decimal(event.cost)
         for event in past.until(at)

@@ -6,12 +6,14 @@ once. Everything here runs on the thread of the store.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
+from bot.terminal.console import clean
 from bot.terminal.lists import head_json, waits_for
 from engine.journal.events import SessionStarted, decode_event
 from engine.journal.records import Head
@@ -26,8 +28,8 @@ _AT_ONCE = 100
 _OVERLAP = timedelta(seconds=10)
 """How far back is looked for changes: other processes commit a little late, and their clocks differ."""
 _MOST_WORDS = 500
-_MOST_TIMERS = 10_000
 SET_ASIDE = "set aside"
+_MENTION = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 
 class Known(NamedTuple):
@@ -63,6 +65,9 @@ class Index:
         self._store = store
         self._known: dict[str, Known] = {}
         self._order: list[str] | None = []
+        self._newest = ""
+        self.names: dict[str, str] = {}
+        """What people are called, by id, as far as sessions tell."""
         self._read_to: str | None = None
         self.complete = False
 
@@ -76,8 +81,7 @@ class Index:
 
     def refresh(self) -> list[str]:
         """Read what changed since the last time: the ids of it."""
-        newest = max((known.head.updated_at for known in self._known.values()), default="")
-        since = timestamps.to_text(timestamps.from_text(newest) - _OVERLAP) if newest else ""
+        since = timestamps.to_text(timestamps.from_text(self._newest) - _OVERLAP) if self._newest else ""
         changed = []
         for head in self._store.stirred(since):
             before = self._known.get(head.session_id)
@@ -88,6 +92,7 @@ class Index:
 
     def _note(self, head: Head) -> None:
         before = self._known.get(head.session_id)
+        self._newest = max(self._newest, head.updated_at)
         if before is None:
             self._order = None
             self._known[head.session_id] = self._read(head)
@@ -100,8 +105,9 @@ class Index:
             event = decode_event(self._store.opening(head.session_id))
             began = event if isinstance(event, SessionStarted) else None
         actor, thread = (began.actor, began.thread or {}) if began else ({}, {})
-        person = str(actor.get("name") or actor.get("id") or "")
-        channel = str(thread.get("channelName") or thread.get("channel") or "")
+        person = clean(str(actor.get("name") or actor.get("id") or ""))
+        self.names[str(actor.get("id"))] = person
+        channel = clean(str(thread.get("channelName") or thread.get("channel") or ""))
         given = encode(began.given).decode()[:_MOST_WORDS] if began else ""
         words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel, given)
         return Known(head, person, channel, " ".join(str(word) for word in words if word).lower())
@@ -111,7 +117,10 @@ class Index:
     def page(self, wanted: Wanted) -> dict[str, Json]:
         """A page of sessions as the store has them now, and which others there are."""
         found = list(islice(self._matching(wanted), wanted.limit + 1))
-        rows = [row for session_id in found[: wanted.limit] if (row := self._row(session_id)) is not None]
+        queued = {row.session_id: row.name for row in self._store.locks() if row.taken_at is None}
+        rows = [
+            row for each in found[: wanted.limit] if (row := self._row(each, queued.get(each))) is not None
+        ]
         return {
             "sessions": rows,
             "next": found[wanted.limit - 1] if len(found) > wanted.limit else None,
@@ -129,6 +138,10 @@ class Index:
         people = sorted({known.person for known in self._known.values() if known.person})
         channels = sorted({known.channel for known in self._known.values() if known.channel})
         return {"statuses": statuses, "flows": flows, "people": people[:500], "channels": channels[:500]}
+
+    def named(self, text: str) -> str:
+        """A text in which people are mentioned, with what they are called."""
+        return _MENTION.sub(lambda found: f"@{self.names.get(found[1], found[1])}", text)
 
     def matching(self, prefix: str) -> list[str]:
         """Sessions by the beginning of their ids, which may be written without `session-`."""
@@ -157,7 +170,7 @@ class Index:
             if fits and all(word in known.words for word in words):
                 yield session_id
 
-    def _row(self, session_id: str) -> dict[str, Json] | None:
+    def _row(self, session_id: str, lock: str | None) -> dict[str, Json] | None:
         """A session as it stands now; None, and forgotten, where it was deleted."""
         known = self._known[session_id]
         try:
@@ -180,5 +193,5 @@ class Index:
             "channel": known.channel,
             "parent": head.parent_session_id,
             "events": head.seq,
-            "waits": waits_for(head, asked, None, None),
+            "waits": waits_for(head, asked, lock, None),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
@@ -28,8 +28,10 @@ _KEPT = 10_000
 class Waiting:
     """Who waits for whom. Since when a question waits never changes, and is remembered."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, named: Callable[[str], str]) -> None:
+        """`named` calls people by their names."""
         self._store = store
+        self._named = named
         self._since: dict[str, str] = {}
 
     def document(self) -> dict[str, Json]:
@@ -57,7 +59,7 @@ class Waiting:
             "flow": "" if head is None else head.flow_name,
             "kind": prompt.kind,
             "message": one_line(plain(prompt.message), 200),
-            "asks": one_line(plain(waiting_on(prompt, requester)), 120),
+            "asks": self._named(one_line(plain(waiting_on(prompt, requester)), 120)),
             "for": prompt.requester_name or prompt.requester_id,
             "channel": prompt.channel,
             "since": self._asked_at(prompt) if number < _LOOKED_UP else None,

@@ -55,11 +55,8 @@ class Room:
         """The routes of a login by OIDC."""
         self._hosts, self._write, self._settings = hosts, write, settings
         self._store, self._writer = store, Writer(store)
-        self._index, self._pasts, self._waiting = (
-            Index(store),
-            documents.Pasts(store),
-            overview.Waiting(store),
-        )
+        self._index, self._pasts = Index(store), documents.Pasts(store)
+        self._waiting = overview.Waiting(store, self._index.named)
         self._acts = Acts(self._writer, settings)
         self._watchers: set[asyncio.Queue[Json]] = set()
         self._someone = asyncio.Event()
@@ -203,7 +200,9 @@ class Room:
         return self._pasts.of(request.match_info["id"])
 
     def _session(self, request: web.Request) -> dict[str, Json]:
-        return documents.session(self._store, self._past(request), _number(request, "at", None))
+        return documents.session(
+            self._store, self._past(request), _number(request, "at", None), self._index.named
+        )
 
     def _step(self, request: web.Request) -> dict[str, Json]:
         return documents.step(

@@ -24,7 +24,7 @@ _LIST = {
 _NUMBER = "SELECT n FROM sessions WHERE session_id = ?"
 # What is over is found by when it ended, the rest among what is open: nobody reads all sessions to see what is new.
 _STIRRED = """SELECT n FROM sessions WHERE ended_at >= ?1
- UNION SELECT n FROM sessions WHERE status IN ('idle', 'running', 'paused') AND updated_at >= ?1"""
+ UNION ALL SELECT n FROM sessions WHERE status IN ('idle', 'running', 'paused') AND updated_at >= ?1"""
 _FIRST = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq LIMIT 1"
 
 

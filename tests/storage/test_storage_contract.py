@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from msgspec.structs import asdict, astuple
@@ -742,3 +743,44 @@ def test_a_stored_flow_is_verified(backend: SqliteBackend, store: Store) -> None
     backend.outside.execute("UPDATE flows SET body = x'7b7d'")
     with pytest.raises(Corrupt):
         store.flow(FLOW_DIGEST)
+
+
+# --- lists -----------------------------------------------------------------------------------------------
+
+
+def test_lists_of_sessions_have_pages(store: Store) -> None:
+    """`before` gives those older than that session, of the statuses that are asked for; of an unknown one nothing."""
+    owner = store.register("bot")
+    for number in range(5):
+        status = "paused" if number % 2 else "running"
+        done(store, new_session(f"session-{number}", owner, event("a"), status=status, phase="waiting"))
+
+    def ids(**wanted: Any) -> list[str]:
+        return [head.session_id for head in store.heads(**wanted)]
+
+    assert ids(limit=2) == ["session-4", "session-3"]
+    assert ids(limit=2, before="session-3") == ["session-2", "session-1"]
+    assert ids(before="session-3", statuses=["paused"]) == ["session-1"]
+    assert ids(before="session-0") == ids(before="nobody") == []
+
+
+def test_what_changed_lately_is_found(store: Store) -> None:
+    """Sessions that were changed or ended at a time or later are given, and no others."""
+    owner = store.register("bot")
+    for name in ("still", "moved", "ended"):
+        done(store, new_session(f"session-{name}", owner, event("a")))
+    done(store, step("session-moved", 1, 1, event("b"), now=at(60)))
+    done(store, step("session-ended", 1, 1, event("b"), now=at(70), status="complete", phase="ended"))
+    assert {head.session_id for head in store.stirred(at(60))} == {"session-moved", "session-ended"}
+    assert {head.session_id for head in store.stirred(at(61))} == {"session-ended"}
+    assert len(store.stirred("")) == 3
+
+
+def test_a_session_is_known_by_its_first_event_alone(store: Store) -> None:
+    """The first event is given without what follows it; there is none of a session that does not exist."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("first"), event("second")))
+    done(store, step("session-1", 1, 2, event("third")))
+    assert store.opening("session-1") == event("first")
+    with pytest.raises(UnknownSession):
+        store.opening("session-2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -283,7 +284,7 @@ def test_no_migration_under_a_living_owner(tmp_path: Path) -> None:
 
 def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
     """What is asked all the time reads only what it gives, however much history there is."""
-    from engine.storage import rows, sessions
+    from engine.storage import lists, rows, sessions
 
     store = open_sqlite(tmp_path / "sayso.db")
     for statement in (
@@ -300,8 +301,10 @@ def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
         sessions._HEAD,
         sessions._EVENTS,
         sessions._ENDED,
+        lists._STIRRED,
+        lists._FIRST,
     ):
-        values = (None,) * (2 if "?1" in statement else statement.count("?"))
+        values = (None,) * (len(set(re.findall(r"\?\d+", statement))) or statement.count("?"))
         plan = [str(row[3]) for row in store._db.raw.execute("EXPLAIN QUERY PLAN " + statement, values)]
         assert [line for line in plan if line.startswith("SCAN") and "USING" not in line] in (
             [],

@@ -1,0 +1,1 @@
+"""The control room: what it tells over HTTP, whom it refuses, and the page in a browser."""

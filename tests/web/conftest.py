@@ -1,0 +1,104 @@
+"""A control room over a database with sessions of several kinds, and somebody who is logged in."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, CookieJar
+
+from bot.config.settings import load_settings
+from bot.web.access import Access
+from bot.web.server import Room
+from bot.workspace.pages import LOOPBACK
+from engine.language.actors import Actor
+from engine.storage.port import Store
+from engine.storage.sqlite import open_sqlite
+from tests.support import roomful
+
+Json = dict[str, Any]
+ANA = Actor.local("ana")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with 20 sessions, of which nobody changes anything."""
+    home = tmp_path_factory.mktemp("made")
+    asyncio.run(roomful.fill(home / "sayso.db", 20))
+    return home
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    """A copy of that home."""
+    for file in made.glob("sayso.db*"):
+        shutil.copy(file, tmp_path / file.name)
+    return tmp_path
+
+
+@dataclass
+class Visitor:
+    """Somebody with a browser of their own: requests, with the cookies that they were given."""
+
+    room: Room
+    store: Store
+    url: str
+    http: ClientSession
+
+    async def get(self, path: str, /, **query: Any) -> Json:
+        """What the API tells."""
+        async with self.http.get(f"{self.url}/api/{path}", params=query) as answer:
+            told: Json = await answer.json()
+            assert answer.status == 200, told
+            return told
+
+    async def status(self, path: str, /, **query: Any) -> int:
+        """With which status a request is answered."""
+        async with self.http.get(f"{self.url}{path}", params=query) as answer:
+            return answer.status
+
+    async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Json]:
+        """Send something as the page does: the status, and what is told."""
+        sent = {"X-Sayso": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        async with self.http.post(f"{self.url}/api/{path}", json=body, headers=sent) as answer:
+            return answer.status, await answer.json()
+
+    async def log_in(self) -> None:
+        """Log in with the token."""
+        assert await self.post("login", {"token": self.room.access.token}) == (200, {"ok": True})
+
+    async def all_read(self) -> None:
+        """Return once the room has read all sessions."""
+        while not (await self.get("sessions"))["complete"]:
+            pass
+
+
+@asynccontextmanager
+async def visited(home: Path, *, write: bool = False, access: Access | None = None) -> AsyncIterator[Visitor]:
+    """A room over the database of a home, and somebody who came there."""
+    settings = load_settings({}, cwd=home, home=str(home))
+    store = open_sqlite(home / "sayso.db")
+    room = Room(store, settings, access or Access(ANA, time.monotonic), LOOPBACK, write=write)
+    url = await room.start("127.0.0.1", 0)
+    try:
+        async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
+            yield Visitor(room, store, url, http)
+    finally:
+        await room.stop()
+        store.close()
+
+
+@pytest.fixture
+async def visitor(home: Path) -> AsyncIterator[Visitor]:
+    """Somebody who is logged in to a room that only shows, and has read all sessions."""
+    async with visited(home) as found:
+        await found.log_in()
+        await found.all_read()
+        yield found

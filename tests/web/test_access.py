@@ -1,0 +1,144 @@
+"""Whom the control room lets in, and what it refuses: hosts, origins, tokens, paths, markup."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from bot.web.access import SECONDS, Access
+from tests.web.conftest import ANA, Visitor, visited
+
+READ = ("sessions", "facets", "waiting", "queues", "spend", "live", "compare", "sessions/session-1")
+
+
+@pytest.mark.parametrize("path", READ)
+async def test_nothing_is_told_without_a_login(home: Path, path: str) -> None:
+    """Every address of the API but the login wants one."""
+    async with visited(home) as stranger:
+        assert await stranger.status(f"/api/{path}") == 401
+
+
+async def test_a_login_needs_the_token_and_ends(home: Path) -> None:
+    """The token that was printed logs in; after a log-out, and after its time, nothing is told."""
+    now = [0.0]
+    async with visited(home, access=Access(ANA, lambda: now[0])) as visitor:
+        await visitor.log_in()
+        assert await visitor.status("/api/facets") == 200
+        assert (await visitor.post("logout", {}))[0] == 200
+        assert await visitor.status("/api/facets") == 401
+        await visitor.log_in()
+        now[0] = SECONDS
+        assert await visitor.status("/api/facets") == 401
+
+
+async def test_the_cookie_is_for_this_page_alone(home: Path) -> None:
+    """No script reads it, no other site sends it, and a page at another port has another one."""
+    async with visited(home) as visitor:
+        body = {"token": visitor.room.access.token}
+        async with visitor.http.post(
+            f"{visitor.url}/api/login", json=body, headers={"X-Sayso": "1"}
+        ) as answer:
+            cookie = answer.headers["Set-Cookie"]
+        assert cookie.startswith(f"sayso-{visitor.url.rsplit(':', 1)[1]}=")
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+
+
+async def test_tokens_are_not_guessed(home: Path) -> None:
+    """A wrong token is refused, and after ten of them so is every one, for a minute."""
+    now = [0.0]
+    async with visited(home, access=Access(ANA, lambda: now[0])) as visitor:
+        for wrong in ["", "x", "é" * 9, None, 7, *["guess"] * 5]:
+            assert (await visitor.post("login", {"token": wrong}))[0] == 403
+        assert (await visitor.post("login", {"token": visitor.room.access.token}))[0] == 429
+        now[0] = 61.0
+        await visitor.log_in()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", "/api/me"])
+async def test_other_hosts_and_origins_are_refused(
+    visitor: Visitor, headers: dict[str, str], path: str
+) -> None:
+    """Neither a rebound name nor a page of the web gets anything, logged in or not."""
+    async with visitor.http.get(f"{visitor.url}{path}", headers=headers) as answer:
+        assert answer.status == 403
+
+
+async def test_a_form_of_another_page_changes_nothing(home: Path) -> None:
+    """What changes something needs a header that no form can set, and JSON."""
+    async with visited(home, write=True) as visitor:
+        await visitor.log_in()
+        assert (await visitor.post("act", {}, X_Sayso="0"))[0] == 403
+        sent = {"X-Sayso": "1"}
+        async with visitor.http.post(f"{visitor.url}/api/act", data={"do": "abort"}, headers=sent) as answer:
+            assert answer.status == 415
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../server.py",
+        "/%2e%2e/server.py",
+        "/..%2fserver.py",
+        "//etc/passwd",
+        "/page/../../access.py",
+        "/server.py",
+    ],
+)
+async def test_only_files_of_the_page_are_given(visitor: Visitor, path: str) -> None:
+    """No path leads out of the folders of the page."""
+    host, port = visitor.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    assert answer.split()[1] in (b"404", b"400"), answer[:200]
+    assert b"import" not in answer
+
+
+async def test_every_answer_says_how_it_is_to_be_treated(visitor: Visitor) -> None:
+    """Pages, data and refusals run no script but the page's own, are never guessed at, and data is not kept."""
+    for path in ("/", "/app.js", "/api/sessions", "/api/sessions/none", "/nothing"):
+        async with visitor.http.get(f"{visitor.url}{path}") as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'; script-src 'self'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Cache-Control"] == (
+                "no-store" if "/api" in path or path == "/nothing" else "no-cache"
+            )
+
+
+async def test_a_page_that_only_shows_changes_nothing(visitor: Visitor) -> None:
+    """Without --write every change is refused, whoever asks."""
+    for path, body in (
+        ("act", {"session": "session-1", "do": "abort"}),
+        ("letter", {"key": "k", "again": False}),
+    ):
+        status, told = await visitor.post(path, body)
+        assert (status, told["error"]) == (403, "read_only")
+
+
+async def test_logins_are_no_more_than_so_many() -> None:
+    """Whoever logs in again and again pushes out their own oldest logins, and memory stays what it is."""
+    access = Access(ANA, time.monotonic)
+    keys = [access.login(ANA) for _ in range(1_001)]
+    held = [access.of(_with_cookie(access.cookie, key)) is not None for key in (*keys[:2], keys[-1])]
+    assert held == [False, True, True]
+
+
+def _with_cookie(name: str, value: str) -> web.Request:
+    return make_mocked_request("GET", "/", headers={"Cookie": f"{name}={value}"})

@@ -1,0 +1,192 @@
+"""What the control room tells of sessions over HTTP."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.decide import fork
+from engine.journal.events import decode_event
+from engine.journal.fold import derive_state
+from engine.language.actors import Actor
+from tests.support import roomful
+from tests.web.conftest import Json, Visitor
+
+
+async def some(visitor: Visitor, **wanted: str) -> Json:
+    """The newest session like that."""
+    found = (await visitor.get("sessions", **wanted))["sessions"]
+    assert found, wanted
+    return dict(found[0])
+
+
+# --- lists -------------------------------------------------------------------------------------------------
+
+
+async def test_pages_follow_each_other_and_hold_every_session_once(visitor: Visitor) -> None:
+    """The cursor of a page is where the next one begins; all of them are newest first."""
+    ids, before, created = [], "", []
+    while before is not None:
+        page = await visitor.get("sessions", limit=6, before=before)
+        ids += [each["sessionId"] for each in page["sessions"]]
+        created += [each["createdAt"] for each in page["sessions"]]
+        before = page["next"]
+    assert len(ids) == len(set(ids)) == 20
+    assert created == sorted(created, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [
+        ({"q": "v1.4.0"}, 1),
+        ({"q": "RESTORE disk"}, 6),
+        ({"q": "ana@example.com"}, 4),
+        ({"status": "aborted"}, 2),
+        ({"person": "ben", "flow": "deploy-checkout"}, 3),
+        ({"channel": "C0CHANNEL1"}, 5),
+        ({"q": "<script>"}, 0),
+    ],
+)
+async def test_sessions_are_found_by_words_and_filters(
+    visitor: Visitor, wanted: dict[str, str], number: int
+) -> None:
+    """Every word has to be in the id, flow, person, channel or inputs, and every filter has to fit."""
+    assert len((await visitor.get("sessions", **wanted))["sessions"]) == number
+
+
+async def test_what_another_process_does_is_told(visitor: Visitor, home: Path) -> None:
+    """A session that begins elsewhere is announced by its id, and found from then on."""
+    async with visitor.http.get(f"{visitor.url}/api/live") as news:
+        assert (await news.content.readline()).startswith(b":")
+        begun = await roomful.long_one(home / "sayso.db", hosts=1)
+        told = b""
+        while begun.encode() not in told:
+            told = await news.content.readline()
+    assert (await some(visitor, q="nightly"))["sessionId"] == begun
+
+
+async def test_a_deleted_session_leaves_the_list(visitor: Visitor) -> None:
+    """What the store has no more is shown no more."""
+    gone = await some(visitor, status="complete")
+    assert visitor.store.delete([gone["sessionId"]]) == []
+    ids = [each["sessionId"] for each in (await visitor.get("sessions"))["sessions"]]
+    assert gone["sessionId"] not in ids
+    assert await visitor.status(f"/api/sessions/{gone['sessionId']}") == 404
+
+
+# --- one session -------------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_shown_as_it_stood_at_each_event(visitor: Visitor) -> None:
+    """The state told of an event is the fold of the journal up to it, and nodes only ever come to be."""
+    head = await some(visitor, flow="deploy-checkout", status="complete")
+    events = [decode_event(row) for row in visitor.store.journal(head["sessionId"])]
+    documents = [
+        await visitor.get(f"sessions/{head['sessionId']}", at=seq) for seq in range(1, len(events) + 1)
+    ]
+    for seq, told in enumerate(documents, start=1):
+        state = derive_state(events[:seq])
+        assert (told["at"], told["status"], told["phase"]) == (seq, state.status, state.phase)
+        assert {prompt["promptId"] for prompt in told["prompts"]} == set(state.open_prompts)
+    begun = [{tuple(mark[:2]) for mark in told["marks"]} for told in documents]
+    assert all(before <= after for before, after in pairwise(begun))
+
+
+async def test_the_graph_has_a_box_for_every_node_that_ran(visitor: Visitor) -> None:
+    """Marks name boxes, a loop's nodes are counted, and boxes lie inside the picture."""
+    head = await some(visitor, flow="deploy-checkout", status="complete")
+    picture = await visitor.get(f"sessions/{head['sessionId']}/picture")
+    told = await visitor.get(f"sessions/{head['sessionId']}")
+    boxes = {(box["list"], box["node"]) for box in picture["boxes"] if "node" in box}
+    assert {tuple(mark[:2]) for mark in told["marks"]} == boxes
+    assert [mark for mark in told["marks"] if mark[1] == "apply"] == [["rollout", "apply", "completed", 3]]
+    for box in picture["boxes"]:
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= picture["width"]
+        assert 0 <= box["y"] <= box["y"] + box["height"] <= picture["height"]
+
+
+async def test_a_step_is_told_in_full(visitor: Visitor) -> None:
+    """What a node was given and gave, its error, and the events about it."""
+    head = await some(visitor, flow="deploy-checkout", status="failed")
+    step = await visitor.get(f"sessions/{head['sessionId']}/step", path="rollout[1]/watch")
+    assert '"half"' in step["input"]
+    assert "error rate 4.1 %" in step["error"]
+    assert [event["type"] for event in step["events"]] == ["container:childStarted", "node:error"]
+
+
+async def test_a_journal_is_read_in_pages_and_event_by_event(visitor: Visitor, home: Path) -> None:
+    """Pages hold every event once; one event is told with all that it says."""
+    long = await roomful.long_one(home / "sayso.db", hosts=60)
+    seqs: list[int] = []
+    while len(seqs) < (page := await visitor.get(f"sessions/{long}/journal", after=len(seqs)))["last"]:
+        seqs += [event["seq"] for event in page["events"]]
+    assert seqs == list(range(1, page["last"] + 1))
+    assert page["last"] > page["page"]
+    assert '"hosts": 60' in (await visitor.get(f"sessions/{long}/event", seq=1))["text"]
+    assert await visitor.status(f"/api/sessions/{long}/event", seq=99_999) == 404
+
+
+async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Visitor, home: Path) -> None:
+    """The comparison with its parent names the question, and what ran alike before it is the same."""
+    parent = (await some(visitor, flow="deploy-checkout", status="complete"))["sessionId"]
+    journal = [decode_event(row) for row in visitor.store.journal(parent)]
+    asked = next(event.seq for event in journal if event.type == "flow:paused")
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        child = await engine.fork(
+            parent, fork.seam(journal, asked), actor=Actor.local("ana"), answers={"gate": "reject"}
+        )
+        await engine.parked(child)
+    told = await visitor.get("compare", left=parent, right=child)
+    assert told["first"] == "gate"
+    assert told["sameFlow"]
+    assert [row["path"] for row in told["rows"] if not row["differs"]][:2] == ["build", "checks"]
+
+
+async def test_damaged_records_are_said_and_nothing_of_them_is_shown(visitor: Visitor, home: Path) -> None:
+    """A journal that was changed outside is refused in words; the list and other sessions stay."""
+    import apsw
+
+    hurt = await some(visitor, status="complete")
+    db = apsw.Connection(str(home / "sayso.db"))
+    db.execute("UPDATE journal SET mac = zeroblob(24) WHERE n = (SELECT max(n) FROM journal)")
+    db.execute("UPDATE sessions SET mac = zeroblob(24) WHERE session_id = ?", (hurt["sessionId"],))
+    db.close()
+    assert await visitor.status(f"/api/sessions/{hurt['sessionId']}") == 409
+    found = {each["sessionId"]: each for each in (await visitor.get("sessions"))["sessions"]}
+    assert found[hurt["sessionId"]]["status"] == "set aside"
+
+
+# --- all together ------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_for_whom(visitor: Visitor) -> None:
+    """Open questions name whom they ask as people are called, and since when; locks have their queue."""
+    told = await visitor.get("waiting")
+    assert {one["asks"] for one in told["questions"]} <= {"@ana", "@ben", "@cleo", "@dan", "@eva"}
+    assert all(one["since"] for one in told["questions"])
+    assert told["inAll"] == len(told["questions"])
+    assert [(lock["name"], lock["place"]) for lock in told["locks"]] == [
+        ("production-database", number) for number in range(len(told["locks"]))
+    ]
+
+
+@pytest.mark.parametrize("path", ["queues", "spend", "facets", "waiting"])
+async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Path, path: str) -> None:
+    """Every view answers before there is any session."""
+    from tests.web.conftest import visited
+
+    async with visited(tmp_path) as visitor:
+        await visitor.log_in()
+        assert await visitor.get(path)
+        assert (await visitor.get("sessions"))["sessions"] == []
+
+
+@pytest.mark.parametrize("query", ["at=x", "at=-1", "at=9999999999999", "at=%00"])
+async def test_nonsense_is_refused_in_words(visitor: Visitor, query: str) -> None:
+    """A number that is none is no error of the server."""
+    head = await some(visitor)
+    async with visitor.http.get(f"{visitor.url}/api/sessions/{head['sessionId']}?{query}") as answer:
+        assert answer.status == 400
+        assert "it takes a number" in (await answer.json())["message"]

@@ -1,0 +1,120 @@
+"""The control room in a browser: looked at as people look at it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.support import roomful
+from tests.support.browser import PHONE, running_browser
+from tests.web.conftest import Visitor, visited
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+HOSTILE = '\u202e<img src=x onerror="document.title=1"><script>document.title=1</script>'
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for all tests here."""
+    async with running_browser() as started:
+        yield started
+
+
+@asynccontextmanager
+async def shown(browser: Browser, visitor: Visitor, *, phone: bool = False) -> AsyncIterator[Page]:
+    """The page, logged in by the address that is printed; no script of it may fail, nor break its policy."""
+    context = await browser.new_context(viewport=PHONE if phone else {"width": 1280, "height": 900})
+    page, problems = await context.new_page(), list[str]()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    try:
+        await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
+        await expect(page.locator(".session-row").first).to_be_visible()
+        yield page
+        assert problems == []
+    finally:
+        await context.close()
+
+
+async def test_from_the_address_to_one_event_of_one_step(browser: Browser, home: Path) -> None:
+    """The token leaves the address, a search finds a session, its graph shows what failed, and the slider goes back in time."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        assert "token" not in page.url
+        await page.get_by_role("searchbox").fill("v1.0.0")
+        await expect(page.locator(".session-row")).to_have_count(1)
+        await page.locator(".session-row").click()
+        watch = page.get_by_role("button", name=re.compile("^watch, shell"))
+        await expect(watch).to_have_attribute("data-status", "failed")
+        await watch.click()
+        panel = page.get_by_role("tabpanel")
+        await expect(panel).to_contain_text("error rate 4.1 % is above 1 %")
+        await expect(panel).to_contain_text("Run 2 of 2")
+        await page.get_by_label("Event", exact=True).press("Home")
+        await expect(watch).to_have_attribute("data-status", "pending")
+        await expect(page.locator(".headline")).to_contain_text("as it was")
+        assert "at=1" in page.url
+        await page.get_by_role("button", name="now").click()
+        await expect(watch).to_have_attribute("data-status", "failed")
+
+
+async def test_the_graph_follows_what_another_process_does(browser: Browser, home: Path) -> None:
+    """Where it waits is marked, and once it is answered elsewhere the page shows that without being asked."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        [row] = [
+            row
+            for row in (
+                await page.evaluate(
+                    "fetch('/api/sessions?flow=deploy-checkout&status=paused').then((a) => a.json())"
+                )
+            )["sessions"]
+            if "v1.9." in row["waits"]
+        ]
+        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", row["sessionId"])
+        gate = page.get_by_role("button", name=re.compile("^gate, approval"))
+        await expect(gate).to_have_attribute("data-status", "waiting")
+        await expect(page.get_by_label("Open question")).to_contain_text("asks @eva")
+        async with roomful.engine_at(home / "sayso.db") as engine:
+            await engine.resume(
+                row["sessionId"], "", actor=roomful.PEOPLE[4], prompt_id=row["prompts"][0], answer="approve"
+            )
+            await engine.parked(row["sessionId"])
+        await expect(gate).to_have_attribute("data-status", "completed")
+        await expect(page.locator(".headline .pill")).to_have_text("✓ complete")
+
+
+async def test_what_people_wrote_is_never_markup(browser: Browser, home: Path) -> None:
+    """Markup in inputs and questions is shown as text in every view, and characters that reorder others are spelled out."""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, roomful.RESTORE, {"reason": HOSTILE})
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        for view in ("#/sessions?q=onerror", f"#/s/{begun}", "#/waiting"):
+            await page.evaluate("(hash) => { location.hash = hash }", view)
+            await expect(page.locator("main")).to_contain_text('onerror="document.title=1"')
+            await expect(page.locator("main")).to_contain_text("\\u202e")
+            assert await page.locator("main img, main script").count() == 0
+        assert "Control room" in await page.title()
+
+
+async def test_every_view_fits_a_phone_and_a_keyboard(browser: Browser, home: Path) -> None:
+    """Nothing is wider than the screen; the nodes of a graph are walked with arrows and opened with Enter."""
+    async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:
+        for view in ("Waiting", "Queues", "Spend", "Compare", "Sessions"):
+            link = page.get_by_role("navigation").get_by_role("link", name=view)
+            await link.click()
+            await expect(link).to_have_attribute("aria-current", "page")
+            await expect(page.get_by_role("heading", level=1)).to_be_attached()
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        await page.get_by_role("button", name=re.compile("complete")).click()
+        await page.locator(".session-row", has_text="deploy-checkout").first.click()
+        await page.get_by_role("button", name=re.compile("^build, shell")).focus()
+        await page.keyboard.press("ArrowDown")
+        await expect(page.get_by_role("button", name=re.compile("^checks, parallel"))).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("tabpanel")).to_contain_text("parallel")
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
