@@ -26,6 +26,11 @@ CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
 CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL);
+CREATE UNLOGGED TABLE boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
+CREATE VIEW starts AS
+ SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,
+  greatest(pg_postmaster_start_time(), to_timestamp(coalesce(max(boot), extract(epoch FROM clock_timestamp())))) AS at
+ FROM boots;
 CREATE SEQUENCE changes;
 SELECT nextval('changes')
 """

@@ -1,4 +1,8 @@
-"""Connecting to a Postgres server that can carry a store; what is said of it holds no secret."""
+"""Connecting to a Postgres server that can carry a store; what is said of it holds no secret.
+
+A store lies in one schema, the first of the role's or the URL's `search_path`, which is made where it is not there. Nothing is
+ever found in another one.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,13 @@ _SETTINGS = (
 )
 
 
+_SCHEMA = "SELECT current_schema()"
+_MAKE_SCHEMA = """DO $$ BEGIN
+ EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', trim('"' FROM current_setting('search_path')));
+END $$"""
+_STAY = "SELECT set_config('search_path', quote_ident(current_schema()), false)"
+
+
 def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
     """A plain connection to a server that can carry a store. Raises `StorageError`."""
     given: dict[str, str | int | None] = {
@@ -48,6 +59,11 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
         _check(raw, url)
         for setting in _SETTINGS:
             raw.execute(setting)
+        if not schema_of(raw):
+            raw.execute(_MAKE_SCHEMA)
+        raw.execute(_STAY)
+        if not schema_of(raw):
+            raise StorageError(f"The role of {shown(url)} has no USAGE on the schema of its search_path.")
     except psycopg.Error as error:
         raw.close()
         raise StorageError(f"{shown(url)} cannot be used: {told(error)}.") from error
@@ -80,6 +96,12 @@ def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
         raise StorageError(
             f"{shown(url)} stores text as {row[2]}; make a database with `ENCODING 'UTF8' TEMPLATE template0`."
         )
+
+
+def schema_of(raw: psycopg.Connection[tuple[Any, ...]]) -> str:
+    """The schema in which a connection works: the first of its `search_path` that is there for its role."""
+    row = raw.execute(_SCHEMA).fetchone()
+    return str(row[0] or "") if row else ""
 
 
 def _parts(url: str) -> dict[str, Any] | None:

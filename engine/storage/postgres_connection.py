@@ -27,7 +27,7 @@ from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBu
 from engine.storage.backoff import delays
 from engine.storage.connection import Watch
 from engine.storage.database import Database, Value
-from engine.storage.postgres_connect import LOCK_SECONDS, connect, shown, told
+from engine.storage.postgres_connect import LOCK_SECONDS, connect, schema_of, shown, told
 from engine.storage.postgres_words import lock_number, of_many, statement
 
 _log = logging.getLogger("sayso.storage")
@@ -44,7 +44,7 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
-_TELL = "SELECT pg_notify('sayso', $1)"
+_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), $1)"
 """A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
 _NUMBERED = """INSERT INTO transactions AS last (writer, n) VALUES ($1, $2)
@@ -325,7 +325,11 @@ class PostgresConnection(Database):
     def hold(self, *names: str, shared: bool = False) -> None:
         """See `Database.hold`."""
         for name in sorted(names):
-            self.raw.execute(_HOLD_SHARED if shared else _HOLD, (lock_number(name),))
+            self.raw.execute(_HOLD_SHARED if shared else _HOLD, (self.lock_number(name),))
+
+    def lock_number(self, name: str) -> int:
+        """The number of the advisory lock of this name."""
+        return lock_number(name, self.schema)
 
     def notify(self, word: str) -> None:
         """See `Database.notify`."""
@@ -412,6 +416,7 @@ class PostgresConnection(Database):
 
     def _connect(self) -> None:
         self.raw = connect(self.url, "sayso")
+        self.schema = schema_of(self.raw)
         self._since = time.monotonic()
 
     def connected_seconds(self) -> float:

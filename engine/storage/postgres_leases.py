@@ -26,9 +26,9 @@ from psycopg import errors
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson, StorageBusy, StorageError
 from engine.storage.leases import Holder, Member, new_owner_id
-from engine.storage.postgres_connect import connect, shown, told
+from engine.storage.postgres_connect import connect, schema_of, shown, told
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.postgres_words import lock_number
+from engine.storage.postgres_words import lock_number, prefix
 
 _log = logging.getLogger("sayso.storage")
 
@@ -40,15 +40,16 @@ GRACE_SECONDS = 2 * LEASE_SECONDS
 """How long after a start of the server everybody counts as alive."""
 RECOVERY_SECONDS = 600.0
 """How long after its start a server may take its first connection."""
-_PREFIX = "sayso "
 _SERVING = "serving"
 _IDLE = "SELECT set_config('idle_session_timeout', $1, false)"
-_STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::text"
+_BOOT = "INSERT INTO boots VALUES (1, extract(epoch FROM clock_timestamp())) ON CONFLICT DO NOTHING"
+"""The table is unlogged: after a crash of the server, and on a standby that took over, it is empty."""
+_STARTED = "SELECT started FROM starts"
 _TAKE = "SELECT pg_try_advisory_lock($1)"
 _TAKE_SHARED = "SELECT pg_try_advisory_lock_shared($1)"
 _GIVE_BACK = "SELECT pg_advisory_unlock($1)"
-_TELL = "NOTIFY sayso, 'all'"
-_LISTEN = "LISTEN sayso"
+_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), 'all')"
+_LISTEN = "DO $$ BEGIN EXECUTE format('LISTEN %I', 'sayso ' || hashtext(current_schema())); END $$"
 _NAME = "SELECT set_config('application_name', $1, false)"
 _PING = """SELECT application_name FROM pg_stat_activity
  WHERE datname = current_database() AND starts_with(application_name, $1) ORDER BY 1"""
@@ -58,17 +59,15 @@ _MEMBERS = """SELECT application_name, coalesce(host(client_addr), 'this machine
   WHERE pg_locks.pid = pg_stat_activity.pid AND locktype = 'advisory' AND granted)
  FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, $1) ORDER BY backend_start"""
 _DEAD = "SELECT pg_try_advisory_xact_lock_shared($1)"
-_OLD = "SELECT clock_timestamp() > pg_postmaster_start_time() + $1::text::interval"
+_OLD = "SELECT clock_timestamp() > at + $1::text::interval FROM starts"
 _LIVING = """SELECT DISTINCT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
  WHERE datname = current_database() AND locktype = 'advisory' AND granted AND starts_with(application_name, $1) ORDER BY 1"""
-_NOTE = """INSERT INTO serving (n, holder) VALUES (1, $1), (2, extract(epoch FROM pg_postmaster_start_time())::text)
+_NOTE = """INSERT INTO serving (n, holder) VALUES (1, $1), (2, (SELECT started FROM starts))
  ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"""
-_NOTE_START = """INSERT INTO serving (n, holder) VALUES (2, extract(epoch FROM pg_postmaster_start_time())::text)
+_NOTE_START = """INSERT INTO serving (n, holder) SELECT 2, started FROM starts
  ON CONFLICT (n) DO UPDATE SET holder = excluded.holder"""
 _NOTED = "SELECT holder FROM serving WHERE n = 1"
-_NOTED_BEFORE = (
-    "SELECT holder != extract(epoch FROM pg_postmaster_start_time())::text FROM serving WHERE n = 2"
-)
+_NOTED_BEFORE = "SELECT holder != started FROM serving, starts WHERE n = 2"
 """Whether the server was started again after somebody had the lease."""
 
 
@@ -88,6 +87,7 @@ class HeldLock:
         self.peers_changed: Callable[[], None] = lambda: None
         self._seen = time.monotonic()
         self.raw = connect(url, application)
+        self._schema = schema_of(self.raw)
         self.taken = self._take()
         self._thread = threading.Thread(target=self._keep, name=f"sayso-lease-{name}", daemon=True)
         if self.taken:
@@ -111,7 +111,7 @@ class HeldLock:
             if name in self._further:
                 return True
             words = _TAKE_SHARED if shared else _TAKE
-            taken = _one(self.raw, words, lock_number(name)) is True
+            taken = _one(self.raw, words, self._number(name)) is True
             if taken:
                 self._further[name] = words
             return taken
@@ -121,7 +121,7 @@ class HeldLock:
         with self._gate, contextlib.suppress(psycopg.Error):
             # Where the connection is lost, so is the lock.
             if self._further.pop(name, None) is not None:
-                self.raw.execute(_GIVE_BACK, (lock_number(name),))
+                self.raw.execute(_GIVE_BACK, (self._number(name),))
             if tell:
                 self.raw.execute(_TELL)
 
@@ -135,11 +135,14 @@ class HeldLock:
     def _look(self) -> None:
         """Give a sign of life, and look who else does."""
         asked = time.monotonic()
-        found = [str(name) for (name,) in self.raw.execute(_PING, (_PREFIX,))]
+        found = [str(name) for (name,) in self.raw.execute(_PING, (prefix(self._schema),))]
         self._seen = asked
         if found != self.peers:
             self.peers = found
             self.peers_changed()
+
+    def _number(self, name: str) -> int:
+        return lock_number(name, self._schema)
 
     def fresh(self) -> bool:
         """Whether the server cannot have ended it yet."""
@@ -148,9 +151,10 @@ class HeldLock:
     def _take(self) -> bool:
         asked = time.monotonic()
         self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
+        self.raw.execute(_BOOT)
         self.started = _text(self.raw, _STARTED)
         locks = {self._name: _TAKE, **self._further}
-        taken = all(_one(self.raw, words, lock_number(name)) is True for name, words in locks.items())
+        taken = all(_one(self.raw, words, self._number(name)) is True for name, words in locks.items())
         if taken:
             self._seen = asked
         return taken
@@ -247,7 +251,9 @@ class PostgresOwners:
     def register(self, label: str) -> str:
         """Become an owner that lives until this process ends or `close()`."""
         owner = new_owner_id(label)
-        held = self._held[owner] = HeldLock(self._db.url, owner, f"{_PREFIX}{owner}", self._end)
+        held = self._held[owner] = HeldLock(
+            self._db.url, owner, f"{prefix(self._db.schema)}{owner}", self._end
+        )
         held.peers_changed = lambda: self._wake("peers")
         return owner
 
@@ -264,7 +270,7 @@ class PostgresOwners:
         owner, held = self._first()
         beside = held.lease(_SERVING, shared=True)
         if beside:
-            held.rename(f"{_PREFIX}{owner} {role}")
+            held.rename(f"{prefix(self._db.schema)}{owner} {role}")
         return beside
 
     def lease(self, name: str) -> bool:
@@ -319,9 +325,9 @@ class PostgresOwners:
 
     def members(self, names: Sequence[str]) -> list[Member]:
         """See `Store.members`."""
-        known = {lock_number(name): name for name in names}
+        known = {self._db.lock_number(name): name for name in names}
         with self._db.read():
-            rows = self._db.raw.execute(_MEMBERS, (_PREFIX,)).fetchall()
+            rows = self._db.raw.execute(_MEMBERS, (prefix(self._db.schema),)).fetchall()
         found = []
         for application, host, since, locks in rows:
             owner, role = _owner_and_role(application)
@@ -339,12 +345,12 @@ class PostgresOwners:
         if owner in self._held:
             return True
         with self._db.read():
-            return not settled(self._db) or not _one(self._db.raw, _DEAD, lock_number(owner))
+            return not settled(self._db) or not _one(self._db.raw, _DEAD, self._db.lock_number(owner))
 
     def living(self) -> list[str]:
         """The ids of all owners that live, sorted."""
         with self._db.read():
-            rows = self._db.raw.execute(_LIVING, (_PREFIX,)).fetchall()
+            rows = self._db.raw.execute(_LIVING, (prefix(self._db.schema),)).fetchall()
         return sorted(_owner_and_role(name)[0] for (name,) in rows if "-" in name)
 
     def note(self, text: str | None) -> None:
@@ -364,7 +370,7 @@ class PostgresOwners:
 
 def _owner_and_role(application: str) -> tuple[str, str]:
     """What the name of a connection that carries a lease says."""
-    owner, _, role = application.removeprefix(_PREFIX).partition(" ")
+    _, owner, role = f"{application} ".split(" ", 2)
     return owner, role
 
 
@@ -403,7 +409,7 @@ class ServingLease:
 
     def retake(self) -> bool:
         """See `Serving.retake`. Raises `StorageError`."""
-        held = HeldLock(self._db.url, _SERVING, f"{_PREFIX}{_SERVING}", self._lost)
+        held = HeldLock(self._db.url, _SERVING, f"{prefix(self._db.schema)}{_SERVING}", self._lost)
         if held.taken:
             self._held = held
             self._write()

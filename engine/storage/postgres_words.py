@@ -66,6 +66,12 @@ def _in_its_types(sql: str) -> str:
     return sql.strip()
 
 
-def lock_number(name: str) -> int:
-    """The number of the advisory lock of this name. Two names with the same one would only wait for each other."""
-    return int.from_bytes(hashlib.blake2b(b"sayso " + name.encode(), digest_size=8).digest(), signed=True)
+def lock_number(name: str, schema: str) -> int:
+    """The number of the advisory lock of this name in this schema. Two with the same one would only wait for each other."""
+    named = f"sayso {schema} {name}".encode()
+    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), signed=True)
+
+
+def prefix(schema: str) -> str:
+    """How the names of connections begin that carry leases in this schema: names are short, so a digest stands for it."""
+    return f"sayso/{hashlib.blake2b(schema.encode(), digest_size=4).hexdigest()} "

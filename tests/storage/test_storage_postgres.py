@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -29,6 +30,7 @@ from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_leases import HeldLock
+from engine.storage.postgres_words import lock_number
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, step, tell
 from tests.support import postgres
 from tests.support.between import Relay
@@ -387,8 +389,8 @@ def test_a_lease_that_was_ended_is_never_believed_again(
     done(store, new_session("session-1", owner, event("a")))
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
-            (f"sayso {owner}",),
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s",
+            (f"sayso/%{owner}",),
         )
     soon(lambda: store._db.broken is not None)
     with pytest.raises(StorageBroken, match="is gone"):
@@ -469,6 +471,98 @@ def test_after_a_start_of_the_server_a_second_bot_waits_for_the_first(
     assert store.try_serving(holder_of("sayso start", NOW)) is None
     assert (holder := store.served().holder) is not None
     assert holder.stopping
+
+
+@pytest.fixture
+def own_server() -> Iterator[Any]:
+    """A server that a test may crash."""
+    found = postgres.server(postgres.folder("crash"))
+    yield found
+    found.cleanup()
+
+
+def test_after_a_crash_of_the_server_leases_are_taken_again(
+    own_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of its processes was killed: it ends all others, and begins anew without having been started again."""
+    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 0.05)
+    store = open_postgres(own_server.get_uri(), KEY)
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a")))
+    before = store._owners._held[owner].started
+    os.kill(store._db.raw.info.backend_pid, signal.SIGKILL)
+    soon(lambda: store._owners._held[owner].started != before or store._db.broken)
+    assert store._db.broken is None
+    soon(store._owners._fresh)
+    done(store, step("session-1", 1, 1, event("b")))
+    other = open_postgres(own_server.get_uri(), KEY)
+    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
+    assert other.alive("bot-1-0123456789abcdef"), "another one may not have taken its lease again yet"
+    for one in (store, other):
+        one.close()
+
+
+@pytest.mark.long
+def test_a_lease_that_takes_a_crash_for_a_server_that_went_on_is_noticed(
+    own_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start is that of before: all bots would end."""
+    monkeypatch.setattr(postgres_leases, "_BOOT", "SELECT 1")
+    with pytest.raises(AssertionError):
+        test_after_a_crash_of_the_server_leases_are_taken_again(own_server, monkeypatch)
+
+
+def test_locks_that_are_not_of_their_schema_are_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bot would keep the other from serving."""
+    for module in (postgres_connection, postgres_leases):
+        monkeypatch.setattr(module, "lock_number", lambda name, schema: lock_number(name, ""))
+    with pytest.raises((AssertionError, StorageError)):
+        test_bots_of_one_database_are_apart_in_schemas_of_their_own(url)
+
+
+def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> None:
+    """What one stores, holds and tells, the other neither sees nor waits for; its role cannot even read it."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        for team in ("team_a", "team_b"):
+            raw.execute(f"DROP SCHEMA IF EXISTS {team} CASCADE")  # type: ignore[arg-type]
+            raw.execute(f"DROP ROLE IF EXISTS {team}")  # type: ignore[arg-type]
+            raw.execute(f"CREATE ROLE {team} LOGIN")  # type: ignore[arg-type]
+            raw.execute(f"CREATE SCHEMA AUTHORIZATION {team}")  # type: ignore[arg-type]
+    urls = [url.replace("postgres:@", f"{team}@") for team in ("team_a", "team_b")]
+    one, other = (open_postgres(url, key) for url, key in zip(urls, (KEY, b"f" * 32), strict=True))
+    one.bind("T1", "A1")
+    other.bind("T2", "A2")
+    owner = one.register("bot")
+    done(one, new_session("session-1", owner, event("a"), rows=(PutLock("prod", "session-1"),)))
+    heard: list[str] = []
+    other._owners.listen(heard.append)
+    soon(lambda: heard == ["all"])
+    assert one.ingest([ITEM], NOW) == other.ingest([ITEM], NOW) == [1]
+    assert (other.heads(), other.locks(), other.serving(), other.alive(owner)) == ([], [], [], False)
+    assert [store.try_serving(holder_of("sayso start", NOW)) is not None for store in (one, other)] == [
+        True,
+        True,
+    ]
+    with one._db.write():
+        one._db.hold("lock prod")
+        with other._db.write():
+            other._db.hold("lock prod")
+    assert heard == ["all"]
+    with psycopg.connect(urls[1]) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        raw.execute("SELECT * FROM team_a.sessions")
+    with pytest.raises(StorageError, match="permission denied"):
+        open_postgres(f"{urls[1]}&options=-csearch_path%3Dteam_a", KEY)
+    for store in (one, other):
+        store.close()
+
+
+def test_a_schema_that_the_url_names_is_made(store: PostgresStore, url: str) -> None:
+    """And nothing is ever found in the one behind it."""
+    done(store, new_session("session-1", store.register("bot"), event("a")))
+    name = f"s{os.urandom(4).hex()}"
+    other = open_postgres(f"{url}&options=-csearch_path%3D{name}", KEY)
+    assert (other._db.schema, other.heads(), other.serving()) == (name, [], [])
+    other.close()
 
 
 def test_one_process_serves(store: PostgresStore, url: str) -> None:

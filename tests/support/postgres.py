@@ -104,6 +104,6 @@ def end_leases(url: str, which: str = "%") -> None:
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name LIKE 'sayso ' || %s",
+            " AND application_name LIKE 'sayso/%% ' || %s",
             (which,),
         )
