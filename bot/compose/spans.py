@@ -317,6 +317,8 @@ class _Step:
             "sayso.flow.digest": state.flow_digest,
             "sayso.status": event.status,
         }
+        if state.flow_revision:
+            told["sayso.flow.revision"] = state.flow_revision
         number = span_id(self.session_id, "", 0)
         times = (state.created_at, event.timestamp)
         span = self._span(f"invoke_workflow {state.flow_name}", number, None, times, told)

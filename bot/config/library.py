@@ -1,12 +1,20 @@
-"""The flows that are served: every file of a folder, known by the name in `flow:`, reloaded when it changes."""
+"""The flows that are served: every file of a folder, known by the name in `flow:`, reloaded when it changes.
+
+A folder can be a git checkout, or a link that is swapped. Then another version of it is taken as a whole: while git writes,
+where a version was swapped in the middle of reading, and where one of its files cannot be loaded, the one before stays.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from bot.config.revision import DIRTY, Version, is_dirty, version_of
 from engine.flow import Flow
 from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, UnknownFlow
@@ -20,6 +28,19 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 _NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
 
 
+DIRTY_SECONDS = 5.0
+"""How long it is believed whether a checkout has changes."""
+
+
+class _Shelf(NamedTuple):
+    """What was read: when which files had changed, the flows and errors by file, and the flows by name."""
+
+    seen: dict[Path, tuple[int, int]]
+    loaded: dict[Path, Flow]
+    errors: dict[Path, FlowError]
+    by_name: dict[str, Flow]
+
+
 class Library:
     """Flows by name, from folders and files. A broken file is reported, and the others are served."""
 
@@ -28,16 +49,39 @@ class Library:
         self._seen: dict[Path, tuple[int, int]] = {}
         self._loaded: dict[Path, Flow] = {}
         self.errors: dict[Path, FlowError] = {}
-        self._reported: dict[Path, FlowError] = {}
         self._by_name: dict[str, Flow] = {}
+        self._reported: dict[Path, FlowError] = {}
+        self._versions: tuple[Version, ...] | None = None
+        self._refused: tuple[tuple[Version, ...], _Shelf] | None = None
+        self._dirty: dict[Path, tuple[float, bool]] = {}
 
     def refresh(self) -> Mapping[str, Flow]:
         """Look at the files again. Read are those that changed, and, when anything did, those that rest on others: flows
-        that call flows, and broken ones. Returns the flows by name."""
+        that call flows, and broken ones; and all of another version. Returns the flows by name."""
+        versions = tuple(version_of(place) for place in self._places)
+        if self._versions is not None and any(version.unfinished for version in versions):
+            return self._by_name
         files = self._files()
         stamps = {path: _stamp(path) for path in self._watched(files)}
-        if stamps == self._seen:
+        if stamps == self._seen and versions == self._versions:
             return self._by_name
+        if self._refused is not None and (versions, stamps) == (self._refused[0], self._refused[1].seen):
+            return self._by_name
+        before = _Shelf(self._seen, dict(self._loaded), dict(self.errors), self._by_name)
+        self._read(files, stamps, anew=versions != self._versions)
+        if self._versions is not None and not self._taken(versions, before):
+            self._seen, self._loaded, self.errors, self._by_name = before
+            return self._by_name
+        self._versions, self._refused = versions, None
+        for path, error in self.errors.items():
+            if str(self._reported.get(path)) != str(error):
+                log.error("flow file not loaded:\n%s", error)
+        self._reported = dict(self.errors)
+        return self._by_name
+
+    def _read(self, files: list[Path], stamps: dict[Path, tuple[int, int]], anew: bool) -> None:
+        if anew:
+            self._seen, self._loaded, self.errors = {}, {}, {}
         for path in files:
             if self._seen.get(path) != stamps[path] or self._rests_on_others(path):
                 self._load(path)
@@ -47,7 +91,41 @@ class Library:
             del self.errors[path]
         self._seen = stamps
         self._index()
-        return self._by_name
+
+    def _taken(self, versions: tuple[Version, ...], before: _Shelf) -> bool:
+        """Whether what was read is served: it is of one version, and another one breaks no file that was whole."""
+        if tuple(version_of(place) for place in self._places) != versions:
+            return False
+        broken = [error for path, error in self.errors.items() if path not in before.errors]
+        if versions == self._versions or not broken:
+            return True
+        self._refused = versions, _Shelf(self._seen, self._loaded, self.errors, self._by_name)
+        names = ", ".join(version.revision or str(version.folder) for version in versions)
+        log.error(
+            "the flows of %s are not served, the version before is, for not all of its files can be loaded:\n%s",
+            names,
+            "\n".join(map(str, broken)),
+        )
+        return False
+
+    async def revision(self, flow: Flow) -> str | None:
+        """The version of the folder that a flow was read from: a commit, `-dirty` where files were changed since, or what
+        `REVISION` says."""
+        place = Path(flow.file)
+        for known, version in zip(self._places, self._versions or (), strict=False):
+            if known not in (place, place.parent) or version.revision is None:
+                continue
+            changed = version.git and self._refused is None and await self._is_dirty(version.folder)
+            return version.revision + (DIRTY if changed else "")
+        return None
+
+    async def _is_dirty(self, folder: Path) -> bool:
+        now = time.monotonic()
+        since, dirty = self._dirty.get(folder, (float("-inf"), False))
+        if now - since > DIRTY_SECONDS:
+            dirty = await asyncio.to_thread(is_dirty, folder)
+            self._dirty[folder] = (now, dirty)
+        return dirty
 
     def _watched(self, files: list[Path]) -> list[Path]:
         """The served files, and those beside them: a flow calls flows in the folder of its file."""
@@ -74,7 +152,8 @@ class Library:
         """By the name of a flow, the first problem of its file, where that cannot be loaded as it is now. If it could
         before, that version is still served."""
         found = {}
-        for path, error in self.errors.items():
+        refused = self._refused[1].errors if self._refused is not None else {}
+        for path, error in {**self.errors, **refused}.items():
             loaded = self._loaded.get(path)
             name = loaded.name if loaded is not None else _name_in(path)
             if self._by_name.get(name) is loaded:
@@ -97,13 +176,7 @@ class Library:
             self.errors.pop(path, None)
         except FlowError as error:
             # What was served from this file before stays served: an editor may have saved half a file.
-            self._report(path, error)
-
-    def _report(self, path: Path, error: FlowError) -> None:
-        """Keep an error, and log it unless it was logged already."""
-        if str(self._reported.get(path)) != str(error):
-            log.error("flow file not loaded:\n%s", error)
-        self.errors[path] = self._reported[path] = error
+            self.errors[path] = error
 
     def _index(self) -> None:
         """Of two flows with one name the file that is listed first is served."""
@@ -117,8 +190,7 @@ class Library:
                 fault = Fault(
                     ("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name"
                 )
-                self._report(path, FlowError([load_located(flow.text, flow.file).problem(fault)]))
-        self._reported = dict(self.errors)
+                self.errors[path] = FlowError([load_located(flow.text, flow.file).problem(fault)])
 
 
 def _flow_files(folder: Path) -> list[Path]:

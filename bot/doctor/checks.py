@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.compose.environment import needs
+from bot.config.revision import DIRTY, is_dirty, version_of
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
 from bot.doctor.blobs import check_blobs
@@ -153,9 +154,19 @@ def check_flows(settings: Settings) -> Iterator[Check]:
             "flows", "fail", text, "The other flows are served; these are not, until they are repaired."
         )
     names = ", ".join(sorted(flows)) or "none"
-    yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}: {names}")
+    yield Check(
+        "flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{_version(settings)}: {names}"
+    )
     yield from _check_secrets(settings, flows)
     yield from check_mcp(settings, flows)
+
+
+def _version(settings: Settings) -> str:
+    """Which commit or release the folder of flows holds."""
+    version = version_of(settings.flows)
+    if version.revision is None:
+        return ""
+    return f" at {version.revision}{DIRTY if version.git and is_dirty(version.folder) else ''}"
 
 
 def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:

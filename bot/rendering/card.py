@@ -46,7 +46,7 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.text import cut, date, elapsed, one_line, person, safe, waiting_on
+from bot.rendering.text import cut, date, elapsed, one_line, person, safe, shortened, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
@@ -256,7 +256,10 @@ def _ended(state: State, flow: Flow) -> str:
 
 
 def _origin(state: State) -> str:
-    return f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`"
+    revision = f" · flows at `{safe(shortened(state.flow_revision))}`" if state.flow_revision else ""
+    return (
+        f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`{revision}"
+    )
 
 
 def _changed(code: Sequence[str]) -> str:

@@ -271,3 +271,8 @@ def elapsed(seconds: float) -> str:
             rest = whole % size // smaller
             return f"{whole // size}{unit} {rest}{name}" if rest else f"{whole // size}{unit}"
     return f"{whole}s"
+
+
+def shortened(revision: str) -> str:
+    """A commit by its first letters, with what stands behind it; any other revision as it is."""
+    return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28,52}\b", r"\1", revision)

@@ -282,7 +282,10 @@ class Starter:
             if refusal is not None:
                 return refusal
             consumed, actor = [Consumed(row.id, "started")], await self.people.profiled(actor)
-            await self.notices.engine.start(flow, wish.inputs, actor=actor, thread=thread, consumed=consumed)
+            revision = await self.library.revision(flow)
+            await self.notices.engine.start(
+                flow, wish.inputs, actor=actor, thread=thread, consumed=consumed, revision=revision
+            )
         except (LookupFailed, StorageError):
             raise
         except SaysoError as error:

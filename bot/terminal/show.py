@@ -68,6 +68,8 @@ def show_lines(
         "started", f"{moment(state.created_at)} ({ago(state.created_at, now)}) by {started_by(state)}"
     )
     yield _fact("changed", f"{moment(state.updated_at)} ({ago(state.updated_at, now)})")
+    if state.flow_revision:
+        yield _fact("flows at", clean(state.flow_revision))
     if state.parent_session_id:
         yield _fact("fork of", state.parent_session_id)
     if state.thread:

@@ -80,6 +80,7 @@ class Start(Command, frozen=True):
     actor: Actor
     thread: dict[str, Json] | None = None
     parent_session_id: str | None = None
+    flow_revision: str | None = None
 
 
 class Claimed(Command, frozen=True):

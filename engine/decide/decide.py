@@ -72,6 +72,7 @@ def _start(turn: Turn, command: commands.Start) -> None:
         actor=command.actor.record(),
         thread=command.thread,
         parent_session_id=command.parent_session_id,
+        flow_revision=command.flow_revision,
     )
 
 

@@ -62,6 +62,8 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
     covers: str | None = None
     digest: str | None = None
     content: Json = None
+    flow_revision: str | None = None
+    """The version of the folder of flows: a commit, or what its `REVISION` says."""
 
     def to_json(self) -> dict[str, Json]:
         """The record for a machine, without the fields that are None."""
@@ -100,10 +102,11 @@ class _Trail:
                 "session_id": event.session_id,
                 "flow": event.flow_name,
                 "flow_digest": event.flow_digest,
+                "flow_revision": event.flow_revision,
                 "thread_key": thread.get("key"),
             }
         if isinstance(event, ev.FlowMigrated):
-            self._session["flow_digest"] = event.flow_digest
+            self._session |= {"flow_digest": event.flow_digest, "flow_revision": None}
         if isinstance(event, ev.PromptRequested):
             self._kinds[event.prompt_id] = str(event.prompt.get("kind"))
             self._offered[event.prompt_id] = {option["value"] for option in event.prompt.get("options") or ()}

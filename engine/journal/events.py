@@ -71,7 +71,8 @@ class PromptEvent(Event, kw_only=True):
 
 
 class SessionStarted(Event, tag="session:start", kw_only=True):
-    """A session came to be: which flow, by whom, in which thread, with which inputs given so far."""
+    """A session came to be: which flow, by whom, in which thread, with which inputs given so far. `flow_revision` is the
+    version of the folder of flows: a commit, or what its `REVISION` says."""
 
     session_id: str
     flow_name: str
@@ -80,6 +81,7 @@ class SessionStarted(Event, tag="session:start", kw_only=True):
     actor: dict[str, Json]
     thread: dict[str, Json] | None = None
     parent_session_id: str | None = None
+    flow_revision: str | None = None
 
 
 class FlowStarted(Event, tag="flow:started", kw_only=True):

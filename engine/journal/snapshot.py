@@ -238,6 +238,7 @@ _ALWAYS = (
 """The fields that stand in every document as they are."""
 
 _SOMETIMES = (
+    "flowRevision",
     "code",
     "codeChanged",
     "pausing",

@@ -332,6 +332,8 @@ class State(_Record):
     flow_name: str = ""
     flow_digest: str = ""
     parent_session_id: str | None = None
+    flow_revision: str | None = None
+    """The version of the folder that its flow came from; None after a migration to another text."""
     phase: Phase = "idle"
     outcome: Status | None = None
     seq: int = 0

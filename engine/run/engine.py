@@ -211,14 +211,16 @@ class Engine:
         thread: dict[str, Json] | None = None,
         session_id: str | None = None,
         consumed: Sequence[Consumed] = (),
+        revision: str | None = None,
     ) -> str:
-        """Start a session and return its id once its start is durable. Raises `InvalidInputs`, `NotAllowed`, and
+        """Start a session and return its id once its start is durable. `revision` says which version of the flows it is
+        of. Raises `InvalidInputs`, `NotAllowed`, and
         `SessionError` for a `session_id` that is none (`session-` and letters, digits, `-` or `_`)."""
         session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
         if self.sessions.at_work(session_id):
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
         form = self.sessions.add_flow(flow)
-        command = Start(session_id, dict(inputs), actor, thread)
+        command = Start(session_id, dict(inputs), actor, thread, flow_revision=revision)
         thread_key = (thread or {}).get("key")
         new = NewSession(flow.name, flow.digest, flow.body(), thread_key=thread_key, form=form)
         async with self.sessions.created(session_id, flow) as live:

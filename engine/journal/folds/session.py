@@ -25,6 +25,7 @@ def session_started(state: State, event: ev.SessionStarted) -> State:
         flow_name=event.flow_name,
         flow_digest=event.flow_digest,
         parent_session_id=event.parent_session_id,
+        flow_revision=event.flow_revision,
         given=event.given,
         actor=event.actor,
         thread=event.thread,
@@ -102,7 +103,8 @@ def flow_migrated(state: State, event: ev.FlowMigrated) -> State:
             raise MalformedJournal(f"{path} does not wait for its node type")
         nodes = nodes.set(path, replace(nodes[path], reason=AGAIN, input=None))
     inputs = state.inputs if event.input is None else event.input
-    return replace(state, flow_digest=event.flow_digest, inputs=inputs, frames=frames, nodes=nodes)
+    text = {"flow_digest": event.flow_digest, "flow_revision": None}
+    return replace(state, **text, inputs=inputs, frames=frames, nodes=nodes)
 
 
 def flow_paused(state: State, event: ev.FlowPaused) -> State:
