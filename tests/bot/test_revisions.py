@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import subprocess
@@ -14,7 +15,13 @@ from bot.config import library as module
 from bot.config import revision
 from bot.config.library import Library
 from bot.config.revision import is_dirty, version_of
+from bot.terminal.console import Paint
+from bot.terminal.show import View, show_lines
+from engine.journal.audit import audit
+from engine.journal.snapshot import from_json, to_json
 from engine.run import flow_files
+from tests.support.bot import start_flow
+from tests.support.simulated import inhabited_town, simulated
 
 FLOW = "flow: {0}\nnodes:\n  - {{id: tell, type: message, with: {{text: {1}}}}}\n"
 BROKEN = "flow: {0}\nnodes: ["
@@ -191,3 +198,21 @@ def test_while_git_writes_nothing_is_read(checkout: Path) -> None:
     (checkout / "flows" / "two.yml").write_text(FLOW.format("two", "new"))
     lock.unlink()
     assert words(library) == {"new"}
+
+
+@simulated
+async def test_a_session_says_which_version_it_was_started_of(tmp_path: Path) -> None:
+    """Its first event, its card and its audit trail have the revision."""
+    async with inhabited_town(tmp_path, {"one": FLOW.format("one", "hello")}) as (workspace, town):
+        (tmp_path / "REVISION").write_text("release-41\n")
+        thread = await start_flow(workspace, "ana", "ops", "one")
+        await thread.says("hello")
+        await thread.says("flows at `release-41`")
+        (head,) = town.engine.store.heads(limit=None)
+        events, state = await town.engine.journal(head.session_id), await town.engine.state(head.session_id)
+    assert {record.flow_revision for record in audit(events)} == {"release-41"}
+    assert from_json(to_json(state)) == state
+    shown = "\n".join(
+        show_lines(state, head, None, events, View(state.updated_at, Paint(io.StringIO())), str)
+    )
+    assert "release-41" in shown
