@@ -29,8 +29,12 @@ class _Prints(Action):
 
 def _version() -> str:
     from importlib.metadata import version
+    from pathlib import Path
 
-    return f"sayso {version('sayso')}"
+    from bot.config.revision import commit_of
+
+    commit = commit_of(Path(__file__).parents[2])
+    return f"sayso {version('sayso')}" + (f" ({commit})" if commit else "")
 
 
 def _script() -> str:

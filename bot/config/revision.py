@@ -52,6 +52,14 @@ def version_of(place: Path) -> Version:
     return Version(folder)
 
 
+def commit_of(root: Path) -> str | None:
+    """The commit of a checkout, marked where it has changes; None where this folder is the root of none."""
+    version = version_of(root) if (root / ".git").exists() else Version(root)
+    if version.revision is None:
+        return None
+    return version.revision[:12] + (DIRTY if is_dirty(root) else "")
+
+
 def is_dirty(folder: Path) -> bool:
     """Whether files in this folder of a checkout differ from its commit, or are not in it. False without the program."""
     words = [*_GIT, "-C", str(folder), "status", "--porcelain", "--", ".", ":(exclude,glob)**/__pycache__/**"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,8 @@ nodes:
     type: ask
     with: {mesage: "Which?"}
 """
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_sound_files_are_zero(cli: Cli) -> None:
@@ -154,8 +159,12 @@ def test_a_rejection_has_an_exit_code_of_its_own() -> None:
 
 
 def test_the_version_is_that_of_the_distribution(cli: Cli) -> None:
-    """`--version` prints name and version."""
-    assert cli.run("--version").out.startswith("sayso ")
+    """`--version` prints name and version, and in a git checkout of sayso its commit."""
+    told = cli.run("--version").out.strip()
+    if (ROOT / ".git").exists():
+        assert re.fullmatch(rf"sayso {version('sayso')} \([0-9a-f]{{12}}(-dirty)?\)", told), told
+    else:
+        assert told == f"sayso {version('sayso')}"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["sessions", "resume", "--help"]])
