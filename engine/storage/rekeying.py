@@ -161,14 +161,16 @@ def _all_sessions(store: DatabaseStore, done: Done) -> Iterator[Done]:
     left |= {session_id for session_id in every if session_number(session_id) in numbers}
     waiting = sorted(left)
     while waiting:
-        until = time.monotonic() + _SECONDS
         with store._db.write():
-            while waiting and time.monotonic() < until:
+            until = time.monotonic() + _SECONDS
+            for _ in range(len(waiting)):
                 try:
                     _encrypt_session(store, waiting.pop())
                     done.sessions += 1
                 except (Corrupt, UnknownSession):
                     done.damaged += 1
+                if time.monotonic() >= until:
+                    break
         yield done
 
 

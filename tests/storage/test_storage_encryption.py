@@ -270,7 +270,7 @@ def vault_slice() -> int:
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions of one thing each."""
     monkeypatch.setattr("engine.storage.rekeying._AT_ONCE", 1)
-    monkeypatch.setattr("engine.storage.rekeying._SECONDS", 0.0001)
+    monkeypatch.setattr("engine.storage.rekeying._SECONDS", 0)
 
 
 # --- what was plain ----------------------------------------------------------------------------------------

@@ -1,0 +1,175 @@
+"""A bot that encrypts: of two hundred words that people, models and programs say, none can be read in what it leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engine.language.errors import Corrupt
+from engine.storage.packing import unpacked
+from engine.storage.sqlite import open_sqlite
+from tests.homes.corpus import unpacked as old_home
+from tests.support.acting import Workspace
+from tests.support.bot import ROOT, running_bot, start_flow
+from tests.support.claude_server import Reply, call, claude_server, text
+
+KEY = "0123456789abcdef" * 4
+WORDS = [f"kestrel{number:03}" for number in range(200)]
+FLOW = f"""
+flow: survey
+inputs:
+  where: {{type: string}}
+nodes:
+  - id: look
+    type: shell
+    with: {{run: [echo, "{{{{ inputs.where }}}}", {", ".join(WORDS[20:60])}]}}
+  - id: why
+    type: ask
+    with: {{message: "Why {WORDS[60]}? {{{{ nodes.look.stdout }}}}"}}
+  - id: proof
+    type: ask
+    with: {{message: "Drop it", accept: files}}
+  - id: think
+    type: agent
+    with:
+      prompt: "Think {WORDS[61]}"
+      tools: [{{shell: {{commands: ["echo *"], on_crash: again}}}}]
+  - id: gate
+    type: approval
+    with: {{message: "Go? {{{{ nodes.think.text }}}}", approvers: [channel]}}
+"""
+
+
+def traces(folder: Path, words: Iterable[str]) -> set[str]:
+    """The words that stand in any file below, also where rows of a database pack them; without the files that people sent."""
+    found = set()
+    for path in folder.rglob("*"):
+        if path.is_file() and "sessions" not in path.relative_to(folder).parts:
+            data = path.read_bytes() + (_rows(path) if path.name == "sayso.db" else b"")
+            found |= {word for word in words if word.encode() in data}
+    return found
+
+
+def _rows(database: Path) -> bytes:
+    """All that stands in the rows of a database, unpacked."""
+    connection = apsw.Connection(str(database))
+    pieces: list[bytes] = []
+    for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        for row in connection.execute(f"SELECT * FROM {name}"):  # noqa: S608 - names of our tables
+            for value in row:
+                pieces.append(value if isinstance(value, bytes) else str(value).encode())
+                if isinstance(value, bytes) and value[:1] == b"\x01":
+                    try:
+                        pieces.append(unpacked(value))
+                    except Corrupt:
+                        continue  # a MAC that begins so
+    connection.close()
+    return b"\n".join(pieces)
+
+
+@pytest.mark.process
+async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tmp_path: Path) -> None:
+    """Flow, replies, files, a form, an agent: not in the database, its log, snapshot files, exports, nor in what is logged."""
+    async with claude_server() as claude:
+        claude.queue(
+            Reply([call("shell", {"command": "echo " + " ".join(WORDS[62:100])}, "t1")], "tool_use"),
+            text("I think " + " ".join(WORDS[100:140])),
+        )
+        snapshots = tmp_path / "home" / "snapshots"
+        env = {**claude.environ(), "SAYSO_ENCRYPTION_KEYS": KEY, "SAYSO_SNAPSHOT_DIR": str(snapshots)}
+        async with running_bot(workspace, tmp_path, {"survey": FLOW}, **env) as bot:
+            thread = await start_flow(workspace, "ana", "ops", f"survey where={'-'.join(WORDS[:20])}")
+            await thread.says("Why")
+            await thread.reply("ana", " ".join(WORDS[140:170]))
+            await thread.says("Drop it")
+            name = "-".join(WORDS[170:180])
+            await workspace.post(
+                "ana", thread.channel, " ".join(WORDS[180:190]), thread_ts=thread.root_ts, files={name: b"x"}
+            )
+            question = await thread.says("Go?")
+            await thread.reply("ben", " ".join(WORDS[190:]))
+            await workspace.wait_for(lambda: list(snapshots.glob("*.json")))
+            while_it_runs, lines = traces(tmp_path / "home", WORDS), list(bot.lines)
+            await bot.kill()
+            await bot.start()
+            await thread.press("ana", question, "Approve")
+            await thread.says("survey")
+            logged = {word for word in WORDS if word in "".join([*lines, *bot.lines])}
+            await bot.terminate()
+        home = {**os.environ, **env, "SAYSO_HOME": str(tmp_path / "home")}
+        [session_id] = [path.name for path in (tmp_path / "home/sessions").iterdir() if "." not in path.name]
+        _sayso(home, tmp_path, "sessions", "export", session_id, "-o", str(tmp_path / "home" / "export.json"))
+    assert (while_it_runs, logged, traces(tmp_path / "home", WORDS)) == (set(), set(), set())
+    store = open_sqlite(tmp_path / "home" / "sayso.db", encryption_keys=[bytes.fromhex(KEY)])
+    with store._db.read():
+        keys = store._db.all("SELECT key FROM inbox")
+    taken = [store.inbox_row(key) for (key,) in keys]
+    said = b"".join(store.journal(session_id)) + b"".join(row.payload for row in taken if row is not None)
+    store.close()
+    assert [word for word in WORDS if word.encode() not in said] == []
+
+
+def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "bot.cli", *words],
+        cwd=cwd,
+        env={**env, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 5), done.stderr
+    return done.stdout
+
+
+# --- an existing home --------------------------------------------------------------------------------------
+
+
+KILLED = """
+import os, signal, sys
+from engine.storage import rekeying
+sessions = 0
+whole = rekeying._encrypt_session
+def first(store, session_id):
+    global sessions
+    sessions += 1
+    if sessions == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(store, session_id)
+rekeying._SECONDS = 0
+rekeying._encrypt_session = first
+sys.argv = ["sayso", "store", "encrypt"]
+from bot.cli import main
+main()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["0541089", "6520e98"])
+def test_an_old_home_is_encrypted_though_it_is_killed(tmp_path: Path, name: str) -> None:
+    """After `kill -9` and a second `store encrypt` no text of its questions, answers or flows is left in its files."""
+    home = old_home(name, tmp_path)
+    words = {"planned", "ship", "flow: gate", '"message"', "session:start", '"nodes"'} & traces(home, _TEXTS)
+    assert len(words) >= 3
+    env = {**os.environ, "SAYSO_HOME": str(home), "SAYSO_ENCRYPTION_KEYS": KEY, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    told = _sayso(env, tmp_path, "store", "encrypt")
+    assert "encrypted, under key" in told
+    for copy in home.glob("sayso.db.*.bak"):
+        assert str(copy) in told
+        copy.unlink()
+    assert traces(home, _TEXTS) == set()
+    assert "not encrypted" not in _sayso(env, tmp_path, "sessions", "list")
+
+
+_TEXTS = ("planned", "ship", "flow: gate", '"message"', "session:start", '"nodes"')
