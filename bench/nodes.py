@@ -78,7 +78,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
     count = 200 if quick else 1000
     again = asyncio.run(_shell(base, count, "again"))
     ask = asyncio.run(_shell(base, count, "ask"))
-    others = [asyncio.run(rows(base, count)) for rows in (_python, _pure, _spans)]
+    others = [asyncio.run(rows(base, count)) for rows in (_python, _pure, _spans, _encrypted)]
     return [*again, *ask, *itertools.chain(*others)]
 
 
@@ -152,6 +152,23 @@ async def _spans(base: Path, count: int) -> list[Row]:
     return [
         Row("spans of a node, OpenTelemetry", taken / made, "ms", note=f"{made} spans of {len(steps)} steps")
     ]
+
+
+async def _encrypted(base: Path, count: int) -> list[Row]:
+    """Processor time of the same flow with and without a key, in turns."""
+    keys: tuple[tuple[bytes, ...], ...] = ((), (b"k" * 32,))
+    taken: list[list[float]] = [[], []]
+    for _ in range(5):
+        for which, given in enumerate(keys):
+            with folder_in(base) as folder:
+                async with engine_in(folder, Instant(), encryption_keys=given) as rig:
+                    begin = time.process_time()
+                    session_id = await rig.engine.start(linear(SHELL, count, "again"), {}, actor=ANA)
+                    await rig.engine.parked(session_id)
+                    taken[which].append((time.process_time() - begin) * MILLISECONDS / count)
+    plain, encrypted = map(median, taken)
+    note = "shell nodes, with SAYSO_ENCRYPTION_KEYS; the floor is the same without"
+    return [Row("processor time of a step, encrypted", encrypted, "ms", floor=plain, note=note)]
 
 
 def linear(node: str, count: int, *more: str) -> Flow:

@@ -92,10 +92,12 @@ def everybody(actor: Actor, action: Action, state: State, prompt: Question | Non
 
 
 @asynccontextmanager
-async def engine_in(folder: Path, runner: Runner, *, vfs: str | None = None) -> AsyncIterator[Rig]:
+async def engine_in(
+    folder: Path, runner: Runner, *, vfs: str | None = None, encryption_keys: Sequence[bytes] = ()
+) -> AsyncIterator[Rig]:
     """An engine as the bot has it (prompts and intents to show them are committed too), with this runner for `shell`, and the one for `python`."""
     file = folder / "sayso.db"
-    store = CountingStore(open_sqlite(file, vfs=vfs))
+    store = CountingStore(open_sqlite(file, vfs=vfs, encryption_keys=encryption_keys))
     engine = Engine(
         cast(Store, store),
         policy=everybody,
