@@ -522,13 +522,12 @@ def test_locks_that_are_not_of_their_schema_are_noticed(url: str, monkeypatch: p
 
 def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> None:
     """What one stores, holds and tells, the other neither sees nor waits for; its role cannot even read it."""
+    teams = [f"team_{os.urandom(4).hex()}" for _ in "ab"]
     with psycopg.connect(url, autocommit=True) as raw:
-        for team in ("team_a", "team_b"):
-            raw.execute(f"DROP SCHEMA IF EXISTS {team} CASCADE")  # type: ignore[arg-type]
-            raw.execute(f"DROP ROLE IF EXISTS {team}")  # type: ignore[arg-type]
+        for team in teams:
             raw.execute(f"CREATE ROLE {team} LOGIN")  # type: ignore[arg-type]
             raw.execute(f"CREATE SCHEMA AUTHORIZATION {team}")  # type: ignore[arg-type]
-    urls = [url.replace("postgres:@", f"{team}@") for team in ("team_a", "team_b")]
+    urls = [url.replace("postgres:@", f"{team}@") for team in teams]
     one, other = (open_postgres(url, key) for url, key in zip(urls, (KEY, b"f" * 32), strict=True))
     one.bind("T1", "A1")
     other.bind("T2", "A2")
@@ -549,9 +548,9 @@ def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> Non
             other._db.hold("lock prod")
     assert heard == ["all"]
     with psycopg.connect(urls[1]) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        raw.execute("SELECT * FROM team_a.sessions")
+        raw.execute(f"SELECT * FROM {teams[0]}.sessions")  # type: ignore[arg-type]
     with pytest.raises(StorageError, match="permission denied"):
-        open_postgres(f"{urls[1]}&options=-csearch_path%3Dteam_a", KEY)
+        open_postgres(f"{urls[1]}&options=-csearch_path%3D{teams[0]}", KEY)
     for store in (one, other):
         store.close()
 
