@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -528,31 +529,29 @@ def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> Non
             raw.execute(f"CREATE ROLE {team} LOGIN")  # type: ignore[arg-type]
             raw.execute(f"CREATE SCHEMA AUTHORIZATION {team}")  # type: ignore[arg-type]
     urls = [url.replace("postgres:@", f"{team}@") for team in teams]
-    one, other = (open_postgres(url, key) for url, key in zip(urls, (KEY, b"f" * 32), strict=True))
-    one.bind("T1", "A1")
-    other.bind("T2", "A2")
-    owner = one.register("bot")
-    done(one, new_session("session-1", owner, event("a"), rows=(PutLock("prod", "session-1"),)))
-    heard: list[str] = []
-    other._owners.listen(heard.append)
-    soon(lambda: heard == ["all"])
-    assert one.ingest([ITEM], NOW) == other.ingest([ITEM], NOW) == [1]
-    assert (other.heads(), other.locks(), other.serving(), other.alive(owner)) == ([], [], [], False)
-    assert [store.try_serving(holder_of("sayso start", NOW)) is not None for store in (one, other)] == [
-        True,
-        True,
-    ]
-    with one._db.write():
-        one._db.hold("lock prod")
-        with other._db.write():
-            other._db.hold("lock prod")
-    assert heard == ["all"]
-    with psycopg.connect(urls[1]) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        raw.execute(f"SELECT * FROM {teams[0]}.sessions")  # type: ignore[arg-type]
-    with pytest.raises(StorageError, match="permission denied"):
-        open_postgres(f"{urls[1]}&options=-csearch_path%3D{teams[0]}", KEY)
-    for store in (one, other):
-        store.close()
+    with closing(open_postgres(urls[0], KEY)) as one, closing(open_postgres(urls[1], b"f" * 32)) as other:
+        one.bind("T1", "A1")
+        other.bind("T2", "A2")
+        owner = one.register("bot")
+        done(one, new_session("session-1", owner, event("a"), rows=(PutLock("prod", "session-1"),)))
+        heard: list[str] = []
+        other._owners.listen(heard.append)
+        soon(lambda: heard == ["all"])
+        assert one.ingest([ITEM], NOW) == other.ingest([ITEM], NOW) == [1]
+        assert (other.heads(), other.locks(), other.serving(), other.alive(owner)) == ([], [], [], False)
+        assert [store.try_serving(holder_of("sayso start", NOW)) is not None for store in (one, other)] == [
+            True,
+            True,
+        ]
+        with one._db.write():
+            one._db.hold("lock prod")
+            with other._db.write():
+                other._db.hold("lock prod")
+        assert heard == ["all"]
+        with psycopg.connect(urls[1]) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            raw.execute(f"SELECT * FROM {teams[0]}.sessions")  # type: ignore[arg-type]  # noqa: S608
+        with pytest.raises(StorageError, match="permission denied"):
+            open_postgres(f"{urls[1]}&options=-csearch_path%3D{teams[0]}", KEY)
 
 
 def test_a_schema_that_the_url_names_is_made(store: PostgresStore, url: str) -> None:
