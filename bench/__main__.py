@@ -22,6 +22,7 @@ from bench import (
     memory,
     nodes,
     pauses,
+    postgres,
     retention,
     slack_load,
     starts,
@@ -46,6 +47,7 @@ PARTS: dict[str, Callable[..., list[Row]]] = {
     "acks": acks.measure,
     "retention": retention.measure,
     "memory": memory.measure,
+    "postgres": postgres.measure,
     "slack": slack_load.measure,
 }
 
