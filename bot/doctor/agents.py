@@ -19,7 +19,7 @@ from engine.flow import Flow
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.diagnostics import suggest
-from engine.language.errors import SaysoError
+from engine.language.errors import Erased, SaysoError
 from engine.messages.model_limits import DEFAULT_MODEL
 from engine.messages.models import ModelFacts
 from engine.messages.prices import UnknownPrice, price_of, prices_from
@@ -221,9 +221,20 @@ def check_deep(store: Store) -> Iterator[Check]:
     )
 
 
+def _broken_chain(store: Store, session_id: str) -> str | None:
+    """The same for a session whose contents were erased."""
+    try:
+        store.check_chain(session_id)
+    except SaysoError as error:
+        return f"{session_id}: {error}"
+    return None
+
+
 def _broken(store: Store, session_id: str) -> str | None:
     try:
         derive_state(decode_event(row) for row in store.journal(session_id))
+    except Erased:
+        return _broken_chain(store, session_id)
     except SaysoError as error:
         return f"{session_id}: {error}"
     return None

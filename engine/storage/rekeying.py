@@ -45,6 +45,7 @@ _PLAIN_JOURNALS = "SELECT DISTINCT session FROM journal WHERE substr(body, 1, 1)
 _PLAIN_SNAPSHOTS = "SELECT session_id FROM snapshots WHERE substr(body, 1, 1) != ?"
 _SESSIONS = "SELECT session_id FROM sessions ORDER BY n"
 _IS_PLAIN = "SELECT 1 FROM journal WHERE session = ? AND substr(body, 1, 1) != ? LIMIT 1"
+_UNSENT = "SELECT 1 FROM outbox WHERE session_id = ? AND state = 'pending' LIMIT 1"
 _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
 _PUT_EVENTS = "UPDATE journal SET body = ?, mac = ? WHERE session = ? AND seq = ?"
 _PUT_CHAIN = "UPDATE sessions SET chain = ?, mac = ? WHERE session_id = ?"
@@ -269,11 +270,17 @@ def _erase_session(store: DatabaseStore, session_id: str) -> None:
 
 
 def refuse_to_erase(store: DatabaseStore, head: Head) -> None:
-    """Raise `SessionError` for a session that cannot be erased: it goes on, or its rows are plain."""
+    """Raise `SessionError` for a session that cannot be erased: it goes on, a bot is about to send what it says, or its rows
+    are plain."""
     if head.ended_at is None and not head.quarantined:
         raise SessionError(f"Session {head.session_id} is {head.status}: end it before it is erased.")
     with store._db.read():
         is_plain = store._db.one(_IS_PLAIN, (session_number(head.session_id), ENCRYPTED))
+        unsent = store._db.one(_UNSENT, (head.session_id,))
+    if unsent and store.serving():
+        raise SessionError(
+            f"What session {head.session_id} says last is not sent yet: try again in a moment."
+        )
     if is_plain:
         raise SessionError(
             f"Session {head.session_id} has rows that are not encrypted, which no key erases: run `sayso store encrypt` first, or "

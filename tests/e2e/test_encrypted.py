@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
-from engine.language.errors import Corrupt
+from engine.language.errors import Corrupt, Erased
 from engine.storage.packing import unpacked
 from engine.storage.sqlite import open_sqlite
 from tests.homes.corpus import unpacked as old_home
@@ -100,20 +101,36 @@ async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tm
             await bot.kill()
             await bot.start()
             await thread.press("ana", question, "Approve")
-            await thread.says("survey")
+            await workspace.wait_for(lambda: not list(snapshots.glob("*.json")))
             logged = {word for word in WORDS if word in "".join([*lines, *bot.lines])}
-            await bot.terminate()
-        home = {**os.environ, **env, "SAYSO_HOME": str(tmp_path / "home")}
-        [session_id] = [path.name for path in (tmp_path / "home/sessions").iterdir() if "." not in path.name]
-        _sayso(home, tmp_path, "sessions", "export", session_id, "-o", str(tmp_path / "home" / "export.json"))
-    assert (while_it_runs, logged, traces(tmp_path / "home", WORDS)) == (set(), set(), set())
-    store = open_sqlite(tmp_path / "home" / "sayso.db", encryption_keys=[bytes.fromhex(KEY)])
+            cli = {**os.environ, **env, "SAYSO_HOME": str(bot.home)}
+            [session_id] = [path.name for path in (bot.home / "sessions").iterdir() if "." not in path.name]
+            _sayso(cli, tmp_path, "sessions", "export", session_id, "-o", str(bot.home / "export.json"))
+            assert (while_it_runs, logged, traces(bot.home, WORDS)) == (set(), set(), set())
+            assert _unsaid(bot.home / "sayso.db", session_id) == []
+            # Erased beside the bot: its thread goes on as that of any session that has ended.
+            who = workspace.user("ana").id
+            await workspace.wait_for(
+                lambda: "1 session erased" in _sayso(cli, tmp_path, "sessions", "erase", "--person", who)
+            )
+            await workspace.post("ana", thread.channel, "@sayso status", thread_ts=thread.root_ts)
+            await thread.says("*survey* is complete, started")
+            assert _unsaid(bot.home / "sayso.db", session_id) == WORDS
+            assert "verifies" in _sayso(cli, tmp_path, "verify", session_id)
+            assert await bot.terminate() == 0
+            assert [line for line in bot.lines if "Traceback" in line] == []
+
+
+def _unsaid(database: Path, session_id: str) -> list[str]:
+    """The words that even who has the key does not find in a session, or in what was taken for it."""
+    store = open_sqlite(database, encryption_keys=[bytes.fromhex(KEY)])
     with store._db.read():
-        keys = store._db.all("SELECT key FROM inbox")
-    taken = [store.inbox_row(key) for (key,) in keys]
-    said = b"".join(store.journal(session_id)) + b"".join(row.payload for row in taken if row is not None)
+        keys = store._db.all("SELECT key FROM inbox WHERE outcome IS NOT NULL")
+    said = [row.payload for (key,) in keys if (row := store.inbox_row(key)) is not None]
+    with suppress(Erased):
+        said += store.journal(session_id)
     store.close()
-    assert [word for word in WORDS if word.encode() not in said] == []
+    return [word for word in WORDS if word.encode() not in b"".join(said)]
 
 
 def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
