@@ -1,0 +1,126 @@
+"""Encryption on the command line: where keys come from, what a lost one says, how one is changed, and what is erased."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.storage.vault import id_of
+from tests.cli.clikit import Cli
+
+OLD, NEW = "11" * 32, "22" * 32
+FLOW = """
+flow: kept
+nodes:
+  - {id: ask, type: ask, with: {message: "Why the kingfisher?"}}
+"""
+
+
+@pytest.fixture
+def home(cli: Cli) -> Cli:
+    """A folder with a session that waits, under the old key."""
+    cli.write("flows/kept.yml", FLOW)
+    cli.env = {"SAYSO_ENCRYPTION_KEYS": OLD, "SAYSO_SNAPSHOT_DIR": "snapshots"}
+    assert cli.run("run", "kept", "--no-input").code == 3
+    return cli
+
+
+def session(cli: Cli) -> str:
+    """The id of its session."""
+    [file] = (cli.cwd / "snapshots").glob("*.json")
+    return file.stem
+
+
+def with_keys(cli: Cli, keys: str | None) -> Cli:
+    """The same folder under these keys."""
+    cli.env.pop("SAYSO_ENCRYPTION_KEYS", None)
+    cli.env |= {} if keys is None else {"SAYSO_ENCRYPTION_KEYS": keys}
+    return cli
+
+
+@pytest.mark.parametrize("where", ["file", "command"])
+def test_keys_can_be_a_secret(home: Cli, where: str) -> None:
+    """A mounted file has them, or a command prints them; a flow cannot read that secret."""
+    with_keys(home, "secret")
+    told = home.run("sessions", "list")
+    assert (told.code, "SAYSO_ENCRYPTION_KEYS=secret: secret ENCRYPTION_KEYS is not set" in told.err) == (
+        2,
+        True,
+    )
+    home.write("secrets/ENCRYPTION_KEYS", f"{NEW}\n{OLD}\n")
+    given = {
+        "file": ("SAYSO_SECRETS_DIR", "secrets"),
+        "command": ("SAYSO_SECRET_COMMAND", "sh -c 'cat secrets/$0'"),
+    }
+    home.env |= [given[where]]
+    assert "kingfisher" in home.run("sessions", "list").out
+    nosy = "flow: nosy\nnodes:\n  - {id: a, type: shell, with: {run: [env], env: {A: '{{ secrets.ENCRYPTION_KEYS }}'}}}\n"
+    home.write("flows/nosy.yml", nosy)
+    done = home.run("run", "nosy", "--no-input")
+    assert "belongs to sayso itself" in done.out + done.err
+    assert OLD not in done.out + done.err
+
+
+@pytest.mark.parametrize("keys", [None, NEW])
+def test_a_lost_key_stops_every_command(home: Cli, keys: str | None) -> None:
+    """One sentence that names the key by its id; what needs no key works without."""
+    name = session(home)
+    with_keys(home, keys)
+    done = home.run("run", "kept", "--no-input")
+    assert done.code == 6
+    assert f"lacks key {id_of(bytes.fromhex(OLD))}" in done.err
+    assert (OLD in done.err, NEW in done.err) == (False, False)
+    if keys is None:
+        for what in (name, f"snapshots/{name}.json"):
+            told = home.run("verify", what)
+            assert (told.code, "nobody changed it. Its events were not read" in told.out) == (0, True)
+
+
+def test_a_key_is_changed_and_files_follow(home: Cli, tmp_path: Path) -> None:
+    """`doctor` says what to do; afterwards database and snapshot file need the new key alone, also elsewhere."""
+    name = session(home)
+    with_keys(home, f"{NEW},{OLD}")
+    assert "sayso store rotate" in home.run("doctor").out
+    told = home.run("store", "rotate")
+    assert (told.code, f"under key {id_of(bytes.fromhex(NEW))}" in told.out) == (0, True)
+    with_keys(home, NEW)
+    assert "sayso store rotate" not in home.run("doctor").out
+    assert "kingfisher" in home.run("sessions", "list").out
+    (home.cwd / "there").mkdir(mode=0o700)
+    (home.cwd / "there/sayso.db.key").write_bytes((home.cwd / ".sayso/sayso.db.key").read_bytes())
+    (home.cwd / "there/sayso.db.key").chmod(0o600)
+    there = ("--home", "there", "sessions", "resume", "--snapshot", f"snapshots/{name}.json", "because")
+    refused = with_keys(home, OLD).run(*there)
+    assert (refused.code, "kingfisher" in refused.out) == (6, False)
+    done = with_keys(home, NEW).run(*there)
+    assert (done.code, done.json["outputs"]["ask"]["text"]) == (0, "because")
+
+
+def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
+    """A dry run lists, what is open is named and stays, and what was erased is said to be so."""
+    name = session(home)
+    dry = home.run("sessions", "erase", "--person", "local:ana", "--dry-run")
+    assert (dry.code, "is paused: end it before" in dry.out) == (5, True)
+    assert home.run("sessions", "resume", name, "because").code == 0
+    assert (
+        f"{name}  kept, complete" in home.run("sessions", "erase", "--person", "local:ana", "--dry-run").out
+    )
+    assert "1 session erased" in home.run("sessions", "erase", "--person", "local:ana").out
+    shown = home.run("sessions", "show", name)
+    assert (shown.code, "was erased" in shown.err) == (5, True)
+    assert home.run("verify", name).code == 0
+    assert "verify and fold" in home.run("doctor", "--deep").out
+    assert home.run("sessions", "erase", name).out == "There is nothing to erase.\n"
+    assert home.run("sessions", "delete", name).code == 0
+
+
+def test_an_encrypted_home_says_what_was_plain(cli: Cli) -> None:
+    """Rows from before the key are counted by `doctor`, and none is left after `store encrypt`."""
+    cli.write("flows/kept.yml", FLOW)
+    assert cli.run("run", "kept", "--no-input").code == 3
+    with_keys(cli, OLD)
+    assert "rows are not encrypted" in cli.run("doctor").out
+    assert "1 session and" in cli.run("store", "encrypt").out
+    assert "not encrypted" not in cli.run("doctor").out
+    assert "kingfisher" in cli.run("sessions", "list").out
