@@ -14,6 +14,7 @@ from tests.e2e.test_slice import two_steps
 from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, counted, running_bot, start_flow
+from tests.support.standby import Pair
 
 pytestmark = pytest.mark.process
 KEY = "0123456789abcdef0123456789abcdef"
@@ -96,6 +97,23 @@ async def test_a_restart_of_the_server_ends_nothing(
         await asyncio.to_thread(postgres.restart, own_server)
         await thread.reply("ana", "carry-on")
         await thread.says("All is done")
+    assert counted(log) == ["before", "after:carry-on"]
+
+
+@pytest.mark.long
+async def test_a_standby_that_takes_over_ends_nothing(workspace: Workspace, tmp_path: Path) -> None:
+    """All processes of the primary are killed: with the URL of both the bot goes on with what it had acknowledged."""
+    log, pair = tmp_path / "log", await asyncio.to_thread(Pair)
+    env = {"SAYSO_DATABASE_URL": pair.url, "SAYSO_SECRET_KEY": KEY}
+    try:
+        async with running_bot(workspace, tmp_path, two_steps(log), **env):
+            thread = await start_flow(workspace, "ana", "ops", "steps")
+            await thread.says("What now?")
+            await asyncio.to_thread(pair.fail_over)
+            await thread.reply("ana", "carry-on")
+            await thread.says("All is done")
+    finally:
+        await asyncio.to_thread(pair.close)
     assert counted(log) == ["before", "after:carry-on"]
 
 
