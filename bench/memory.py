@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import apsw
 
+from bench.floor import MILLISECONDS
 from bench.nodes import folder_in
 from bench.processes import caught_up, resident_megabytes, running_bot
-from bench.report import Row
+from bench.report import Row, median
 from bench.rig import ANA, NOTHING, Rig, engine_in, thread_of
 from engine.decide.commands import Shown
 from engine.flow import Flow
@@ -35,6 +37,7 @@ FEW = 10
 CHANNELS = 40
 AT_ONCE = 64
 SETTLE_SECONDS = 3.0
+METRICS, SCRAPES = "127.0.0.1:19464", 9
 MOST_RATIO = 1.1
 
 FLOW = """
@@ -83,6 +86,8 @@ class Cost:
     """Seconds until the bot was ready."""
     catch_up: float
     """Seconds from then on until it had read every thread and channel."""
+    scrape: float
+    """Milliseconds of a reading of its metrics."""
 
 
 def measure(base: Path, *, quick: bool) -> list[Row]:
@@ -109,6 +114,13 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
             limit_of="ratio",
             note=f"the floor is the same bot with {few.sessions} paused sessions",
         ),
+        Row(
+            "reading of metrics, p50",
+            many.scrape,
+            "ms",
+            floor=few.scrape,
+            note=f"/metrics over {many.sessions:,} open questions, beside {few.sessions}",
+        ),
         Row(f"start of a bot with {what}", many.start, "s"),
         Row(
             f"catch-up with {what}",
@@ -128,13 +140,26 @@ async def _cost(base: Path, count: int, vfs: str) -> Cost:
             await _pause_all(home, threads, vfs)
             size = (home / "sayso.db").stat().st_size
             begin = time.perf_counter()
-            async with running_bot(workspace, home, flows, SAYSO_SLACK_LIMITS="off") as bot:
+            settings = {"SAYSO_SLACK_LIMITS": "off", "SAYSO_METRICS": METRICS}
+            async with running_bot(workspace, home, flows, **settings) as bot:
                 ready = time.perf_counter()
                 await caught_up(workspace)
                 done = time.perf_counter()
                 await asyncio.sleep(SETTLE_SECONDS)
                 memory = resident_megabytes(bot.process.pid)
-                return Cost(count, size, memory, ready - begin, done - ready)
+                scrape = await _scrape(f"http://{METRICS}/metrics")
+                return Cost(count, size, memory, ready - begin, done - ready, scrape)
+
+
+async def _scrape(url: str) -> float:
+    times = []
+    async with aiohttp.ClientSession() as session:
+        for _ in range(SCRAPES):
+            begin = time.perf_counter()
+            async with session.get(url) as answer:
+                assert "sayso_prompts_open{" in await answer.text(), answer.status
+            times.append((time.perf_counter() - begin) * MILLISECONDS)
+    return median(times)
 
 
 async def _threads(workspace: Workspace, count: int) -> list[dict[str, Any]]:
