@@ -91,8 +91,9 @@ class PostgresConnection(Database):
         """See `Database.close`."""
         with self._lock:
             self._closed = True
-            with contextlib.suppress(psycopg.Error):
-                self.raw.execute(_FORGET, (self._writer,))
+            if self._number and self.broken is None:
+                with contextlib.suppress(psycopg.Error):
+                    self.raw.execute(_FORGET, (self._writer,))
             self.raw.close()
 
     # -- transactions
