@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -89,3 +90,19 @@ def test_what_was_acknowledged_outlives_the_primary(pair: Pair) -> None:
         assert len(list(store.journal(worker.session))) == worker.steps
         worker.store.close()
     store.close()
+
+
+def test_a_transaction_that_was_lost_is_not_taken_for_another_one(pair: Pair) -> None:
+    """The server that took over gives its id to another one, and says of that that it was committed."""
+    store, other = open_postgres(pair.url, KEY), open_postgres(pair.url, KEY)
+    with suppress(StorageError), store._db.write():
+        row = store._db.one("SELECT pg_current_xact_id()::text")
+        store._db.run("INSERT INTO flows (digest, body) VALUES (?, ?)", ("lost", b""))
+        pair.fail_over()
+    assert row is not None
+    for number in range(10):
+        other.ingest([InboxItem(f"later-{number}", "message", b"{}")], NOW)
+    assert other._db.one("SELECT pg_xact_status(?::text::xid8)", row) == ("committed",)
+    assert not store._db._was_committed()
+    for one in (store, other):
+        one.close()
