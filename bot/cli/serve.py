@@ -266,6 +266,7 @@ def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
     if port is None and not ready.url.endswith(f":{PORT}"):
         print(f"Port {PORT} is taken, so the page is elsewhere:")
     print(f"\n  {paint('bold', ready.url + '/')}\n")
+    print(f"The control room of its sessions: {ready.room}")
     print(f"Serving {_served(ready.bot.library)}.")
     example = clean(next(iter(sorted(flows)), "NAME"))
     print("Three things to try:")

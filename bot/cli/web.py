@@ -11,12 +11,10 @@ from ipaddress import ip_address
 from bot.config.settings import Settings
 from bot.terminal.console import Exit, Place, UsageError, opened
 from bot.web.access import Access
-from bot.web.server import Room
+from bot.web.server import Room, running
 from bot.workspace.pages import LOOPBACK
 from engine.language.actors import Actor
 from engine.storage.port import Store
-
-PORT = 8766
 
 
 def web_command(place: Place, port: int | None, host: str, write: bool, open_it: bool | None) -> int:
@@ -38,9 +36,8 @@ async def _serve(
     room = Room(store, settings, access, LOOPBACK | {host}, write=write)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, stop.set)
-    try:
-        url = await _started(room, host, port)
-        address = f"{url}/#token={access.token}"
+    async with running(room, host, port) as url:
+        address = access.address(url)
         print(
             f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n",
             flush=True,
@@ -48,17 +45,6 @@ async def _serve(
         if open_it:
             loop.run_in_executor(None, webbrowser.open, address)
         await stop.wait()
-    finally:
-        await room.stop()
-
-
-async def _started(room: Room, host: str, port: int | None) -> str:
-    for number in (PORT, 0) if port is None else (port,):
-        with suppress(OSError):
-            return await room.start(host, number)
-    raise UsageError(
-        f"Port {port} of {host} cannot be had: something else listens there, or it is not allowed."
-    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,8 @@ import shlex
 import signal
 import sys
 import webbrowser
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from bot.config.library import EXAMPLES
 from bot.config.settings import Settings, SettingsError
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
+from bot.terminal.console import opened
 from bot.wire.manifest import AGENT
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
+from bot.workspace.pages import LOOPBACK
 from engine.flow import Flow
 from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
+from engine.language.actors import Actor
 from engine.language.errors import SaysoError
 from engine.storage.leases import Lease
 
@@ -51,6 +55,21 @@ class Ready:
     api_url: str
     bot: Bot
     identity: Identity
+    room: str
+    """The address of the control room."""
+
+
+@asynccontextmanager
+async def _control_room(settings: Settings) -> AsyncIterator[str]:
+    """The control room over the workspace's database meanwhile; its address, with the token."""
+    from bot.web.access import Access  # what reads flows for it is loaded while the bot starts
+    from bot.web.server import Room, running
+
+    access = Access(Actor.local(settings.local_user), asyncio.get_running_loop().time)
+    with opened(settings) as store:
+        room = Room(store, settings, access, LOOPBACK, write=True)
+        async with running(room, "127.0.0.1", None) as url:
+            yield access.address(url)
 
 
 def dev_database(settings: Settings) -> Path:
@@ -79,15 +98,17 @@ async def run_dev(
     if agent:
         workspace.core.faults.set_scopes([*DEFAULT_SCOPES, *AGENT.scopes])
     try:
-        served = Bot(_settings(settings, home, workspace), flows=places)
+        local = _settings(settings, home, workspace)
+        served = Bot(local, flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
 
         def ready(identity: Identity) -> None:
             lease.reached_at(f"{workspace.url}/")
-            on_ready(Ready(workspace.url, workspace.api_url, served, identity))
+            on_ready(Ready(workspace.url, workspace.api_url, served, identity, room))
 
-        await served.run(ready)
+        async with _control_room(local) as room:
+            await served.run(ready)
     finally:
         await workspace.stop()
 

@@ -68,6 +68,10 @@ class Access:
             raise PermissionError("This is not the token that was printed when this page was started.")
         return self.login(self._local)
 
+    def address(self, url: str) -> str:
+        """The address of a page that logs whoever opens it in: a browser sends what is behind `#` to nobody."""
+        return f"{url}/#token={self.token}" if self.token is not None else f"{url}/"
+
     def slow_down(self) -> None:
         """Raise `TooMany` where too many logins failed in the last minute."""
         if len(self._failed) == _TRIES and self._clock() - self._failed[0] < _WINDOW:

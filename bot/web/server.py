@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from bot.config.settings import Settings
+from bot.terminal.console import UsageError
 from bot.web import documents, overview
 from bot.web.access import CHANGES, Access, Login, TooMany
 from bot.web.acts import Acts
@@ -32,6 +33,7 @@ from engine.storage.port import Store
 
 log = logging.getLogger("sayso.web")
 PAGE = Path(__file__).parent / "page"
+PORT = 8766
 LOOK_SECONDS, IDLE_SECONDS = 0.5, 5.0
 """How often it is looked for changes: while somebody watches, and while nobody does."""
 _BEAT_SECONDS = 15.0
@@ -69,6 +71,8 @@ class Room:
         """Listen; the address of the page, without a slash at the end. Raises `OSError`."""
         app = web.Application(middlewares=[self._checked], client_max_size=_MOST_BYTES)
         app.add_routes([*self._routes(), *self.oidc, web.get("/{name:[A-Za-z0-9_./-]*}", _static)])
+        if self._runner is not None:
+            await self._runner.cleanup()
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
@@ -342,11 +346,20 @@ def _json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-async def opened_room(room: Room, host: str, port: int, otherwise: int | None) -> str:
-    """Start a room at a port, or at another one where that is taken. Raises `OSError`."""
+@asynccontextmanager
+async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]:
+    """The room at this port, or without one at the usual one, else at a free one; its address. Raises `UsageError`."""
     try:
-        return await room.start(host, port)
-    except OSError:
-        if otherwise is None:
-            raise
-        return await room.start(host, otherwise)
+        yield await _started(room, host, port)
+    finally:
+        await room.stop()
+
+
+async def _started(room: Room, host: str, port: int | None) -> str:
+    problem: OSError | None = None
+    for number in (PORT, 0) if port is None else (port,):
+        try:
+            return await room.start(host, number)
+        except OSError as error:
+            problem = error
+    raise UsageError(f"Nothing can listen at {host}:{port or PORT}: {problem and problem.strerror}.")

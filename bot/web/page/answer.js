@@ -70,7 +70,7 @@ export function controls(session, write) {
     return setTimeout(() => { delete cancel.dataset.sure; cancel.textContent = "Cancel"; }, 4000);
   } } }, "Cancel");
   const hold = session.phase === "held"
-    ? h("button", { type: "button", class: "button", on: { click: () => act({ do: "resume", text: "" }) } }, "Go on")
+    ? h("button", { type: "button", class: "button", on: { click: () => act({ do: "resume", text: "Go on." }) } }, "Go on")
     : h("button", { type: "button", class: "button", on: { click: () => act({ do: "pause", reason: "from the control room" }) } }, "Pause");
   return h("div", { class: "controls" }, hold, cancel, note);
 }
