@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import webbrowser
+from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from bot.config.settings import Settings
 from bot.terminal.console import Exit, Place, UsageError, opened
@@ -30,14 +32,15 @@ async def _serve(
     settings: Settings, store: Store, host: str, port: int | None, *, write: bool, open_it: bool
 ) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    if not _is_loopback(host):
-        raise UsageError(f"{host} is not this machine alone.")
-    access = Access(Actor.local(settings.local_user), loop.time)
-    room = Room(store, settings, access, LOOPBACK | {host}, write=write)
+    if settings.web.issuer is None and not _is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER (docs/control-room.md)."
+        )
+    room = _room(settings, store, host, loop.time, write=write)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, stop.set)
     async with running(room, host, port) as url:
-        address = access.address(url)
+        address = room.access.address(settings.web.url.rstrip("/") if room.oidc and settings.web.url else url)
         print(
             f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n",
             flush=True,
@@ -45,6 +48,20 @@ async def _serve(
         if open_it:
             loop.run_in_executor(None, webbrowser.open, address)
         await stop.wait()
+
+
+def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
+    """The room: for whoever has the token on this machine, or, where there is a provider, for those whom that one knows."""
+    if settings.web.issuer is None:
+        access = Access(Actor.local(settings.local_user), clock)
+        return Room(store, settings, access, LOOPBACK | {host}, write=write)
+    from bot.web.oidc import Oidc  # few have a provider
+
+    access = Access(None, clock)
+    oidc, public = Oidc(settings, access, clock), urlsplit(settings.web.url or "")
+    room = Room(store, settings, access, frozenset({public.hostname or ""}), write=write)
+    room.scheme, access.secure, room.oidc = public.scheme, public.scheme == "https", oidc.routes()
+    return room
 
 
 def _is_loopback(host: str) -> bool:

@@ -301,6 +301,19 @@ class AgentSettings:
 
 
 @dataclass(frozen=True)
+class WebSettings:
+    """How people log in to the control room from elsewhere than this machine: by an OIDC provider."""
+
+    url: str | None = setting("SAYSO_WEB_URL", _base_url)
+    """Where browsers reach the page."""
+    issuer: str | None = setting("SAYSO_WEB_OIDC_ISSUER", _base_url)
+    client_id: str | None = setting("SAYSO_WEB_OIDC_CLIENT", _text)
+    client_secret: str | None = setting("SAYSO_WEB_OIDC_SECRET", _text, repr=False)
+    users: frozenset[str] = setting("SAYSO_WEB_USERS", _names, frozenset())
+    """Who may look, beside the admins: ids of Slack and e-mail addresses."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """What an installation is set to. Paths are absolute; tokens are never printed."""
 
@@ -343,6 +356,7 @@ class Settings:
     retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
     local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
     agents: AgentSettings = field(default_factory=AgentSettings)
+    web: WebSettings = field(default_factory=WebSettings)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The whole environment after `.env`: secrets are looked up here."""
 
@@ -379,7 +393,7 @@ KNOWN = (
     *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_ANTHROPIC_API_KEY"),
     *(
         str(one.metadata["env"])
-        for kind in (Settings, Rates, AgentSettings)
+        for kind in (Settings, Rates, AgentSettings, WebSettings)
         for one in fields(kind)
         if str(one.metadata.get("env")).startswith("SAYSO_")
     ),
@@ -423,11 +437,14 @@ def load_settings(
         **given,
         rates=Rates(**_read(Rates, env, cwd)),
         agents=AgentSettings(**_read(AgentSettings, env, cwd)),
+        web=WebSettings(**_read(WebSettings, env, cwd)),
         env=env,
     )
 
 
-def _read(kind: type[Settings | Rates | AgentSettings], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+def _read(
+    kind: type[Settings | Rates | AgentSettings | WebSettings], env: Mapping[str, str], cwd: Path
+) -> dict[str, Any]:
     """The fields that the environment sets."""
     found = {}
     for one in fields(kind):

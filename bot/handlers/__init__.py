@@ -18,4 +18,5 @@ Files:
 * `clicks`: presses in messages: options, controls, Undo, the end of a session
 * `delivered`: until where threads are known without a read, by what was delivered while the bot was connected
 * `replies`: what people say and press: inbox rows → engine commands, or words
+* `web_requests`: what people of Slack ask for on the page of the control room
 """

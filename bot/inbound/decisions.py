@@ -131,6 +131,8 @@ MALFORMED = "malformed"
 """Why something is skipped that has other types than Slack documents."""
 TAB, STOPPED = "slack.tab", "slack.stopped"
 """Kinds of inbox rows: somebody opened the Messages tab of an agent; somebody stopped a session of it."""
+WEB = "web"
+"""Somebody who is logged in to the control room asks for something there."""
 CHANNEL, DELETED, EDITED, SHARED = "slack.channel", "slack.deleted", "slack.edited", "slack.shared"
 
 

@@ -25,6 +25,7 @@ from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows
 from bot.handlers.clicks import Presses
 from bot.handlers.delivered import Delivered
 from bot.handlers.replies import Conversation, Replies, edited
+from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN, Modals
@@ -273,6 +274,7 @@ class Bot:
             **self.views.handlers(),
             **ChannelChanges(notices, self._reachable_again).handlers(),
             **AgentSurface(people, starter, replies, notices).handlers(),
+            **WebRequests(engine, people).handlers(),
         }
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from bot.config.settings import Settings
+from bot.inbound.decisions import WEB
 from bot.terminal.follower import terminal_label
 from engine.journal.records import Head, InboxItem
 from engine.journal.transitions import ENDED
@@ -25,8 +26,7 @@ from engine.storage.group_commit import Writer
 
 REPLY_SECONDS = 10.0
 """How long the page waits until a living process has taken a request; it is kept in any case."""
-KIND = "web"
-"""The kind of inbox rows in which somebody of Slack asks for something on the page."""
+_NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "answer": ("promptId", "value", "text", "values", "reason", "nonce"),
     "undo": ("promptId",),
@@ -48,6 +48,8 @@ class Acts:
         """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
         if do not in FIELDS:
             raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
+        if actor.kind == "slack" and not actor.id:
+            raise RequestRefused("not_allowed", _NO_ID)
         head = await self._writer.call(self._head, session_id)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
         item = _request(actor, head, do, fields)
@@ -88,5 +90,5 @@ def _request(actor: Actor, head: Head, do: str, fields: dict[str, Json]) -> Inbo
     key = f"web:{os.urandom(12).hex()}"
     if actor.kind == "local":
         return remote_commands.item(key, head.session_id, do, actor=actor, **fields)
-    payload = encode({"do": do, "user": actor.id, "email": actor.email, **fields})
-    return InboxItem(key, KIND, payload, head.session_id)
+    payload = encode({"do": do, "user": actor.id, **fields})
+    return InboxItem(key, WEB, payload, head.session_id)

@@ -1,0 +1,57 @@
+"""What people of Slack ask for on the page of the control room: a request as any other, once it is known who they are.
+
+The page knows only that somebody logged in with this id. The facts on which the policy decides are looked up here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.inbound.decisions import WEB
+from bot.outbound.notices import PATIENCE_SECONDS
+from bot.wire.users import LookupFailed, People, UnknownPerson
+from engine.journal.records import Consumed, InboxRow
+from engine.language import timestamps
+from engine.language.codec import decode, encode
+from engine.language.errors import SaysoError, SessionError, StorageError
+from engine.run.dispatcher import Handler, perform
+from engine.run.engine import Engine
+from engine.run.remote_commands import actor_json
+
+
+@dataclass
+class WebRequests:
+    """Handles inbox rows of kind `WEB`."""
+
+    engine: Engine
+    people: People
+
+    def handlers(self) -> dict[str, Handler]:
+        """By kind of row."""
+        return {WEB: self.request}
+
+    async def request(self, row: InboxRow) -> bool:
+        """Carry a request out as whoever made it, or say in its row why not."""
+        data = decode(row.payload)
+        try:
+            if row.session_id is None:
+                raise SessionError("a request names the session that it is for")
+            state = await self.engine.state(row.session_id)
+            prompt = state.prompts.get(data.get("promptId") or "")
+            entries = [] if prompt is None else [*(prompt.approvers or ()), *(prompt.who or ())]
+            place = {"user": data["user"], "channel": (state.thread or {}).get("channel")}
+            actor = await self.people.actor(place, entries=entries)
+        except StorageError:
+            raise
+        except SaysoError as error:
+            waited = timestamps.seconds_between(row.received_at, self.engine.now())
+            passes = isinstance(error, LookupFailed) and not isinstance(error, UnknownPerson)
+            return False if passes and waited < PATIENCE_SECONDS else await self._refuse(row, error)
+        await perform(self.engine, row.but(payload=encode({**data, "actor": actor_json(actor)})))
+        return True
+
+    async def _refuse(self, row: InboxRow, error: SaysoError) -> bool:
+        result = encode({"error": error.code, "message": str(error)})
+        consumed = [Consumed(row.id, "refused", result)]
+        await self.engine.writer.call(self.engine.store.consume, consumed, self.engine.now())
+        return True
