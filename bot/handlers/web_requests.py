@@ -39,7 +39,7 @@ class WebRequests:
             state = await self.engine.state(row.session_id)
             prompt = state.prompts.get(data.get("promptId") or "")
             entries = [] if prompt is None else [*(prompt.approvers or ()), *(prompt.who or ())]
-            place = {"user": data["user"], "channel": (state.thread or {}).get("channel")}
+            place = {"user": data.pop("user"), "channel": (state.thread or {}).get("channel")}
             actor = await self.people.actor(place, entries=entries)
         except StorageError:
             raise

@@ -16,6 +16,7 @@ Files:
 * `acts`: what may be changed, as requests in the inbox
 * `documents`: what the page is told of one session, of one step, of two sessions side by side
 * `index`: what sessions are found by, in memory
+* `oidc`: logins by an OIDC provider
 * `overview`: who waits for whom, spending, dead letters, locks, queues
 * `server`: the routes, the checks of every request, news
 """

@@ -13,8 +13,9 @@ from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
@@ -109,32 +110,35 @@ class Oidc:
         return answer
 
     async def _back(self, request: web.Request) -> web.Response:
-        """Take a browser back that the provider has sent, and log it in. Raises `LoginRefused`."""
+        """Take a browser back that the provider has sent: logged in, or with the reason why not."""
+        answer = web.Response(status=302)
+        answer.del_cookie(_COOKIE, path="/api/oidc")
+        try:
+            self._access.keep(answer, self._access.login(await self._returned(request)))
+            answer.headers["Location"] = "/"
+        except (LoginRefused, TooMany) as error:
+            self._access.failed()
+            why = str(error) or "Too many logins failed. Try again in a minute."
+            answer.headers["Location"] = f"/#problem={quote(why)}"
+        return answer
+
+    async def _returned(self, request: web.Request) -> Actor:
+        """Who came back. Raises `LoginRefused`, `TooMany`."""
         state = request.query.get("state", "")
         pending = self._pending.pop(state, None)
         mine = request.cookies.get(_COOKIE, "")
         if (
             pending is None
             or pending.until < self._clock()
-            or not secrets.compare_digest(mine.encode(), state.encode())
+            or not compare_digest(mine.encode(), state.encode())
         ):
             raise LoginRefused("This login did not begin here, or too long ago. Begin again.")
         if "code" not in request.query:
             raise LoginRefused(
                 f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
             )
-        try:
-            self._access.slow_down()
-            actor = self._known(await self._claims(request.query["code"], pending))
-        except TooMany:
-            raise LoginRefused("Too many logins failed. Try again in a minute.") from None
-        except LoginRefused:
-            self._access.failed()
-            raise
-        answer = web.Response(status=302, headers={"Location": "/"})
-        answer.del_cookie(_COOKIE, path="/api/oidc")
-        self._access.keep(answer, self._access.login(actor))
-        return answer
+        self._access.slow_down()
+        return self._known(await self._claims(request.query["code"], pending))
 
     async def _discovered(self, http: ClientSession) -> dict[str, Any]:
         """Where the provider's doors are. Raises `LoginRefused`."""
@@ -168,7 +172,7 @@ class Oidc:
         except (InvalidTokenError, PyJWTError, KeyError, StopIteration, ValueError) as error:
             log.warning("a login was refused: %s", error)
             raise LoginRefused("What the provider says of you does not verify.") from error
-        if not secrets.compare_digest(str(claims.get("nonce")).encode(), pending.nonce.encode()):
+        if not compare_digest(str(claims.get("nonce")).encode(), pending.nonce.encode()):
             raise LoginRefused("What the provider says was said for another login.")
         return claims
 

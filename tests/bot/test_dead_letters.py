@@ -41,6 +41,7 @@ KINDS = (
     decisions.SHARED,
     decisions.TAB,
     decisions.STOPPED,
+    decisions.WEB,
     VIEW,
     PAGE,
     WANTED,

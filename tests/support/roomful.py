@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.rig import everybody
 from bot.intents.session_rows import slack_intents
 from engine.decide.agents.spend_projection import SpendRows
+from engine.decide.commands import Policy
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.language.actors import Actor
@@ -20,8 +21,16 @@ from engine.run.engine import Engine
 from engine.storage.sqlite import open_sqlite
 from prompt_state.question_row import projection
 
+NOW = "2026-11-23T10:00:00.000Z"
 PEOPLE = [
-    Actor(id=f"U0{name.upper()}", name=name, email=f"{name}@example.com", facts_known=True)
+    Actor(
+        id=f"U0{name.upper()}",
+        name=name,
+        email=f"{name}@example.com",
+        team_id="T0",
+        in_channel=True,
+        facts_known=True,
+    )
     for name in ("ana", "ben", "cleo", "dan", "eva")
 ]
 DEPLOY = """flow: deploy-checkout
@@ -83,17 +92,17 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 
 @asynccontextmanager
-async def engine_at(file: Path) -> AsyncIterator[Engine]:
-    """An engine over a database file, which everybody may use."""
+async def engine_at(file: Path, policy: Policy = everybody, label: str = "fill") -> AsyncIterator[Engine]:
+    """An engine over a database file, which everybody may use unless a policy says otherwise."""
     store = open_sqlite(file)
     extensions = [projection, slack_intents, SpendRows(None)]
     engine = Engine(
         store,
-        policy=everybody,
+        policy=policy,
         runners={"shell": shell},
         home=file.parent,
         extensions=extensions,
-        label="fill",
+        label=label,
     )
     await engine.open()
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, CookieJar
+from yarl import URL
 
 from bot.config.settings import load_settings
 from bot.web.access import Access
@@ -73,6 +74,11 @@ class Visitor:
     async def log_in(self) -> None:
         """Log in with the token."""
         assert await self.post("login", {"token": self.room.access.token}) == (200, {"ok": True})
+
+    def log_in_as(self, actor: Actor) -> None:
+        """Be somebody whom a provider has logged in."""
+        key = self.room.access.login(actor)
+        self.http.cookie_jar.update_cookies({self.room.access.cookie: key}, URL(self.url))
 
     async def all_read(self) -> None:
         """Return once the room has read all sessions."""

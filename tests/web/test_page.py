@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from bot.web.access import Access
+from engine.language.actors import Actor
 from tests.support import roomful
 from tests.support.browser import PHONE, running_browser
+from tests.web.acting import served
 from tests.web.conftest import Visitor, visited
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -32,7 +36,12 @@ async def shown(browser: Browser, visitor: Visitor, *, phone: bool = False) -> A
     context = await browser.new_context(viewport=PHONE if phone else {"width": 1280, "height": 900})
     page, problems = await context.new_page(), list[str]()
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.on(
+        "console",
+        lambda said: (
+            problems.append(said.text) if said.type == "error" and "status of 400" not in said.text else None
+        ),
+    )
     try:
         await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
         await expect(page.locator(".session-row").first).to_be_visible()
@@ -118,3 +127,26 @@ async def test_every_view_fits_a_phone_and_a_keyboard(browser: Browser, home: Pa
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("tabpanel")).to_contain_text("parallel")
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+async def test_a_question_is_answered_on_the_page(browser: Browser, home: Path) -> None:
+    """Where changes are on, its options are buttons; what the policy refuses is said there, and what it takes is done."""
+    who = Actor.local("ana")
+    async with served(home, who) as (visitor, session_id), shown(browser, visitor) as page:
+        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", session_id)
+        await page.get_by_role("button", name="Approve").click()
+        await expect(page.locator(".headline .pill")).to_have_text("✓ complete")
+        await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+
+
+async def test_a_refusal_is_said_on_the_page(browser: Browser, home: Path) -> None:
+    """Whoever may not answer reads why not."""
+    access = Access(Actor.local("mallory"), time.monotonic)
+    async with (
+        served(home, Actor.local("mallory"), access=access) as (visitor, session_id),
+        shown(browser, visitor) as page,
+    ):
+        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", session_id)
+        await page.get_by_role("button", name="Approve").click()
+        note = page.get_by_label("Open question").get_by_role("status")
+        await expect(note).to_contain_text("can approve this")

@@ -37,7 +37,8 @@ class App {
       }
     }
     this.me = await get("me");
-    if (!this.me.name) return this.#logIn();
+    const problem = /^#problem=(.+)$/.exec(location.hash)?.[1];
+    if (!this.me.name) return this.#logIn(problem && decodeURIComponent(problem));
     this.#drawBar();
     listen((told) => this.#hear(told), (on) => this.#connected(on));
     return this.#arrive();

@@ -1,0 +1,134 @@
+"""What may be changed on the page: requests in the inbox, on which the policy decides as on all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.decide import policy
+from engine.decide.policy import Verdict
+from engine.journal.records import DEAD, Consumed, InboxItem
+from engine.language.actors import Actor
+from tests.support import roomful
+from tests.web.acting import Slack, served
+from tests.web.conftest import Json, Visitor, visited
+
+
+async def answered(
+    visitor: Visitor, session_id: str, value: str = "approve", **more: Any
+) -> tuple[int, Json]:
+    """Answer the open question."""
+    [asked] = (await visitor.get(f"sessions/{session_id}"))["prompts"]
+    told = {"promptId": asked["promptId"], "nonce": asked["nonce"], "value": value, **more}
+    return await visitor.post("act", {"session": session_id, "do": "answer", **told})
+
+
+@pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
+async def test_whoever_may_answer_answers(home: Path, who: Actor) -> None:
+    """The answer is applied as theirs, and the session goes on."""
+    async with served(home, who) as (visitor, session_id):
+        assert await answered(visitor, session_id) == (200, {"outcome": "applied", "there": True})
+        while (told := await visitor.get(f"sessions/{session_id}"))["status"] != "complete":
+            pass
+        step = await visitor.get(f"sessions/{session_id}/step", path="ask")
+        assert f'"id": "{who.id}"' in step["output"]
+        assert told["prompts"] == []
+
+
+async def refuse(home: Path, who: Actor) -> None:
+    """Somebody who is not listed tries to answer, and nothing happens."""
+    async with served(home, who) as (visitor, session_id):
+        status, told = await answered(visitor, session_id)
+        assert (status, told.get("error")) == (400, "not_allowed"), told
+        assert "can approve this" in told["message"]
+        assert (await visitor.get(f"sessions/{session_id}"))["status"] == "paused"
+
+
+@pytest.mark.parametrize(
+    "who", [Actor.local("mallory"), Actor(id="U0EVE", name="ana")], ids=["token", "slack"]
+)
+async def test_others_are_refused_by_the_policy(home: Path, who: Actor) -> None:
+    """The page decides nothing: what the policy says of this person counts, whatever they call themselves."""
+    await refuse(home, who)
+
+
+async def test_a_policy_that_is_not_asked_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded fault: with `authorize` left out the test above fails."""
+    monkeypatch.setattr(policy, "authorize", lambda actor, action, target: Verdict(True))
+    with pytest.raises(AssertionError):
+        await refuse(home, Actor(id="U0EVE"))
+
+
+async def test_a_name_that_a_request_brings_along_counts_for_nothing(home: Path) -> None:
+    """Who acts is whoever is logged in: fields of the request cannot say otherwise."""
+    async with served(home, Actor(id="U0EVE")) as (visitor, session_id):
+        claimed = {"user": "U0BEN", "actor": {"id": "U0BEN", "kind": "local"}, "key": "web:1"}
+        assert (await answered(visitor, session_id, **claimed))[1]["error"] == "not_allowed"
+
+
+async def test_somebody_whom_slack_does_not_know_is_refused_and_one_it_cannot_look_up_waits(
+    home: Path,
+) -> None:
+    """No facts, no change: an unknown id is refused at once, and while Slack is away the request is tried again."""
+    async with served(home, Actor(id="U0NOBODY")) as (visitor, session_id):
+        assert (await answered(visitor, session_id))[1]["error"] == "unknown_person"
+    slack = Slack()
+    slack.away = 2
+    async with served(home, Actor(id="U0BEN"), slack) as (visitor, session_id):
+        assert (await answered(visitor, session_id))[0] == 200
+        assert slack.away == 0
+
+
+async def test_who_has_no_id_in_slack_only_looks(home: Path) -> None:
+    """A login by address alone changes nothing."""
+    async with served(home, Actor(id="", email="ana@example.com")) as (visitor, session_id):
+        assert "Log in with Slack" in (await answered(visitor, session_id))[1]["message"]
+
+
+async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
+    """Each is a request that the bot carries out; what has ended takes nothing more."""
+    async with served(home, Actor.local("ana")) as (visitor, session_id):
+        for do, phase in (("pause", "held"), ("resume", "waiting"), ("abort", "ended")):
+            told = await visitor.post(
+                "act", {"session": session_id, "do": do, "text": "Go on.", "reason": "x"}
+            )
+            assert told == (200, {"outcome": "applied", "there": True})
+            assert (await visitor.get(f"sessions/{session_id}"))["phase"] == phase
+        assert (await visitor.post("act", {"session": session_id, "do": "abort"}))[1][
+            "error"
+        ] == "session_ended"
+
+
+@pytest.mark.parametrize("do", ["migrate", "shown", "delivered", "", None, ["abort"]])
+async def test_what_the_page_does_not_offer_is_no_request(home: Path, do: Any) -> None:
+    """Words of other requests, and nonsense, reach nobody."""
+    async with served(home, Actor.local("ana")) as (visitor, session_id):
+        assert (await visitor.post("act", {"session": session_id, "do": do}))[1]["error"] == "bad_request"
+
+
+async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
+    """It lies in the inbox until a bot carries it out, and the page says so; one for a terminal is refused."""
+    async with visited(home, write=True) as visitor:
+        await visitor.log_in()
+        await visitor.all_read()
+        head = (await visitor.get("sessions", status="paused"))["sessions"][0]
+        told = await visitor.post("act", {"session": head["sessionId"], "do": "abort"})
+        assert told == (200, {"outcome": "queued", "there": False})
+        assert [row.session_id for row in visitor.store.inbox()] == [head["sessionId"]]
+
+
+@pytest.mark.parametrize(("who", "may"), [(Actor.local("ana"), True), (Actor(id="U0EVE"), False)])
+async def test_dead_letters_are_for_admins(home: Path, who: Actor, may: bool) -> None:
+    """Whoever has this machine, or is listed as an admin, hands one to the bot again or drops it."""
+    async with visited(home, write=True) as visitor:
+        visitor.log_in_as(who)
+        ids = visitor.store.ingest([InboxItem("a", "message", b'{"x":1}')], roomful.NOW)
+        visitor.store.consume(
+            [Consumed(ids[0] or 0, DEAD, b'{"error":"broken","message":"no","tries":3}')], roomful.NOW
+        )
+        assert (await visitor.get("queues"))["letters"][0]["message"] == "no"
+        status, _ = await visitor.post("letter", {"key": "a", "again": True})
+        assert (status == 200) is may
+        assert (await visitor.get("queues"))["dead"] == (0 if may else 1)
