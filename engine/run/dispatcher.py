@@ -36,6 +36,7 @@ from engine.language.errors import (
     SaysoError,
     SchemaTooNew,
     StorageBroken,
+    StorageBusy,
     StorageError,
     UnknownSession,
 )
@@ -602,7 +603,7 @@ MOST_FAILURES = 5
 """How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
 
 _LONGEST = 500
-_WAITS = (ClockJumped, Fenced, LockHeld, Owned)
+_WAITS = (ClockJumped, Fenced, LockHeld, Owned, StorageBusy)
 
 Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
 """The intents that say in its thread that a row could not be handled."""
