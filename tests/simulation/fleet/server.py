@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engine.journal.records import Commit, Consumed, InboxRow, Row
-from engine.language.errors import StorageBroken, StorageBusy, StorageError
+from engine.language.errors import StorageBroken, StorageBusy
 from engine.storage.connection import Connection
 from engine.storage.leases import MemoryOwners, new_owner_id
 from engine.storage.open import MemoryDatabase
@@ -72,6 +72,8 @@ class FleetOwners(MemoryOwners):
         """See `PostgresOwners.register`."""
         owner = new_owner_id(label)
         assert self._worker is not None
+        if not self._worker.leased:
+            raise StorageBroken("the server ended the connection while this process began")
         self._server.owners[owner] = self._worker
         return owner
 
@@ -147,13 +149,11 @@ class FleetStore(SqliteStore):
         return self._server.names.setdefault(name, self._worker) is self._worker
 
     def unlease(self, name: str, *, tell: bool = False) -> None:
-        """See `Store.unlease`. Without a network the lease ends with the others."""
-        with contextlib.suppress(StorageError):
-            self._reached()
-            if self._server.names.get(name) is self._worker:
-                del self._server.names[name]
-            if tell:
-                self._server.world.tell("all")
+        """See `Store.unlease`. The network brings it later, or the lease ends with the others."""
+        if self._server.names.get(name) is self._worker:
+            del self._server.names[name]
+        if tell:
+            self._server.world.tell("all")
 
     def peers(self) -> list[str]:
         """See `Store.peers`."""

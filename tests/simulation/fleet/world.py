@@ -30,8 +30,10 @@ EPOCH = 1_790_000_000.0
 MOST_SECONDS = 400.0
 """After so many seconds without faults everything must be settled."""
 MOST_LIVES = 60
-MOST_LOOKS = 20
-"""How often a worker looks for work within a second, and how often a row is taken up: three times what was seen."""
+MOST_LOOKS = 50
+"""How often a worker looks for work within a second at the most: twice what was seen."""
+MOST_TAKES = 20
+"""How often a row is taken up at the most: twice what was seen."""
 CHANNELS = ("C1", "C2", "C3")
 
 FLOWS: dict[str, str] = {
@@ -200,7 +202,7 @@ class FleetWorld:
                 self.trouble(f"{worker.number} and {other.number} both work on {lane}")
         self.note(f"{worker.number} handles {row.key}")
         self.taken[row.key] += 1
-        if self.taken[row.key] == MOST_LOOKS:
+        if self.taken[row.key] == MOST_TAKES:
             self.trouble(f"{row.key} is taken up again and again")
 
     def died(self, worker: Worker) -> None:
