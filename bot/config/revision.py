@@ -46,9 +46,10 @@ def version_of(place: Path) -> Version:
         if (said := _line(around / FILE)) is not None:
             return Version(folder, clean_text(said)[0][:MOST_LETTERS])
         if (git := _git_folder(around / ".git")) is not None:
-            index = git / "index"
+            # First the lock: whoever lets it go in between has changed the index by then.
+            writing, index = (git / "index.lock").exists(), git / "index"
             changed = index.stat().st_mtime_ns if index.exists() else 0
-            return Version(folder, _commit(git), True, changed, (git / "index.lock").exists())
+            return Version(folder, _commit(git), True, changed, writing)
     return Version(folder)
 
 
