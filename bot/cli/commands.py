@@ -75,7 +75,17 @@ TOP = (
         ),
         option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it"),
     ),
-    command("start = serve:start_command", "Serve flows in Slack until SIGTERM or Ctrl-C.", FLOWS),
+    command(
+        "start = serve:start_command",
+        "Serve flows in Slack until SIGTERM or Ctrl-C.",
+        FLOWS,
+        option(
+            "--role ROLE",
+            "What this process does: all, socket, worker or outbox. Several serve one Postgres database.",
+            str,
+            "all",
+        ),
+    ),
     command(
         "run = run:run_command",
         """Run a flow here, with its prompts in this terminal.

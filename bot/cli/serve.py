@@ -18,10 +18,11 @@ from typing import Any
 from bot.cli.lookup import find_flow, read_inputs
 from bot.compose.environment import needs_model, scripted
 from bot.config.library import Library
-from bot.config.settings import slack_tokens
+from bot.config.settings import SettingsError, slack_tokens
 from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
+from bot.serve.roles import ROLES
 from bot.start.schedules import wanted_item
 from bot.terminal.console import (
     INTERRUPTED,
@@ -30,7 +31,6 @@ from bot.terminal.console import (
     Place,
     clean,
     database_file,
-    opened,
     plural,
     print_json,
     writing,
@@ -40,7 +40,7 @@ from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
-from engine.storage.leases import BEAT_SECONDS, Served, Serving, awaited, holder_of, lease
+from engine.storage.leases import BEAT_SECONDS, FreeLease, Served, Serving, lease
 from engine.storage.port import Store
 from prompt_state.question_row import thread_key
 
@@ -139,8 +139,9 @@ def _tell(started: Started, flow: str, channel: str, as_json: bool) -> None:
 # --- the bot -----------------------------------------------------------------------------------------------
 
 
-def start_command(place: Place, flows: list[Path]) -> int:
-    """Serve flows in Slack until a signal. Raises `SettingsError`, `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
+def start_command(place: Place, flows: list[Path], role: str) -> int:
+    """Serve flows in Slack until a signal, beside others where the database is on a server. Raises `SettingsError`,
+    `Served`, `StartFailed`, `StorageError`, `SlackFault`."""
     settings = place.settings()
     slack_tokens(settings)
     if settings.log_json or settings.log_levels is not None:
@@ -150,19 +151,16 @@ def start_command(place: Place, flows: list[Path]) -> int:
     # A script that is left over from a test must never speak for Claude to people.
     settings = replace(settings, agents=replace(settings.agents, scripted="never"))
     database = database_file(settings)
-    bot = Bot(settings, flows=flows)
-    if database is not None:
-        with lease(database, "sayso start", utc_now()) as held:
-            return _until_stopped(_beating(held, _start(bot, held)))
-    with opened(settings) as store:
-        holder = holder_of("sayso start", utc_now())
-        serving = awaited(lambda: store.try_serving(holder), store.served)
-        try:
-            code = _until_stopped(_beating(serving, _start(bot, serving)))
-            store.changed()  # raises where the lease was lost
-        finally:
-            serving.close()
-        return code
+    if role not in ROLES:
+        raise SettingsError(f"--role takes {', '.join(ROLES)}, not {role!r}.")
+    if database is not None and role != "all":
+        raise SettingsError(f"--role {role} needs Postgres (SAYSO_DATABASE_URL): one process serves a file.")
+    bot = Bot(settings, flows=flows, role=role)
+    if database is None:
+        # Several may serve: what each does it does under leases of its store.
+        return _until_stopped(_start(bot, FreeLease()))
+    with lease(database, "sayso start", utc_now()) as held:
+        return _until_stopped(_beating(held, _start(bot, held)))
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -203,7 +201,8 @@ async def _start(bot: Bot, held: Serving) -> None:
 
     def ready(identity: Identity) -> None:
         held.reached_at(f"@{identity.bot_user} in {identity.team}")
-        print(f"Ready: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
+        role = "" if bot.role == "all" else f" as {bot.role}"
+        print(f"Ready{role}: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
         if bot.metrics_at is not None:
             print(f"Metrics: {bot.metrics_at}", flush=True)
         _list_broken(bot.library)

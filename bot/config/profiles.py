@@ -63,6 +63,10 @@ class Profiles:
         await self._writer.call(self._writer.store.set_mark, _SCOPE + user, f"{seconds:.6f} {body}")
         self._all = None
 
+    def forget(self) -> None:
+        """Another process may have kept something."""
+        self._all = None
+
     async def _profiles(self) -> dict[str, Profile]:
         if self._all is None:
             self._all = await self._writer.call(_stored, self._writer.store)

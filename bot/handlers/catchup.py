@@ -120,6 +120,10 @@ class CatchUp:
         """Whether a thread is due."""
         return key in self._unread or _channel_of(key) in self._back
 
+    def all_read(self) -> None:
+        """Another process has read all since the gap."""
+        self._kinds, self._channels, self._unread, self._back = {}, {}, {}, set()
+
     async def begin(self) -> None:
         """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
         self._delivered.begin()

@@ -28,6 +28,7 @@ Files:
 * `progress`: cards drawn again for progress of running nodes, and for a queue that moved up
 * `sender`: what everything that sends rows has: the store, the calls, lookups
 * `senders`: what sending a row means, kind by kind
+* `shards`: of several processes that send, one has each channel
 * `streams`: the text of agents while it comes
 * `turns`: which turn a row waits for: how urgent it is, and which method it calls
 """

@@ -59,6 +59,7 @@ class LiveText:
     turn: str
     reader: str = ""
     team: str = ""
+    channel: str = ""
     structured: bool = False
     """Whether the last answer is data, which is not for people."""
     blocks: dict[int, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
@@ -18,6 +18,7 @@ from bot.outbound.direct import Direct, Recipients
 from bot.outbound.notices import Clocks
 from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.senders import Rows
+from bot.outbound.shards import Shards
 from bot.outbound.streams import Streams
 from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
 from bot.rendering.prompts import close_key
@@ -50,6 +51,8 @@ _EVER = "9999-12-31T00:00:00.000Z"
 _LOST = (UnknownSession, Corrupt, MalformedJournal, SessionQuarantined)
 _FRESH_SECONDS = 0.1
 """A row that waited longer for its turn is read again: it may have been replaced."""
+_TROUBLE_SECONDS = 1.0
+"""After how long the outbox is read again that could not be read."""
 _NEWER_SECONDS = 3600.0
 """How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
 
@@ -62,7 +65,7 @@ class Outbound:
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
     `posted` is called when Slack has taken a message, which then comes back as an event.
     `agent` is whether the app is an agent of Slack's, `recipients` know who gets questions in direct messages.
-    `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
+    `shards` are what this process sends, where several do. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
     """
 
@@ -83,6 +86,7 @@ class Outbound:
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
         recipients: Recipients | None = None,
+        shards: Shards | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -91,6 +95,7 @@ class Outbound:
         self._taken = taken
         self._now = now
         self._tuning = tuning
+        self._shards = shards
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._without_turn: set[asyncio.Task[None]] = set()
         self._holds: dict[str, float] = {}
@@ -109,7 +114,8 @@ class Outbound:
         self._reach = Reachability(ledger, sessions)
         clock, speakers = self._clock, Speakers(sessions)
         self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
-        self.streams = Streams(ledger, self._pieces, sessions, told=self.notify)
+        has = shards.has if shards is not None else lambda channel: True
+        self.streams = Streams(ledger, self._pieces, sessions, told=self.notify, has=has)
         names, places = Names(client, clock), Places(client, clock)
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
@@ -127,6 +133,9 @@ class Outbound:
                 await self._sleep(pause)
         finally:
             await self._drain()
+            if self._shards is not None:
+                with suppress(StorageError):
+                    await self._shards.give_up()
         if self.failure.done():
             self.failure.result()
 
@@ -173,16 +182,21 @@ class Outbound:
         for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
             del self._lanes[lane]
         try:
+            if self._shards is not None:
+                await self._shards.share({await self._shards.of(row) for row, _ in self._lanes.values()})
             rows = await self._writer.call(self._writer.store.outbox, now=self._now(), limit=self._limit)
             await self._forget_cards({row.lane for row in rows})
+            found = len(rows)
+            if self._shards is not None:
+                rows = [row for row in rows if await self._shards.of(row) in self._shards.mine]
         except StorageBroken:
             raise
         except StorageError as error:
             log.error("the outbox could not be read: %s", error)
-            return self._tuning.poll_seconds
+            return min(self._tuning.poll_seconds, _TROUBLE_SECONDS)
         if not self._stopping:
             self._give(rows)
-        self._resize(len(rows))
+        self._resize(found)
         return self._until_next()
 
     async def _forget_cards(self, found: Set[str]) -> None:
@@ -351,7 +365,8 @@ class Outbound:
         not_before = None if seconds is None else moments.after(self._now(), seconds)
         await self._ledger.finish(row, "pending", result, not_before=not_before, items=items)
         if seconds is not None:
-            self._hold_row(row, seconds)
+            # Others may find out sooner that it can be sent (`hurry`): the row says when, this only keeps its lane in order.
+            self._hold_row(row, seconds if self._shards is None else min(seconds, self._tuning.poll_seconds))
         if items:
             self._taken()
 

@@ -45,6 +45,8 @@ class Streams:
     sessions: Sessions
     _: KW_ONLY
     told: Callable[[], None]
+    has: Callable[[str], bool] = lambda channel: True
+    """Whether this process posts in a channel. Where another one does, the text appears once it is whole."""
     _ended: list[tuple[str, str]] = field(default_factory=list, init=False)
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict, init=False)
 
@@ -122,7 +124,9 @@ class Streams:
         state = await self.sessions.state(live.session_id)
         run = state.nodes.get(live.turn)
         request: Json = run.input if run is not None and isinstance(run.input, dict) else {}
-        if not (state.thread or {}).get("key") or request.get("purpose") == "compact":
+        key = str((state.thread or {}).get("key") or "")
+        live.channel = key.split(":")[1] if key else ""
+        if not key or not self.has(live.channel) or request.get("purpose") == "compact":
             return None
         container = state.containers.get(agent_of(live.turn))
         live.structured = bool(container and container.agent and container.agent.structured)
@@ -175,6 +179,9 @@ class Streams:
             method = APPEND if part in live.streams else EDIT
             async with budget.reserved(method), self.pieces.lock(row.lane):
                 if where is None or part in live.over or live.closed:
+                    return
+                if not self.has(live.channel):
+                    self._close(live)
                     return
                 if part in live.streams:
                     await self.pieces.grow(live, part)

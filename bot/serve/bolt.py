@@ -99,6 +99,8 @@ class SlackApp:
         self._renamed = renamed
         self._delivered = delivered or Delivered(writer, time.monotonic)
         self._closing = False
+        self.reopened: Callable[[], Awaitable[None]] | None = None
+        """Done before anything is taken from a socket that was opened anew."""
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
@@ -139,6 +141,8 @@ class SlackApp:
         if self._closing:
             raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
         try:
+            if self.reopened is not None and self.reconnected():
+                await self.reopened()
             return await self._decided(req)
         except BaseException:
             self._delivered.lost()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -14,48 +15,28 @@ from bot.compose import retention
 from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
 from bot.compose.projections import mend
 from bot.compose.suspension import until_released
-from bot.config.directory import Directory
 from bot.config.library import Library
-from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
-from bot.handlers.agent_surface import AgentSurface
-from bot.handlers.catchup import AGAIN_SECONDS, INSTALLED, CatchUp
-from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
-from bot.handlers.clicks import Presses
+from bot.handlers.catchup import INSTALLED, CatchUp
+from bot.handlers.channel_changes import DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.delivered import Delivered
-from bot.handlers.replies import Conversation, Replies, edited
-from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound.calls import AGENT_REFUSED, UNTAKEN, Modals
-from bot.outbound.direct import Recipients, WaitingFor
-from bot.outbound.notices import Handler, Notices, held
+from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
+from bot.outbound.notices import held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
+from bot.outbound.shards import Shards
 from bot.outbound.streams import STREAM_EVENTS
 from bot.serve.bolt import SlackApp
+from bot.serve.gaps import Gaps
 from bot.serve.identity import Identity, StartFailed, identify
-from bot.start.form import FlowChoice, StartForm
-from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
-from bot.start.grants import WideGrants
-from bot.start.memory import Notes
+from bot.serve.roles import SWEEP_SECONDS as SHARED_SWEEP_SECONDS
+from bot.serve.roles import Replica
+from bot.serve.understanding import Understanding
+from bot.start.from_slack import MessageStarts
 from bot.start.schedules import WANTED_ROOTED, Schedules
-from bot.start.starter import RateLimits, Starter, ThreadStarts
-from bot.views.forms import Change, Fill
-from bot.views.home import HomeKind, Together
-from bot.views.kinds import (
-    Always,
-    FullText,
-    HandOverForm,
-    InPlace,
-    PromptLookup,
-    Reject,
-    Told,
-    Words,
-)
-from bot.views.me import Me
-from bot.views.service import Kind, Views
 from bot.wire.budget import FULL, Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
@@ -68,13 +49,14 @@ from bot.wire.client import (
 )
 from bot.wire.said import Said
 from bot.wire.sockets import HEARD
-from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
+from bot.wire.users import Channels, LookupFailed, UnknownPerson
 from engine.decide.policy import Gate
 from engine.journal.events import Event, SessionReachable
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
-from engine.run.dispatcher import Dispatcher, LocalWakeups
+from engine.language.errors import StorageError
+from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups
 from engine.run.engine import DRAIN_SECONDS
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
@@ -86,23 +68,32 @@ T = TypeVar("T")
 HEARD_SECONDS = 5.0
 """How often it is noted that events came."""
 
+LIMITS_SECONDS = 5.0
+"""How often it is noted which methods of Slack are used up."""
+
 TOKEN_SECONDS = 60.0
 """How often Slack is asked whether it still accepts the token."""
 
 
-class Bot:
+class Bot(Understanding):
     """All parts of the running bot."""
 
     def __init__(
-        self, settings: Settings, *, flows: Sequence[Path] = (), machine: Machine = THIS_MACHINE
+        self,
+        settings: Settings,
+        *,
+        flows: Sequence[Path] = (),
+        machine: Machine = THIS_MACHINE,
+        role: str = "all",
     ) -> None:
+        """`role`: one of `ROLES`; where only one process can serve the store it is `all`."""
         self.settings = settings
+        self.role = role
         self.machine = machine
         self.library = Library(*(flows or [settings.flows]))
         self.stopping = asyncio.Event()
-        self._gap = asyncio.Event()
+        self._ready = False
         self._heard = 0
-        self._connected = False
         self._store: Store | None = None
         self._cut_off: str | None = None
         self.metrics_at: str | None = None
@@ -192,19 +183,22 @@ class Bot:
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
+        self.replica = replica = Replica(self.engine.writer, self.role)
         self.service = Dispatcher(
             self.engine,
             handlers=handlers,
             wants=in_slack,
             order=said_at,
             tell=DeadLetters(self.engine).told,
-            wakeups=LocalWakeups(self._others_wrote, machine.poll_seconds),
+            wakeups=LocalWakeups(*self._polled()),
+            sweep_seconds=SHARED_SWEEP_SECONDS if replica.shared else SWEEP_SECONDS,
         )
         self.queues = Queues(self.engine)
         self.delivered = Delivered(self.engine.writer, machine.steady)
         self.outbound = self._telling(bot, home, files)
         self.slack = self._hearing(bot, app, app_token, home, starts)
         self._finding(bot, home)
+        replica.on_word.append(self._told)
 
     def _finding(self, bot: Any, home: decisions.Home) -> None:
         """What finds work that nobody delivers: what was missed, and what is due."""
@@ -220,6 +214,16 @@ class Bot:
             first=self.aliases.first,
             delivered=self.delivered,
         )
+        if self.replica.shared:
+            self.slack.sockets.alone = self.replica.alone
+        self.gaps = Gaps(
+            self.replica,
+            self.engine.writer,
+            self.slack,
+            self.catchup,
+            clock=machine.seconds,
+            taken=self.service.notify,
+        )
         self.schedules = Schedules(
             self.library,
             self.engine.writer,
@@ -228,70 +232,17 @@ class Bot:
             jumped=self.engine.clock_jumped,
         )
 
-    def _understanding(
-        self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
-    ) -> tuple[MessageStarts, dict[str, Handler]]:
-        """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
-        settings, engine, steady = self.settings, self.engine, self.machine.steady
-        people = self.people = self._people(bot, home.team_id)
-        channels, links = self.channels, Links(bot)
-        self.notices = notices = Notices(engine, gate)
-        status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
-        limits = RateLimits(settings.rates, steady)
-        starter = Starter(notices, self.library, people, channels, limits, settings)
-        threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
-        triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
-        kept = Notes(notices, channels), WideGrants(notices)
-        starts = MessageStarts(self.library, people, home, starter, threads, status, notices, *kept)
-        replies = Replies(people, notices, incoming)
-        agents = replies.agents
-        talk = Conversation(people, home, starts, replies, agents, status, notices)
-        presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
-        lookup = PromptLookup(engine, people, gate)
-        form = StartForm(self.library, lookup, threads.begin, triggers.about)
-        waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
-        self._recipients = Recipients(people, self.profiles, waiting)
-        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
-        engine.subscribe(self.homes.happened)
-        kinds: list[Kind] = [
-            *(kind(lookup, replies) for kind in (Fill, Change, Reject, InPlace, Always, Told, Words)),
-            HandOverForm(lookup, replies),
-            FullText(lookup),
-            form,
-            FlowChoice(self.library, form),
-            self.homes,
-            Me(self.profiles, people, engine.writer, self.machine.now, self.homes.look_again),
-            Together(notices, waiting, lookup, lambda: self.service.notify()),
-        ]
-        self.views = Views(screen, kinds, engine.writer, self.machine.now)
-        handled: dict[str, Handler] = {
-            decisions.MESSAGE: talk.message,
-            decisions.CLICK: presses.click,
-            decisions.SLASH: starts.slash,
-            decisions.EDITED: partial(edited, notices),
-            **threads.handlers(),
-            **triggers.handlers(),
-            **self.views.handlers(),
-            **ChannelChanges(notices, self._reachable_again).handlers(),
-            **AgentSurface(people, starter, replies, notices).handlers(),
-            **WebRequests(engine, people).handlers(),
-        }
-        for kind in (decisions.ROOTED, WANTED_ROOTED):
-            handled[kind] = self._then_read(handled[kind])
-        return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
-
-    def _people(self, bot: Any, team_id: str) -> People:
-        """Who is who: in Slack, in the file about people, and as they said themselves."""
-        settings, machine = self.settings, self.machine
-        directory = Directory(settings.people_file, machine.now, machine.steady)
-        self.profiles = Profiles(self.engine.writer, machine.now)
-        always = settings.users | settings.admins
-        return People(
-            bot, team_id, machine.steady, always=always, directory=directory, profiles=self.profiles
-        )
-
     def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
         """What says everything in Slack, and looks whenever a session took a step."""
+        shards, tuning, writer = None, self.machine.tuning, self.engine.writer
+        if self.replica.shared:
+            shards = Shards(
+                writer, self.replica.posters, lambda session_id: writer.call(writer.store.head, session_id)
+            )
+            tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
+            self.replica.on_word.append(
+                lambda word: shards.look_again() if word in ("all", "peers") else None
+            )
         outbound = Outbound(
             self.engine.writer,
             bot,
@@ -300,13 +251,14 @@ class Bot:
             home.bot_user_id,
             taken=self.service.notify,
             now=self.machine.now,
-            tuning=self.machine.tuning,
+            tuning=tuning,
             files=files,
             meters=lambda session_id: self.engine.executor.meters.get(session_id) or {},
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
             recipients=self._recipients,
+            shards=shards,
         )
         self.engine.subscribe(lambda state, events: outbound.notify())
         self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
@@ -342,16 +294,22 @@ class Bot:
         """The bot was invited, or a channel is no archive any more: what waits is posted, what was said there is read."""
         await self.outbound.hurry(channel)
         await self.catchup.again(channel)
-        self._gap.set()
+        self.gaps.unread()
 
     def _regained(self, state: State, events: Sequence[Event]) -> None:
         """Something could be posted in a thread again, although no event said why."""
         if state.thread:
             self.catchup.regained(str(state.thread["key"]))
-            self._gap.set()
+            self.gaps.unread()
 
     def _listening(self) -> Listening:
         return Listening(self.library.refresh)
+
+    def _polled(self) -> tuple[Callable[[], Awaitable[bool]], float]:
+        """How it is found out that others have committed, and how often: they tell, where several serve a store."""
+        return (
+            (_never, float("inf")) if self.replica.shared else (self._others_wrote, self.machine.poll_seconds)
+        )
 
     async def _others_wrote(self) -> bool:
         return await self.engine.writer.call(self.engine.store.changed)
@@ -362,7 +320,10 @@ class Bot:
         async def handle(row: InboxRow) -> bool:
             if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
                 self.outbound.said(row.thread_key, row.key.rsplit(":", 1)[1])
-            await self._notice_gap()
+            if self.slack.reconnected():
+                await self.gaps.reopened()
+            if self.replica.shared:
+                await self.gaps.hear()
             if await self.catchup.ensure(row.thread_key):
                 return False
             try:
@@ -383,38 +344,72 @@ class Bot:
             done = bool(await handler(row))
             if done and row.thread_key is not None:
                 await self.catchup.read(row.thread_key)
+                if self.catchup.unread(row.thread_key):
+                    self.gaps.unread()
             return done
 
         return handle
+
+    def _told(self, word: str) -> None:
+        """Another process has committed, came or went."""
+        self.service.told(word)
+        self.outbound.notify()
+        if word in ("marks", "all"):
+            self.profiles.forget()
+            self._learning = asyncio.create_task(self._learn())
+        self.homes.look_around()
+
+    async def _learn(self) -> None:
+        """Channels may have been renamed."""
+        with contextlib.suppress(StorageError):  # the next one says so
+            await self.aliases.load(self.engine.writer)
 
     async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         self.library.refresh()
         await self.engine.open()
         await self.aliases.load(self.engine.writer)
-        outbound = asyncio.create_task(self.outbound.run(), name="outbound")
+        parts: list[asyncio.Task[None]] = []
+        if self.replica.sends:
+            parts.append(asyncio.create_task(self.outbound.run(), name="outbound"))
         try:
+            await self.replica.join()
             await until_released(self.engine.writer, self.machine.now(), self.stopping)
-            await self._stored("comparing rows", mend, self.engine.store, self.machine.now())
-            await look_after(self.engine, in_slack)
+            if self.replica.first():
+                await self._stored("comparing rows", mend, self.engine.store, self.machine.now())
+            if self.replica.works:
+                await look_after(self.engine, in_slack)
         except BaseException:
-            await self._drain([outbound])
+            await self._drain(parts, [])
             raise
-        tasks = [
-            asyncio.create_task(self.service.run(), name="service"),
-            outbound,
-            asyncio.create_task(self._listen(identity, on_ready), name="listen"),
-            asyncio.create_task(self._keep_house(), name="housekeeping"),
-            asyncio.create_task(self._watch_token(), name="token"),
-            asyncio.create_task(self.slack.sockets.watch(), name="sockets"),
-            asyncio.create_task(self.schedules.run(), name="schedules"),
-            asyncio.create_task(self.homes.run(), name="homes"),
-        ]
+        if self.replica.works:
+            parts.append(asyncio.create_task(self.service.run(), name="service"))
+        others = [asyncio.create_task(work, name=name) for name, work in self._others(identity, on_ready)]
         stop = asyncio.create_task(self.stopping.wait())
-        done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
-        await self._drain(tasks)
+        done, _ = await asyncio.wait([*parts, *others, stop], return_when=asyncio.FIRST_COMPLETED)
+        await self._drain(parts, others)
         stop.cancel()
         for task in done - {stop}:
             task.result()
+
+    def _others(
+        self, identity: Identity, on_ready: Callable[[Identity], None] | None
+    ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """What a process of this role does beside its lanes and its outbox."""
+        yield "listen", self._listen(identity, on_ready)
+        yield "lead", self.replica.lead(self._lead)
+        yield "leases", self.replica.watch()
+        yield "token", self._watch_token()
+        yield "limits", self._note_limits()
+        if self.replica.takes:
+            yield "sockets", self.slack.sockets.watch()
+            yield "homes", self.homes.run()
+
+    async def _lead(self) -> None:
+        """What one process does for all."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.gaps.lead(), name="catch-up")
+            group.create_task(self.schedules.run(), name="schedules")
+            group.create_task(self._keep_house(), name="housekeeping")
 
     async def _measured(self, stack: contextlib.AsyncExitStack) -> None:
         """Serve metrics and health from here on, where an address is set for them. Raises `StartFailed`."""
@@ -436,64 +431,60 @@ class Bot:
         """Why the bot is not ready, in words for whoever watches over it."""
         if self.stopping.is_set():
             return "it is stopping"
-        if not self._connected:
+        if not self._ready:
             return "it is starting: it has no connection to Slack yet, or its store is suspended"
         return "no connection to Slack is open" if self.slack.sockets.down() else None
 
     async def _listen(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
-        """Connect, read what was missed, and again after every gap."""
-        await waited_out(self.catchup.begin, "reading what was missed")
+        """Connect, if that is part of the role, and look at the sockets."""
+        if self.replica.takes and not self.replica.shared:
+            await self.gaps.note()
         self.machine.started()
-        await self.slack.connect()
-        self.slack.reconnected()
-        self._connected = True
+        if self.replica.takes:
+            await self.gaps.connect()
+        self._ready = True
         if on_ready is not None:
             on_ready(identity)
+        await (self._look_at_sockets() if self.replica.takes else self.stopping.wait())
+
+    async def _look_at_sockets(self) -> None:
+        """Notice gaps, and keep what the sockets carried."""
+        waited = 0.0
         while True:
-            await self.catchup.run()
-            self.service.notify()
-            await self._until_next_read()
+            await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
+            if self.slack.reconnected():
+                await self.gaps.reopened()
+            waited += 1.0
+            if waited % HEARD_SECONDS == 0:
+                await self._note_heard()
+            await self._stored_marks()
+
+    async def _note_heard(self) -> None:
+        """Keep when the last event came, for `sayso doctor`."""
+        if self.slack.sockets.heard > self._heard:
+            self._heard = self.slack.sockets.heard
+            heard = f"{self.machine.seconds():.6f}"
+            await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
+
+    async def _stored_marks(self) -> None:
+        """Keep until where threads are known by what was delivered, where nothing is delivered to other processes."""
+        if self.replica.shared and not self.replica.alone():
+            self.delivered.lost()
+            return
+        settle = partial(self.delivered.settle, self.catchup.unread, self.slack.sockets.carried)
+        await waited_out(settle, "the marks of what was delivered")
 
     async def _stored(self, what: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a method of the store, or a function over it, gives, waited for while the store refuses."""
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
 
-    async def _notice_gap(self) -> None:
-        """If a socket was opened anew, threads may hold what was not delivered."""
-        if self.slack.reconnected():
-            log.info("a socket was opened anew: reading what may have been missed")
-            self._gap.set()
-            await waited_out(self.catchup.begin, "reading what was missed")
-
-    async def _until_next_read(self) -> None:
-        """Wait until there was a gap, or until it is time to read again what could not be read."""
-        waited = 0.0
-        while not self._gap.is_set():
-            await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
-            await self._notice_gap()
-            waited += 1.0
-            if waited % HEARD_SECONDS == 0:
-                await self._note_heard()
-            await self._stored_marks()
-            if waited >= AGAIN_SECONDS and not self.catchup.complete:
-                return
-        self._gap.clear()
-
-    async def _note_heard(self) -> None:
-        """Keep when the last event came, and which methods of Slack are used up, for `sayso doctor`."""
-        if self.slack.sockets.heard > self._heard:
-            self._heard = self.slack.sockets.heard
-            heard = f"{self.machine.seconds():.6f}"
-            await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
-        for full in self.budget.full():
-            until = f"{self.machine.seconds() + full.seconds:.6f}"
-            await self._stored("a limit of Slack", self.engine.store.set_mark, FULL + full.method, until)
-
-    async def _stored_marks(self) -> None:
-        """Keep until where threads are known by what was delivered."""
-        sockets = self.slack.sockets
-        settle = partial(self.delivered.settle, self.catchup.unread, sockets.carried)
-        await waited_out(settle, "the marks of what was delivered")
+    async def _note_limits(self) -> None:
+        """Keep which methods of Slack are used up, for `sayso doctor`."""
+        while True:
+            await asyncio.sleep(LIMITS_SECONDS)
+            for full in self.budget.full():
+                until = f"{self.machine.seconds() + full.seconds:.6f}"
+                await self._stored("a limit of Slack", self.engine.store.set_mark, FULL + full.method, until)
 
     async def _watch_token(self) -> None:
         """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
@@ -525,20 +516,30 @@ class Bot:
         kept = retention.Retention.of(self.settings, self.engine.store)
         return await retention.in_turn(retention.full_round(kept, self.machine.now()), self.engine.writer)
 
-    async def _drain(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
+        """End the `others`, then let the `parts` finish what they have in hand."""
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
-        for task in tasks[2:]:
+        with contextlib.suppress(StorageError):
+            await self.replica.leave()
+        for task in others:
             task.cancel()
-        await self.slack.close()
+        if self.replica.takes:
+            await self.slack.close()
         self.service.stop()
         await self.engine.drain(DRAIN_SECONDS)
         self.outbound.stop()
-        with contextlib.suppress(asyncio.CancelledError):
+        tasks = [*parts, *others]
+        if tasks:
             await asyncio.wait(tasks, timeout=5)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.engine.close()
+
+
+async def _never() -> bool:
+    """Others tell what they commit (`Store.listen`)."""
+    return False
 
 
 def in_slack(head: Head) -> bool:

@@ -114,8 +114,11 @@ class HomeKind(Kind):
 
     def happened(self, state: State, events: Sequence[Event]) -> None:
         """A session took a step: Homes that people look at may show it."""
-        if not any(isinstance(event, _SHOWN) for event in events):
-            return
+        if any(isinstance(event, _SHOWN) for event in events):
+            self.look_around()
+
+    def look_around(self) -> None:
+        """Something may have changed: all Homes that people look at are made anew."""
         since = self._clock() - LOOKS_SECONDS
         self._watches = {user: watch for user, watch in self._watches.items() if watch.opened >= since}
         for user in self._watches:

@@ -83,6 +83,8 @@ class Sockets:
         self._posted_at: float | None = None
         self._in_vain = 0
         self._closing: set[asyncio.Task[None]] = set()
+        self.alone: Callable[[], bool] = lambda: True
+        """Whether all that Slack sends comes through these: what was posted may come back to another process."""
         self.heard = 0
         """Envelopes so far."""
         self.replaced = 0
@@ -196,7 +198,7 @@ class Sockets:
             return None
         # Where nothing ever comes, as without subscriptions to events, that is not said every minute.
         patience = self._unheard_post_seconds * 2 ** min(self._in_vain, MOST_DOUBLINGS)
-        if self._posted_at is not None and now - self._posted_at > patience:
+        if self._posted_at is not None and self.alone() and now - self._posted_at > patience:
             return f"nothing has come for {now - self._posted_at:.0f} s, not even what was posted"
         if self.sockets and now - self._heard_at > self._quiet_seconds:
             return f"nothing has come for {now - self._heard_at:.0f} s"

@@ -207,6 +207,21 @@ class Connection(Database):
         with self.write(suspended=suspended):
             return work()
 
+    def post(
+        self,
+        sql: str,
+        values: Sequence[Value],
+        changes: int | None = None,
+        otherwise: Callable[[], Exception] = StorageError,
+    ) -> None:
+        """See `Database.post`. Carried out at once."""
+        changed = self.run(sql, values)
+        if changes is not None and changed != changes:
+            raise otherwise()
+
+    def settle(self) -> None:
+        """See `Database.settle`. Nothing is under way."""
+
     def notify(self, word: str) -> None:
         """See `Database.notify`. Others look at `data_version`."""
 

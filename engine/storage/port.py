@@ -114,10 +114,10 @@ class Store(Protocol):
 
     def listen(self, wake: Callable[[str], None]) -> None:
         """Call this, on any thread, when others have committed: with `inbox`, `outbox`, `locks`, `marks` or `all`, and with
-        `peers` when one came or went. Any of it may be lost."""
+        `peers` when one came or went; with `lost` when the leases of this process are gone. Any of it may be lost."""
 
-    def peers(self) -> list[str]:
-        """The roles of those that serve, this process included, as they were a moment ago."""
+    def peers(self) -> dict[str, str]:
+        """The owners that serve, this process included, with their roles, as they were a moment ago. Asks nobody."""
 
     def members(self, names: Sequence[str] = ()) -> list[Member]:
         """Who has this store open under a lease, with those of these leases that each holds."""

@@ -96,7 +96,7 @@ class PostgresStore(DatabaseStore):
         """See `Store.listen`."""
         self._owners.listen(wake)
 
-    def peers(self) -> list[str]:
+    def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
         return self._owners.peers()
 

@@ -289,11 +289,10 @@ class PostgresConnection(Database):
         otherwise: Callable[[], Exception] = StorageError,
     ) -> None:
         """See `Database.post`."""
-        if self._pipeline is None:
-            super().post(sql, values, changes, otherwise)
-            return
         cursor = self._send(sql, values)
-        if changes is not None:
+        if self._pipeline is None and changes not in (None, cursor.rowcount):
+            raise otherwise()
+        if self._pipeline is not None and changes is not None:
             self._posted.append((cursor, changes, otherwise))
 
     def settle(self) -> None:

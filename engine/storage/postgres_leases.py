@@ -318,10 +318,10 @@ class PostgresOwners:
             if not raw.closed
         ]
 
-    def peers(self) -> list[str]:
+    def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
         names = {name for held in self._held.values() for name in held.peers}
-        return [role for _, role in map(_owner_and_role, sorted(names)) if role]
+        return {owner: role for owner, role in map(_owner_and_role, sorted(names)) if role}
 
     def members(self, names: Sequence[str]) -> list[Member]:
         """See `Store.members`."""
@@ -339,6 +339,7 @@ class PostgresOwners:
 
     def _end(self, why: str) -> None:
         self._db.broken = why
+        self._wake("lost")
 
     def alive(self, owner: str) -> bool:
         """Whether that owner's process lives. Everybody does right after a start of the server."""

@@ -50,7 +50,7 @@ from engine.storage.tables import (
 _log = logging.getLogger("sayso.storage")
 
 _EVER = "9999"
-TOLD_MARKS = ("gap", "alias:")
+TOLD_MARKS = ("gap", "alias:", "person:")
 """Marks that other processes wait for."""
 _INBOX = INBOX.where("id = ?")
 _INBOX_BY_KEY = INBOX.where("key = ?")
@@ -406,6 +406,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         if row.rev == rev:
             after = after.but(state=state, not_before=not_before)
         self._update(OUTBOX, after)
+        if after.state == "pending" and after.not_before is None:
+            self._db.notify("outbox")
         for item in items:
             self._receive(item, now)
         return row.rev == rev

@@ -144,9 +144,9 @@ class DatabaseStore(SessionLists):
     def listen(self, wake: Callable[[str], None]) -> None:
         """See `Store.listen`."""
 
-    def peers(self) -> list[str]:
+    def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
-        return ["all"]
+        return {"": "all"}
 
     def members(self, names: Sequence[str] = ()) -> list[Member]:
         """See `Store.members`."""

@@ -97,13 +97,13 @@ def test_who_serves_is_known(two: Two) -> None:
     one.listen(heard.put)
     one.serve_beside("worker")
     other.serve_beside("socket")
-    soon(lambda: sorted(one.peers()) == ["socket", "worker"])
+    soon(lambda: sorted(one.peers().values()) == ["socket", "worker"])
     other.lease("leader")
     other.lease("lane T")
     found = {member.role: (member.leases, member.others) for member in one.members(["leader"])}
     assert found == {"worker": ((), 0), "socket": (("leader",), 1)}
     other.close()
-    soon(lambda: one.peers() == ["worker"])
+    soon(lambda: list(one.peers().values()) == ["worker"])
     words = []
     soon(lambda: words.append(heard.get(timeout=5)) or words[-1] == "peers")
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class BotProcess:
-    """`sayso start` in a process group of its own. What it prints is kept in `lines`."""
+    """`sayso start` in a process group of its own, with these `arguments`. What it prints is kept in `lines`."""
 
-    def __init__(self, workspace: Workspace, home: Path, flows: Path, **env: str) -> None:
+    def __init__(
+        self, workspace: Workspace, home: Path, flows: Path, arguments: Sequence[str] = (), **env: str
+    ) -> None:
         self.workspace = workspace
+        self.arguments = arguments
         self.home = home
         self.env = {
             **{
@@ -61,7 +64,11 @@ class BotProcess:
         """Start without waiting."""
         self.lines.clear()
         self._process = prefork.start(
-            ["-m", "bot.cli", "start"], cwd=self.home, env=self.env, stderr=subprocess.STDOUT, session=True
+            ["-m", "bot.cli", "start", *self.arguments],
+            cwd=self.home,
+            env=self.env,
+            stderr=subprocess.STDOUT,
+            session=True,
         )
         self._changed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())

@@ -1,0 +1,157 @@
+"""Gaps: what was said while no connection to Slack was open, or while one was deaf.
+
+A gap is noticed by a process with sockets, and threads are handled by any. So where several serve a store it is a mark there,
+which each reads before it handles a row: what was missed in a thread is older than what arrives now. The leader reads
+everything that may have been missed, and marks how far it has come; then nobody else has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from bot.handlers.catchup import AGAIN_SECONDS, CatchUp
+from bot.serve.bolt import SlackApp
+from bot.serve.roles import Replica
+from engine.storage.backoff import waited_out
+from engine.storage.group_commit import Writer
+from engine.storage.port import Store
+
+log = logging.getLogger("sayso")
+
+GAP = "gap"
+READ = "gap read"
+"""Marks: when the last gap was noticed, and the last gap after which everything was read."""
+_WHAT = "reading what was missed"
+
+
+class Gaps:
+    """Notices gaps, and has what was missed read."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        writer: Writer,
+        slack: SlackApp,
+        catchup: CatchUp,
+        *,
+        clock: Callable[[], float],
+        taken: Callable[[], None],
+    ) -> None:
+        self._replica, self._writer = replica, writer
+        self._slack, self._catchup = slack, catchup
+        self._clock, self._taken = clock, taken
+        self._gap = asyncio.Event()
+        self._connected = asyncio.Event()
+        self._hearing = asyncio.Lock()
+        self._seen = ""
+        self._noted = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        if replica.shared:
+            slack.reopened = self.reopened
+            replica.on_silence = self._silence
+            replica.on_word.append(lambda word: self._gap.set() if word in ("marks", "all") else None)
+
+    async def connect(self) -> None:
+        """Open the sockets. What was said while no process had any is read."""
+        alone = self._replica.alone()
+        if alone:
+            await self.note()
+        await self._slack.connect()
+        self._slack.reconnected()
+        if alone and self._replica.shared:
+            await self.note()  # somebody may have read before there were any
+        self._connected.set()
+
+    async def note(self) -> None:
+        """There was a gap: every thread may hold what was not delivered."""
+        self._noted = True
+        if self._replica.shared:
+            await waited_out(partial(self._writer.call, _note, self._writer.store, self._clock()), _WHAT)
+        else:
+            await waited_out(self._catchup.begin, _WHAT)
+
+    def unread(self) -> None:
+        """Something became due to be read (`CatchUp.again`, `regained`)."""
+        if self._replica.shared and not self._replica.leads:
+            self._note_soon()
+        self._gap.set()
+
+    def _silence(self) -> None:
+        if self._replica.leads:
+            log.info("a process with connections to Slack is gone: reading what may have been missed")
+            self._note_soon()
+
+    def _note_soon(self) -> None:
+        task = asyncio.create_task(self._note_and_look())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _note_and_look(self) -> None:
+        await self.note()
+        self._gap.set()
+
+    async def reopened(self) -> None:
+        """A socket was opened anew: something may have been missed."""
+        log.info("a socket was opened anew: reading what may have been missed")
+        self._gap.set()
+        await self.note()
+
+    async def hear(self) -> None:
+        """Learn of gaps that any process has noticed, and of what the leader has read."""
+        gap, read = await self._writer.call(_marks, self._writer.store)
+        if gap != self._seen:
+            async with self._hearing:
+                if gap != self._seen:
+                    await waited_out(self._catchup.begin, _WHAT)
+                    self._seen = gap
+        elif gap and read == gap and not self._catchup.complete:
+            self._catchup.all_read()
+
+    # --- the leader ----------------------------------------------------------------------------------------
+
+    async def lead(self) -> None:
+        """Read what was missed, and again after every gap."""
+        if self._replica.takes:
+            await self._connected.wait()
+        if self._replica.shared and not self._noted:
+            await self.note()  # whoever led before may have gone with a gap
+        while True:
+            self._gap.clear()
+            if self._replica.shared:
+                await self.hear()
+            if not self._catchup.complete or not self._replica.shared:
+                await self._read()
+            await self._until_next()
+
+    async def _read(self) -> None:
+        seen = self._seen
+        await self._catchup.run()
+        self._taken()
+        if seen and self._catchup.complete:
+            await waited_out(partial(self._writer.call, self._writer.store.set_mark, READ, seen), _WHAT)
+
+    async def _until_next(self) -> None:
+        """Wait until there was a gap, or until it is time to read again what could not be read."""
+        seen = self._seen
+        while not self._gap.is_set() and seen == self._seen:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await self._gap.wait()
+            if not self._catchup.complete:
+                return
+            if self._replica.shared:
+                await self.hear()
+
+
+def _marks(store: Store) -> tuple[str, str]:
+    return store.mark(GAP) or "", store.mark(READ) or ""
+
+
+def _note(store: Store, now: float) -> None:
+    """The mark moves on also where this machine's clock is behind another one's."""
+    before = float(store.mark(GAP) or 0)
+    store.set_mark(GAP, f"{max(now, before + 0.001):.6f}")

@@ -1,0 +1,82 @@
+"""Several bots at work on one Postgres database: nothing is lost, and nothing is done or said twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_slice import two_steps
+from tests.support.acting import Workspace
+from tests.support.bot import ThreadView, counted, start_flow
+from tests.support.fleet import fleet
+
+pytestmark = pytest.mark.process
+UNLIMITED = {"SAYSO_RATE_PERSON": "off", "SAYSO_RATE_CHANNEL": "off", "SAYSO_RATE_WORKSPACE": "off"}
+
+
+async def begun(workspace: Workspace, number: int) -> list[ThreadView]:
+    """So many threads in which the flow asks."""
+    threads = [await start_flow(workspace, "ana", ("ops", "releases")[n % 2], "steps") for n in range(number)]
+    await asyncio.gather(*(thread.says("What now?") for thread in threads))
+    return threads
+
+
+async def answered(threads: list[ThreadView]) -> None:
+    """Each is answered, and ends."""
+    for number, thread in enumerate(threads):
+        await thread.reply("ana", f"n{number}")
+    await asyncio.gather(*(thread.says("All is done", timeout=40) for thread in threads))
+
+
+def check(threads: list[ThreadView], log: Path) -> None:
+    """Every effect is there once, and every message."""
+    effects = ["before"] * len(threads) + [f"after:n{n}" for n in range(len(threads))]
+    assert sorted(counted(log)) == sorted(effects)
+    for thread in threads:
+        assert thread.count("All is done") == 1, thread.texts()
+        assert thread.count("What now?") <= 2, thread.texts()
+
+
+async def test_two_bots_share_what_comes(workspace: Workspace, tmp_path: Path) -> None:
+    """Slack gives events to either; whoever handles them and whoever posts, every step is taken and said once."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED):
+        threads = await begun(workspace, 6)
+        await answered(threads)
+        check(threads, log)
+
+
+async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, tmp_path: Path) -> None:
+    """It is killed while threads wait: the other one takes over, posts in all channels, and leads."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
+        threads = await begun(workspace, 4)
+        bots.kill(bots.bots[0])
+        await answered(threads)
+        check(threads, log)
+        await workspace.wait_for(lambda: bots.holder("leader") is bots.bots[1])
+
+
+async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None:
+    """One process has the sockets, one runs flows, one posts."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "socket", "worker", "outbox", **UNLIMITED) as bots:
+        threads = await begun(workspace, 2)
+        await answered(threads)
+        check(threads, log)
+        assert {member.role for member in bots.members()} == {"socket", "worker", "outbox"}
+
+
+async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: Path) -> None:
+    """It is stopped while threads wait: the other one goes on, and it ends itself when it wakes."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "worker", "outbox", **UNLIMITED) as bots:
+        threads = await begun(workspace, 2)
+        await bots.add("all")
+        bots.freeze(bots.bots[0])
+        await answered(threads)
+        bots.wake(bots.bots[0])
+        assert await bots.bots[0].ended() == 6
+        check(threads, log)
