@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from bot.compose import retention
 from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
 from bot.compose.projections import mend
 from bot.compose.suspension import until_released
@@ -29,6 +28,7 @@ from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
 from bot.outbound.shards import Shards
 from bot.outbound.streams import STREAM_EVENTS
+from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
 from bot.serve.identity import Identity, StartFailed, identify
@@ -37,14 +37,12 @@ from bot.serve.roles import Replica
 from bot.serve.understanding import Understanding
 from bot.start.from_slack import MessageStarts
 from bot.start.schedules import WANTED_ROOTED, Schedules
-from bot.wire.budget import FULL, Budget, limits_of
+from bot.wire.budget import Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
-    AuthLost,
     IncomingFiles,
     app_client,
     bot_client,
-    classify,
     passing,
 )
 from bot.wire.said import Said
@@ -67,12 +65,6 @@ T = TypeVar("T")
 
 HEARD_SECONDS = 5.0
 """How often it is noted that events came."""
-
-LIMITS_SECONDS = 5.0
-"""How often it is noted which methods of Slack are used up."""
-
-TOKEN_SECONDS = 60.0
-"""How often Slack is asked whether it still accepts the token."""
 
 
 class Bot(Understanding):
@@ -398,8 +390,8 @@ class Bot(Understanding):
         yield "listen", self._listen(identity, on_ready)
         yield "lead", self.replica.lead(self._lead)
         yield "leases", self.replica.watch()
-        yield "token", self._watch_token()
-        yield "limits", self._note_limits()
+        yield "token", chores.watch_token(self._bot)
+        yield "limits", chores.note_limits(self.budget, self.engine, self.machine.seconds)
         if self.replica.takes:
             yield "sockets", self.slack.sockets.watch()
             yield "homes", self.homes.run()
@@ -409,7 +401,9 @@ class Bot(Understanding):
         async with asyncio.TaskGroup() as group:
             group.create_task(self.gaps.lead(), name="catch-up")
             group.create_task(self.schedules.run(), name="schedules")
-            group.create_task(self._keep_house(), name="housekeeping")
+            group.create_task(
+                chores.keep_house(self.settings, self.engine, self.machine.now), name="housekeeping"
+            )
 
     async def _measured(self, stack: contextlib.AsyncExitStack) -> None:
         """Serve metrics and health from here on, where an address is set for them. Raises `StartFailed`."""
@@ -477,44 +471,6 @@ class Bot(Understanding):
     async def _stored(self, what: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a method of the store, or a function over it, gives, waited for while the store refuses."""
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
-
-    async def _note_limits(self) -> None:
-        """Keep which methods of Slack are used up, for `sayso doctor`."""
-        while True:
-            await asyncio.sleep(LIMITS_SECONDS)
-            for full in self.budget.full():
-                until = f"{self.machine.seconds() + full.seconds:.6f}"
-                await self._stored("a limit of Slack", self.engine.store.set_mark, FULL + full.method, until)
-
-    async def _watch_token(self) -> None:
-        """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
-        while True:
-            await asyncio.sleep(TOKEN_SECONDS)
-            try:
-                await self._bot.auth_test()
-            except Exception as error:
-                fault = classify(error)
-                if isinstance(fault, AuthLost):
-                    log.critical("%s", fault)
-                    raise fault from error
-                log.info("Slack could not be asked whether the token is accepted: %s", fault)
-
-    async def _keep_house(self) -> None:
-        """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one."""
-        while True:
-            days = self.settings.retention_days
-            gone = await waited_out(self._retained, "deleting old sessions")
-            if gone:
-                log.info("%d sessions that ended more than %g days ago were deleted", gone, days)
-            await self.engine.tidy_files(days * 86400)
-            await asyncio.sleep(retention.EVERY_SECONDS)
-
-    async def _retained(self) -> int:
-        """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
-        if self.engine.clock_jumped():
-            return 0
-        kept = retention.Retention.of(self.settings, self.engine.store)
-        return await retention.in_turn(retention.full_round(kept, self.machine.now()), self.engine.writer)
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
         """End the `others`, then let the `parts` finish what they have in hand."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from engine.journal.records import InboxRow
 from engine.run.engine import Engine
 
-BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0, 5.0)
+BACKOFF_SECONDS = (0.02, 0.1, 0.5, 2.0, 5.0)
 """After how long a lane is tried again that another process works on."""
 MOST_LANES = 100
 """How many lanes one process works on at once; the others are there for it too."""

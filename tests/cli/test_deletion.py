@@ -16,7 +16,7 @@ from bot.cli.app import run
 from bot.compose import retention
 from bot.config.session_files import blobs_of
 from bot.config.settings import Settings, load_settings
-from bot.serve.main import Bot
+from bot.serve import chores
 from engine.journal.records import InboxItem, KeptRow
 from engine.language.errors import SessionError, StorageError
 from engine.run.stored import utc_now
@@ -246,13 +246,12 @@ def test_a_command_is_done_whatever_becomes_of_old_sessions(
 async def test_by_a_clock_that_jumped_nothing_is_old(settings: Settings) -> None:
     """A machine that wakes up years ahead deletes nothing until its clock was looked at again."""
     store = filled(settings)
-    engine = SimpleNamespace(store=store, writer=Writer(store), clock_jumped=lambda: True)
-    bot: Any = SimpleNamespace(settings=settings, engine=engine, machine=SimpleNamespace(now=lambda: NOW))
+    engine: Any = SimpleNamespace(store=store, writer=Writer(store), clock_jumped=lambda: True)
     engine.writer.start()
-    assert await Bot._retained(bot) == 0
+    assert await chores._retained(settings, engine, NOW) == 0
     assert len(store.heads()) == 3
     engine.clock_jumped = lambda: False
-    assert await Bot._retained(bot) == 2
+    assert await chores._retained(settings, engine, NOW) == 2
     engine.writer.close()
     store.close()
 

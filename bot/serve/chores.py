@@ -1,0 +1,69 @@
+"""What a bot does now and then: it keeps house, asks whether its token is accepted, and notes limits that are used up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.compose import retention
+from bot.config.settings import Settings
+from bot.wire.budget import FULL, Budget
+from bot.wire.client import AuthLost, classify
+from engine.run.engine import Engine
+from engine.storage.backoff import waited_out
+
+log = logging.getLogger("sayso")
+
+LIMITS_SECONDS = 5.0
+"""How often it is noted which methods of Slack are used up."""
+
+TOKEN_SECONDS = 60.0
+"""How often Slack is asked whether it still accepts the token."""
+
+
+async def note_limits(budget: Budget, engine: Engine, seconds: Callable[[], float]) -> None:
+    """Keep which methods of Slack are used up, for `sayso doctor`. Never returns."""
+    while True:
+        await asyncio.sleep(LIMITS_SECONDS)
+        for full in budget.full():
+            until = f"{seconds() + full.seconds:.6f}"
+            mark = partial(engine.writer.call, engine.store.set_mark, FULL + full.method, until)
+            await waited_out(mark, "a limit of Slack")
+
+
+async def watch_token(bot: AsyncWebClient) -> None:
+    """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
+    while True:
+        await asyncio.sleep(TOKEN_SECONDS)
+        try:
+            await bot.auth_test()
+        except Exception as error:
+            fault = classify(error)
+            if isinstance(fault, AuthLost):
+                log.critical("%s", fault)
+                raise fault from error
+            log.info("Slack could not be asked whether the token is accepted: %s", fault)
+
+
+async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str]) -> None:
+    """Once an hour: delete sessions that ended longer ago than the retention, and snapshot files without one. Never returns."""
+    while True:
+        gone = await waited_out(lambda: _retained(settings, engine, now()), "deleting old sessions")
+        if gone:
+            log.info(
+                "%d sessions that ended more than %g days ago were deleted", gone, settings.retention_days
+            )
+        await engine.tidy_files(settings.retention_days * 86400)
+        await asyncio.sleep(retention.EVERY_SECONDS)
+
+
+async def _retained(settings: Settings, engine: Engine, now: str) -> int:
+    """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
+    if engine.clock_jumped():
+        return 0
+    kept = retention.Retention.of(settings, engine.store)
+    return await retention.in_turn(retention.full_round(kept, now), engine.writer)
