@@ -16,5 +16,6 @@ Files:
 * `checks`: the checks of an installation, each with what it found and what to do
 * `encryption`: what of a database is encrypted, and under which keys
 * `findings`: what a check found
+* `fleet`: the processes that serve a database on a server, and what waits for them
 * `slack`: checks against Slack: each kind of conversation can be read, and what flows name is there
 """

@@ -24,6 +24,7 @@ from bot.doctor.agents import check_agents, check_deep, check_freshness, check_m
 from bot.doctor.blobs import check_blobs
 from bot.doctor.encryption import check_encryption
 from bot.doctor.findings import Check, Level
+from bot.doctor.fleet import check_fleet
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
 from bot.outbound.turns import method_of
@@ -277,6 +278,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     else:
         runs = "runs" if running else "does not run"
         yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {runs}")
+    yield from check_fleet(store)
     if letters := store.dead_letters():
         hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
         yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)

@@ -11,6 +11,7 @@ A crash: The next process takes up what this one held.
 Files:
 
 * `bolt`: the Slack app: Bolt in Socket Mode; persist, then acknowledge
+* `chores`: housekeeping, whether the token is accepted, limits that are used up
 * `dev`: `sayso dev`: the real bot and a local workspace in one process
 * `gaps`: what was said while nobody listened: noticed by one process, read by one, known to all
 * `hooks`: webhooks: signed requests that start flows

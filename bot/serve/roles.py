@@ -12,12 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from engine.storage.group_commit import Writer
+from engine.storage.leases import LEADER
 
 log = logging.getLogger("sayso")
 
 ROLES = ("all", "socket", "worker", "outbox")
 STOPPING = "stopping"
-LEADER = "leader"
 SWEEP_SECONDS = 10.0
 """How often a process looks at a shared store although nobody woke it."""
 

@@ -219,6 +219,10 @@ class Holder(Struct, frozen=True):
     stopping: bool = False
 
 
+LEADER = "leader"
+"""The lease of the process that does what one does for all."""
+
+
 class Member(Struct, frozen=True):
     """A process that has a store open. `since` is a UTC time, `host` as the server sees it; `others` counts further leases."""
 
@@ -231,7 +235,8 @@ class Member(Struct, frozen=True):
 
     def holder(self) -> Holder:
         """The same as whoever is refused is told of it."""
-        return Holder(f"sayso start --role {self.role}", int(self.owner.split("-")[1]), self.host, self.since)
+        role = "" if self.role == "all" else f" --role {self.role}"
+        return Holder(f"sayso start{role}", int(self.owner.split("-")[1]), self.host, self.since)
 
 
 class Served(SaysoError):

@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from bot.cli.app import ROOT as COMMANDS
+from bot.serve.roles import ROLES
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/sayso"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "compose.yml").read_text())["services"]["sayso"]
+FLEET = yaml.safe_load((ROOT / "deploy/compose.fleet.yml").read_text())["services"]
 UNIT = dict(re.findall(r"(?m)^(\w+)=(.*)$", (ROOT / "deploy/sayso.service").read_text()))
 SECURED = (
     "ProtectSystem=strict",
@@ -34,9 +36,9 @@ def known(words: list[str]) -> bool:
     return Path(name).name == "sayso" and {word for word in options if word.startswith("--")} <= flags
 
 
-def pod() -> dict[str, Any]:
-    """The chart's pod, with what its templates would insert left out."""
-    text = (CHART / "templates/statefulset.yaml").read_text()
+def pod(template: str = "statefulset.yaml") -> dict[str, Any]:
+    """A pod of the chart, with what its templates would insert left out."""
+    text = (CHART / "templates" / template).read_text()
     lines = [line for line in text.splitlines() if not re.match(r"\s*\{\{.*\}\}$", line)]
     plain = re.sub(r'"?\{\{[^}]*\}\}"?(:\{\{[^}]*\}\}"?)?', "x", "\n".join(lines))
     found: dict[str, Any] = yaml.safe_load(plain)["spec"]["template"]["spec"]
@@ -81,9 +83,30 @@ def test_nothing_runs_as_root_or_writes_outside_of_its_home() -> None:
     ] == []
 
 
+def test_each_role_of_the_fleet_is_started_alike() -> None:
+    """By Compose and by the chart: with a role that there is, without rights, and with the time that a stop takes."""
+    for role in ("socket", "worker", "outbox"):
+        service = FLEET[role]
+        assert service["command"] == ["start", "--role", role]
+        assert known(["sayso", *service["command"]])
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["stop_grace_period"] == "60s"
+    assert {"socket", "worker", "outbox"} < set(ROLES)
+    found, alone = pod("fleet.yaml"), pod()
+    (container,), (other,) = found["containers"], alone["containers"]
+    assert container["securityContext"] == other["securityContext"]
+    assert known(["sayso", *container["args"]])
+    assert found["terminationGracePeriodSeconds"] == 60
+
+
 def test_settings_that_are_named_are_read() -> None:
     """A mistyped name would be a default that nobody sees."""
-    files = [ROOT / "Dockerfile", ROOT / "compose.yml", *CHART.rglob("*.*")]
+    files = [
+        ROOT / "Dockerfile",
+        ROOT / "compose.yml",
+        ROOT / "deploy/compose.fleet.yml",
+        *CHART.rglob("*.*"),
+    ]
     named = {
         name for file in files for name in re.findall(r"\b(?:SAYSO|SLACK)_[A-Z_]+[A-Z]\b", file.read_text())
     }

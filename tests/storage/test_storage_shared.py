@@ -118,7 +118,7 @@ def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
     alone.close()
     other.serve_beside("all")
     assert one.try_serving(holder_of("python app.py", NOW)) is None
-    assert f"`sayso start --role all`, process {os.getpid()}" in str(one.served())
+    assert f"`sayso start`, process {os.getpid()}" in str(one.served())
 
 
 def test_a_lease_needs_an_owner() -> None:
