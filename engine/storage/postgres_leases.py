@@ -371,8 +371,8 @@ class PostgresOwners:
 
 def _owner_and_role(application: str) -> tuple[str, str]:
     """What the name of a connection that carries a lease says."""
-    _, owner, role = f"{application} ".split(" ", 2)
-    return owner, role
+    _, owner, *role = application.split(" ")
+    return owner, "".join(role)
 
 
 # --- the lease to serve ------------------------------------------------------------------------------------
