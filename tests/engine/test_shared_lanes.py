@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from engine.journal.records import Consumed, InboxItem, InboxRow
 from engine.language.errors import Owned
 from engine.run import shared_lanes
-from engine.run.dispatcher import Dispatcher, OwnLanes
+from engine.run.dispatcher import Dispatcher, LocalWakeups, OwnLanes
 from engine.run.engine import Engine
 from engine.run.shared_lanes import SharedLanes
 from engine.storage.open import MemoryStore
@@ -247,3 +248,46 @@ async def test_a_row_that_is_for_somebody_else_is_passed_over_once(fleet: Fleet)
     await fleet.handled("b")
     await asyncio.sleep(0.05)
     assert sorted(seen) in (["a", "a", "b"], ["a", "b"])
+
+
+async def unheard(tmp_path: Path, sweep_seconds: float) -> bool:
+    """Whether a row stays of which no wake-up ever came."""
+
+    async def never() -> bool:
+        return False
+
+    store = MemoryStore()
+    store.shared = store.database.shared = True
+    async with running(store.another(), tmp_path, now=Clock()) as rig:
+        handled = asyncio.Event()
+
+        async def handle(row: InboxRow) -> bool:
+            await service.consume(row, "done")
+            handled.set()
+            return True
+
+        service = Dispatcher(
+            rig.engine,
+            handlers={"said": handle},
+            wakeups=LocalWakeups(never, float("inf")),
+            sweep_seconds=sweep_seconds,
+        )
+        task = asyncio.create_task(service.run())
+        await asyncio.sleep(0.02)
+        store.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(handled.wait(), 0.5)
+        service.stop()
+        await task
+    store.close()
+    return not handled.is_set()
+
+
+async def test_the_sweep_alone_finds_everything(tmp_path: Path) -> None:
+    """Where no wake-up ever comes, a row waits for the next look."""
+    assert not await unheard(tmp_path, 0.05)
+
+
+async def test_a_process_that_only_waits_for_wake_ups_is_noticed(tmp_path: Path) -> None:
+    """Seeded fault: no sweep beside the wake-ups, which may be lost."""
+    assert await unheard(tmp_path, 3600.0)
