@@ -40,8 +40,8 @@ class Replica:
         if self.owned:
             raise Owned("another process runs it")
         await self.free.wait()
-        await self.service.consume(row, "done")
         self.log.append(f"{self.name}-{row.key}")
+        await self.service.consume(row, "done")
         return True
 
     async def stop(self) -> None:
