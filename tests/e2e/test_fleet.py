@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, start_flow
+from tests.support.engine import until
 from tests.support.fleet import fleet
 
 pytestmark = pytest.mark.process
@@ -77,6 +79,57 @@ async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: P
         await bots.add("all")
         bots.freeze(bots.bots[0])
         await answered(threads)
+        await until(lambda: len(bots.members()) == 3, pause=0.1)
         bots.wake(bots.bots[0])
         assert await bots.bots[0].ended() == 6
         check(threads, log)
+
+
+SLOW = """
+flow: slow
+nodes:
+  - id: work
+    type: shell
+    on_crash: retry
+    with: {{script: 'echo began >> "$LOG"; [ $(wc -l < "$LOG") -gt 1 ] || sleep 60', env: {{LOG: "{log}"}}}}
+  - {{id: tell, type: message, with: {{text: "All is done"}}}}
+"""
+
+
+async def test_what_a_killed_bot_ran_goes_on_at_the_other(workspace: Workspace, tmp_path: Path) -> None:
+    """It is killed in a node that may run again: the other one notices within a second, and runs it."""
+    log = tmp_path / "log"
+    flows = {"slow": SLOW.format(log=log)}
+    async with fleet(workspace, tmp_path, flows, "all", "worker", **UNLIMITED) as bots:
+        thread = await start_flow(workspace, "ana", "ops", "slow")
+        await until(lambda: counted(log) == ["began"])
+        running = next(bot for bot in bots.bots if str(log) in children(bot.process.pid))
+        await bots.add("all")
+        bots.kill(running)
+        await thread.says("All is done")
+        assert counted(log) == ["began", "began"]
+        assert thread.count("All is done") == 1
+
+
+def children(pid: int) -> str:
+    """The environments of what a process runs."""
+    found = ""
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            with contextlib.suppress(OSError):
+                found += Path(f"/proc/{child}/environ").read_text(errors="replace") + children(int(child))
+    return found
+
+
+async def test_a_bot_that_is_stopped_hands_over(workspace: Workspace, tmp_path: Path) -> None:
+    """A rolling restart: each is stopped once its successor is there, and every thread ends as if nothing had happened."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", **UNLIMITED) as bots:
+        threads = await begun(workspace, 3)
+        for _ in range(2):
+            old = bots.bots[-1]
+            await bots.add("all")
+            assert await old.terminate() == 0
+        await answered(threads)
+        check(threads, log)
+        await until(lambda: bots.holder("leader") is bots.bots[-1], pause=0.1)
