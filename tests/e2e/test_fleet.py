@@ -90,7 +90,7 @@ flow: slow
 nodes:
   - id: work
     type: shell
-    on_crash: retry
+    on_crash: again
     with: {{script: 'echo began >> "$LOG"; [ $(wc -l < "$LOG") -gt 1 ] || sleep 60', env: {{LOG: "{log}"}}}}
   - {{id: tell, type: message, with: {{text: "All is done"}}}}
 """
