@@ -25,7 +25,7 @@ _OWN_TABLES = """
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
 CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
-CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL);
+CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
 CREATE UNLOGGED TABLE boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
 CREATE VIEW starts AS
  SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,

@@ -47,11 +47,12 @@ _COUNTED = "SELECT nextval('changes')"
 _TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), $1)"
 """A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
-_NUMBERED = """INSERT INTO transactions AS last (writer, n) VALUES ($1, $2)
- ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n) RETURNING n"""
+_NUMBERED = """INSERT INTO transactions AS last (writer, n, at) VALUES ($1, $2, now())
+ ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n), at = excluded.at RETURNING n"""
 """With 0 it only asks, and waits for a transaction of this writer that is still under way. The server's own ids would not do:
 after a crash or on a standby that took over it gives one that was lost to another transaction."""
 _FORGET = "DELETE FROM transactions WHERE writer = $1"
+_FORGET_KILLED = "DELETE FROM transactions WHERE at < now() - interval '1 day'"
 _HOLD = "SELECT pg_advisory_xact_lock($1)"
 _HOLD_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
 _NEXT = "SELECT nextval(pg_get_serial_sequence($1, $2))"
@@ -334,6 +335,11 @@ class PostgresConnection(Database):
     def notify(self, word: str) -> None:
         """See `Database.notify`."""
         self._words.add(word)
+
+    def give_back(self) -> bool:
+        """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""
+        self.raw.execute(_FORGET_KILLED)
+        return False
 
     def data_version(self) -> int:
         """See `Database.data_version`: how many transactions there were, without those of this connection."""

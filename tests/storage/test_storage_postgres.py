@@ -32,7 +32,7 @@ from engine.storage.open import open_store
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_leases import HeldLock
 from engine.storage.postgres_words import lock_number
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, step, tell
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, reaped, step, tell
 from tests.support import postgres
 from tests.support.between import Relay
 
@@ -259,6 +259,15 @@ def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str)
     done(store, *[step(row.session_id, 1, 1, event("b"), rows=(row,)) for row in prompts])
     assert answers.count(b"Z\0\0\0\5T") == 1, "it was ready inside of a transaction"
     store.close()
+
+
+def test_what_a_killed_process_left_of_its_transactions_is_swept(store: PostgresStore, url: str) -> None:
+    """Its number is asked for within a minute; after a day nobody does."""
+    store.ingest([ITEM], NOW)
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("INSERT INTO transactions VALUES ('killed', 7, now() - interval '2 days')")
+        reaped(store, NOW, NOW)
+        assert raw.execute("SELECT writer FROM transactions").fetchall() == [(store._db._writer,)]
 
 
 def test_a_list_waits_for_the_server_once_for_many_rows(relay: Relay, url: str) -> None:
