@@ -39,6 +39,11 @@ def check(world: FleetWorld) -> Iterator[str]:
     if len(used) < sum(key.startswith("answer:") and key.endswith(":0") for key in world.sent):
         yield f"{len(used)} questions were answered"
     yield from _in_order(world)
+    if store.outbox(now="9999"):
+        yield "the outbox is not empty"
+    yield from (
+        f"{key} was posted {times} times" for key, times in Counter(world.posted).items() if times > 1
+    )
 
 
 def _of_session(world: FleetWorld, session: str, events: list[Event]) -> Iterator[str]:

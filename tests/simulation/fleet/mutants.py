@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
+from bot.outbound.shards import SHARDS, Shards
 from engine.journal.records import Commit
 from engine.run.sessions import Sessions
 from engine.run.shared_lanes import SharedLanes
@@ -80,6 +82,35 @@ def takes_up_again_what_it_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharedLanes, "leave", forgets)
 
 
+def posts_in_channels_of_others(patch: pytest.MonkeyPatch) -> None:
+    """The leases of shards are ignored: a shard is owned twice."""
+
+    async def every(self: Shards, busy: Collection[int]) -> None:
+        self.mine = set(range(SHARDS))
+
+    patch.setattr(Shards, "share", every)
+
+
+def gives_up_what_it_posts_in(patch: pytest.MonkeyPatch) -> None:
+    """A shard is given up although something of it is on its way."""
+    share = Shards.share
+
+    async def at_once(self: Shards, busy: Collection[int]) -> None:
+        await share(self, ())
+
+    patch.setattr(Shards, "share", at_once)
+
+
+def looks_again_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A lane of others that is in hand by now is looked for again at once."""
+
+    def always(self: SharedLanes) -> float:
+        now = asyncio.get_running_loop().time()
+        return min((until - now for until, _, _ in self._elsewhere.values()), default=float("inf"))
+
+    patch.setattr(SharedLanes, "next_look", always)
+
+
 def blames_what_is_newer(patch: pytest.MonkeyPatch) -> None:
     """What a newer release wrote is taken for damage."""
 
@@ -98,16 +129,22 @@ FLEET_MUTANTS: dict[str, Mutant] = {
         reads_on_from_an_id,
         works_on_lanes_of_others,
         takes_up_again_what_it_left,
+        looks_again_at_once,
+        posts_in_channels_of_others,
+        gives_up_what_it_posts_in,
         blames_what_is_newer,
     )
 }
 FLEET_SEEN_AT: dict[str, int] = {
-    "claims_what_it_read": 9,
+    "claims_what_it_read": 0,
     "takes_living_owners_for_dead": 0,
     "lets_a_zombie_write": 2,
-    "reads_on_from_an_id": 71,
+    "reads_on_from_an_id": 23,
     "works_on_lanes_of_others": 0,
-    "takes_up_again_what_it_left": 6,
-    "blames_what_is_newer": 0,
+    "takes_up_again_what_it_left": 34,
+    "looks_again_at_once": 96,
+    "posts_in_channels_of_others": 1,
+    "gives_up_what_it_posts_in": 114,
+    "blames_what_is_newer": 1,
 }
 """A seed that shows each fault."""

@@ -155,9 +155,9 @@ class FleetStore(SqliteStore):
         if tell:
             self._server.world.tell("all")
 
-    def peers(self) -> list[str]:
+    def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
-        return ["worker" for _ in self._server.owners]
+        return dict.fromkeys(self._server.owners, "all")
 
     def _reached(self) -> None:
         self._db._usable()  # type: ignore[attr-defined]  # a connection's

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from engine.journal.records import Consumed, InboxRow
+from engine.journal.records import Consumed, InboxRow, OutboxRow
 from engine.language.codec import Json, decode
 from engine.language.errors import SessionError
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
 from engine.run.dispatcher import Dispatcher, Handler
 from engine.run.engine import Engine
 from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
+from tests.simulation.fleet.poster import Poster
 from tests.simulation.timeline import SimLoop
 from tests.simulation.writer import InlineWriter
 from tests.support.engine import ANA, everybody
@@ -74,9 +76,11 @@ class Worker:
         """Counts the times in which nothing is heard of it, and those in which something is."""
         self.hands: dict[str, str] = {}
         """The lanes in which it handles a row now."""
+        self.channels = Counter[str]()
+        """The channels in which it posts now."""
         self._serial = self._points = 0
         self._fate: tuple[int, str] | None = world.fate()
-        self.dispatcher: Dispatcher | None = None
+        self.poster: Poster | None = None
         with of_release(self.release):
             self.store = world.server.open(self)
             self.writer = FleetWriter(self, self.store)
@@ -123,7 +127,15 @@ class Worker:
             handled["newer"] = handled["request"]
         await self.engine.open()
         self.world.note(f"{self.number} serves")
-        await self.dispatcher.run()
+        self.poster = Poster(self)
+        posting = asyncio.create_task(self.poster.run())
+        try:
+            await self.dispatcher.run()
+            await self.engine.drain()
+        finally:
+            posting.cancel()
+        await self.poster.leave()
+        self.world.note(f"{self.number} leaves")
 
     def _entropy(self) -> str:
         self._serial += 1
@@ -134,7 +146,7 @@ class Worker:
 
     def _watched(self, handler: Handler) -> Handler:
         async def handle(row: InboxRow) -> bool:
-            lane = row.thread_key or row.key
+            lane = row.thread_key or row.session_id or row.key
             self.world.handles(self, lane, row)
             self.hands[lane] = row.key
             try:
@@ -173,6 +185,24 @@ class Worker:
         if ctx.aborted.is_set():
             return Interrupted("cut", "left")
         return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0})
+
+    async def post(self, row: OutboxRow) -> None:
+        """Post a row, unless an earlier attempt has. What was under way when the process froze is lost."""
+        world, spell = self.world, self.spell
+        channel = world.sessions[row.session_id or ""].split(":")[1]
+        world.posts(self, channel)
+        self.channels[channel] += 1
+        try:
+            await self._point("before a post")
+            await asyncio.sleep(world.chance.uniform(0.0, 1.0))
+            if self.spell != spell or self.frozen:
+                raise ConnectionError("the connection is gone")
+            if row.attempts == 0 or row.key not in world.posted:
+                world.posted.append(row.key)
+                world.note(f"{self.number} posts {row.key}")
+            await self._point("after a post")
+        finally:
+            self.channels[channel] -= 1
 
     # --- what happens to it --------------------------------------------------------------------------------
 
@@ -241,8 +271,16 @@ class Worker:
 
     def wake(self, word: str) -> None:
         """A wake-up from outside."""
-        if self.dispatcher is not None and not self.dead:
+        if self.poster is not None and not self.dead:
             self.loop.call_soon(self.dispatcher.told, word)
+            self.loop.call_soon(self.poster.told, word)
+
+    def leave(self) -> None:
+        """Be asked to end: what is in hand is done first."""
+        if self.poster is None:
+            self.die()
+        else:
+            self.loop.call_soon(self.dispatcher.stop)
 
     def die(self) -> None:
         """End at once."""

@@ -34,7 +34,7 @@ MOST_LOOKS = 50
 """How often a worker looks for work within a second at the most: twice what was seen."""
 MOST_TAKES = 20
 """How often a row is taken up at the most: twice what was seen."""
-CHANNELS = ("C1", "C2", "C3")
+CHANNELS = ("C1", "C2", "C3", "C4")
 
 FLOWS: dict[str, str] = {
     "asks": """
@@ -42,7 +42,7 @@ nodes:
   - {id: one, type: ask, with: {message: "How?"}}
   - {id: run, type: shell, with: {run: [one]}}
   - {id: two, type: ask, with: {message: "Why?", choices: [a, b]}}
-  - {id: said, type: set, with: {said: "{{ nodes.one.text }}"}}
+  - {id: said, type: message, with: {text: "{{ nodes.one.text }}"}}
 """,
     "gate": """
 nodes:
@@ -58,6 +58,7 @@ nodes:
     with: {items: [eu, us], as: region}
     body:
       - {id: run, type: shell, with: {run: ["{{ region }}"]}}
+      - {id: tell, type: message, with: {text: "{{ region }}"}}
       - {id: ask, type: ask, with: {message: "How is {{ region }}?"}}
 """,
     "side": """
@@ -68,6 +69,7 @@ nodes:
       left: [{id: one, type: ask, with: {message: "One?"}}]
       right: [{id: two, type: ask, with: {message: "Two?"}}]
   - {id: run, type: shell, with: {run: [both]}}
+  - {id: tell, type: message, with: {text: "Both"}}
 """,
     "lock": """
 flow: demo
@@ -116,6 +118,8 @@ class FleetWorld:
     lanes: dict[str, list[InboxRow]] = field(init=False, default_factory=dict)
     """The rows of each lane in the order in which they could be seen."""
     sessions: dict[str, str] = field(init=False, default_factory=dict)
+    posted: list[str] = field(init=False, default_factory=list)
+    """The keys of the messages in the channels."""
     ended: set[str] = field(init=False, default_factory=set)
     done: list[int] = field(init=False, default_factory=list)
     """Rows in the order in which they were consumed."""
@@ -204,6 +208,12 @@ class FleetWorld:
         self.taken[row.key] += 1
         if self.taken[row.key] == MOST_TAKES:
             self.trouble(f"{row.key} is taken up again and again")
+
+    def posts(self, worker: Worker, channel: str) -> None:
+        """A worker begins to post in a channel."""
+        for other in self.workers:
+            if other is not worker and worker.leased and other.leased and other.channels[channel]:
+                self.trouble(f"{worker.number} and {other.number} both post in {channel}")
 
     def died(self, worker: Worker) -> None:
         """Another process is started in its place, a while later."""
@@ -315,8 +325,9 @@ class FleetWorld:
 
     def _replace(self, worker: Worker) -> None:
         if not worker.dead and worker.release != self.release:
-            self.note(f"replaced {worker.number}")
-            worker.die()
+            kind = self.chance.choice(("leaves", "dies"))
+            self.note(f"replaced {worker.number}, which {kind}")
+            worker.leave() if kind == "leaves" else worker.die()
 
     # --- the run -------------------------------------------------------------------------------------------
 
