@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from bot.config.settings import Settings
-from bot.terminal.console import Exit, Place, UsageError, opened
+from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
 from bot.web.server import Room, running
 from bot.workspace.pages import LOOPBACK
@@ -21,7 +21,14 @@ from engine.storage.port import Store
 
 def web_command(place: Place, port: int | None, host: str, write: bool, open_it: bool | None) -> int:
     """Show the page until a signal. Raises `SaysoError`."""
-    settings = place.settings()
+    settings, workspace = place.settings(), place.workspace()
+    if not database_exists(settings):
+        if workspace is None:
+            raise UsageError(
+                f"There is nothing to show: {settings.database_url} does not exist yet. Run a flow, or start the bot first."
+            )
+        settings = workspace.settings()
+        print("This home has no sessions but those of its local workspace (sayso dev).")
     with opened(settings) as store:
         asyncio.run(_serve(settings, store, host, port, write=write, open_it=bool(open_it)))
     print("Stopped.")

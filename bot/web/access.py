@@ -57,29 +57,20 @@ class Access:
         """Whether the cookie is for HTTPS alone."""
 
     def by_token(self, given: str) -> str:
-        """A new login for whoever has the token. Raises `TooMany`, and `PermissionError` for another token."""
-        self.slow_down()
-        if (
-            self._local is None
-            or self.token is None
-            or not hmac.compare_digest(given.encode(), self.token.encode())
-        ):
-            self.failed()
+        """A new login for whoever has the token. Raises `TooMany` after ten that failed in a minute, and `PermissionError` for
+        another token."""
+        if self._local is None or self.token is None:
+            raise PermissionError("Nobody logs in with a token here.")
+        if len(self._failed) == _TRIES and self._clock() - self._failed[0] < _WINDOW:
+            raise TooMany
+        if not hmac.compare_digest(given.encode(errors="replace"), self.token.encode()):
+            self._failed.append(self._clock())
             raise PermissionError("This is not the token that was printed when this page was started.")
         return self.login(self._local)
 
     def address(self, url: str) -> str:
         """The address of a page that logs whoever opens it in: a browser sends what is behind `#` to nobody."""
         return f"{url}/#token={self.token}" if self.token is not None else f"{url}/"
-
-    def slow_down(self) -> None:
-        """Raise `TooMany` where too many logins failed in the last minute."""
-        if len(self._failed) == _TRIES and self._clock() - self._failed[0] < _WINDOW:
-            raise TooMany
-
-    def failed(self) -> None:
-        """Note a login that was refused."""
-        self._failed.append(self._clock())
 
     def login(self, actor: Actor) -> str:
         """The key of a new login."""

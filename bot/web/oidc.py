@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from bot.config.settings import Settings, SettingsError
-from bot.web.access import Access, TooMany
+from bot.web.access import Access
 from engine.language.actors import Actor
 from engine.language.errors import SaysoError
 
@@ -77,6 +77,7 @@ class Oidc:
             raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")
         self._access, self._clock = access, clock
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._found: tuple[float, dict[str, Any]] | None = None
 
     def routes(self) -> list[web.RouteDef]:
         """The way to the provider, and back."""
@@ -84,8 +85,11 @@ class Oidc:
 
     async def _begin(self, request: web.Request) -> web.Response:
         """Send a browser to the provider."""
-        async with ClientSession(timeout=_TIMEOUT) as http:
-            found = await self._discovered(http)
+        try:
+            async with ClientSession(timeout=_TIMEOUT) as http:
+                found = await self._discovered(http)
+        except LoginRefused as error:
+            return web.Response(status=302, headers={"Location": f"/#problem={quote(str(error))}"})
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         self._pending[state] = _Pending(nonce, verifier, self._clock() + _MINUTES)
         while len(self._pending) > _MOST_PENDING:
@@ -111,42 +115,41 @@ class Oidc:
 
     async def _back(self, request: web.Request) -> web.Response:
         """Take a browser back that the provider has sent: logged in, or with the reason why not."""
-        answer = web.Response(status=302)
+        answer = web.Response(status=302, headers={"Location": "/"})
         answer.del_cookie(_COOKIE, path="/api/oidc")
         try:
             self._access.keep(answer, self._access.login(await self._returned(request)))
-            answer.headers["Location"] = "/"
-        except (LoginRefused, TooMany) as error:
-            self._access.failed()
-            why = str(error) or "Too many logins failed. Try again in a minute."
-            answer.headers["Location"] = f"/#problem={quote(why)}"
+        except LoginRefused as error:
+            answer.headers["Location"] = f"/#problem={quote(str(error))}"
         return answer
 
     async def _returned(self, request: web.Request) -> Actor:
-        """Who came back. Raises `LoginRefused`, `TooMany`."""
+        """Who came back. Raises `LoginRefused`."""
         state = request.query.get("state", "")
         pending = self._pending.pop(state, None)
         mine = request.cookies.get(_COOKIE, "")
         if (
             pending is None
             or pending.until < self._clock()
-            or not compare_digest(mine.encode(), state.encode())
+            or not compare_digest(mine.encode(errors="replace"), state.encode(errors="replace"))
         ):
             raise LoginRefused("This login did not begin here, or too long ago. Begin again.")
         if "code" not in request.query:
             raise LoginRefused(
                 f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
             )
-        self._access.slow_down()
         return self._known(await self._claims(request.query["code"], pending))
 
     async def _discovered(self, http: ClientSession) -> dict[str, Any]:
         """Where the provider's doors are. Raises `LoginRefused`."""
+        if self._found is not None and self._found[0] > self._clock():
+            return self._found[1]
         found = await _json(
             http.get(f"{self._issuer}/.well-known/openid-configuration", allow_redirects=False)
         )
         if str(found.get("issuer", "")).rstrip("/") != self._issuer:
             raise LoginRefused("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
+        self._found = (self._clock() + _MINUTES, found)
         return found
 
     async def _claims(self, code: str, pending: _Pending) -> dict[str, Any]:

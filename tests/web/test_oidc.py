@@ -155,3 +155,10 @@ def test_settings_that_would_let_anybody_in_are_refused(tmp_path: Path, changed:
     with pytest.raises(SettingsError):
         _room(settings, store, "0.0.0.0", time.monotonic, write=False)
     store.close()
+
+
+async def test_a_provider_that_is_away_is_said(home: Path) -> None:
+    """Whoever wants to log in meanwhile comes back to the page with the reason."""
+    async with behind(home, **ANA) as (visitor, provider):
+        provider.issuer = "https://somebody.else"
+        assert "calls itself otherwise" in await comes_back(visitor)
