@@ -24,8 +24,12 @@ export class Graph {
     const { width = 0, height = 0 } = picture;
     this.element = s("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Graph of the flow" },
       s("defs", {}, s("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, s("path", { d: "M0,0 L8,4 L0,8 z", class: "tip" }))));
-    for (const box of picture.boxes) this.element.append(this.#box(box));
-    for (const arrow of picture.arrows) this.element.append(...this.#arrow(arrow));
+    // In this order: an arrow runs over the box around it, and under the boxes that it passes.
+    const boxes = picture.boxes.map((box) => this.#box(box));
+    const arrows = picture.arrows.map((arrow) => this.#arrow(arrow));
+    const around = (box, at) => picture.boxes[at].holds;
+    const parts = [boxes.filter(around), arrows.map(([path]) => path), boxes.filter((box, at) => !around(box, at)), arrows.flatMap(([, label]) => label ?? [])];
+    this.element.append(...parts.flat());
     this.element.addEventListener("keydown", (event) => this.#key(event));
   }
 
