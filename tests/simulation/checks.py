@@ -62,7 +62,7 @@ class Session:
 
 def check(world: World) -> Iterator[str]:
     """Everything that is wrong, in words."""
-    store = open_sqlite(world.database, key=KEY)
+    store = open_sqlite(world.database, key=KEY, encryption_keys=world.encryption_keys)
     try:
         heads = store.heads(limit=100)
         damaged = [head for head in heads if head.quarantined is not None]

@@ -301,7 +301,7 @@ class Life:
         return self.app
 
     def _open(self, url: str, key: bytes | None, *_: object) -> Store:
-        store = open_sqlite(self.world.database, key=KEY)
+        store = open_sqlite(self.world.database, key=KEY, encryption_keys=self.world.encryption_keys)
         # A kill is simulated above the disk, so the disk need not be waited for.
         store._db.raw.pragma("synchronous", "OFF")
         self.store = store
