@@ -29,13 +29,13 @@ nodes:
 def exports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sessions that were exported whole, each time."""
     found: list[str] = []
-    export = Sessions.export
+    export = Sessions.export_plain
 
     async def noted(self: Sessions, session_id: str) -> bytes:
         found.append(session_id)
         return await export(self, session_id)
 
-    monkeypatch.setattr(Sessions, "export", noted)
+    monkeypatch.setattr(Sessions, "export_plain", noted)
     return found
 
 
