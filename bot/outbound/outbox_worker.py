@@ -25,6 +25,7 @@ from bot.rendering.prompts import close_key
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import AuthLost, BudgetedClient, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
+from engine.journal.events import Event
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps as moments
@@ -142,6 +143,10 @@ class Outbound:
     def said(self, thread_key: str, ts: str) -> None:
         """Somebody said something in a thread: what agents say from now on stands below it."""
         self._pieces.below(thread_key, ts)
+
+    def happened(self, state: State, events: Sequence[Event]) -> None:
+        """A session took a step."""
+        self.notify()
 
     def notify(self) -> None:
         """There may be something to send."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -24,10 +23,7 @@ from bot.inbound import decisions
 from bot.inbound.triggers import Listening
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
 from bot.outbound.notices import held
-from bot.outbound.outbox_worker import Outbound
-from bot.outbound.progress import Meters, Queues
-from bot.outbound.shards import Shards
-from bot.outbound.streams import STREAM_EVENTS
+from bot.outbound.progress import Queues
 from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
@@ -49,11 +45,12 @@ from bot.wire.said import Said
 from bot.wire.sockets import HEARD
 from bot.wire.users import Channels, LookupFailed, UnknownPerson
 from engine.decide.policy import Gate
-from engine.journal.events import Event, SessionReachable
+from engine.journal.events import Event
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import StorageError
+from engine.nodes.types.spec import Meter
 from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups
 from engine.run.engine import DRAIN_SECONDS
 from engine.storage.backoff import is_busy, waited_out
@@ -224,40 +221,11 @@ class Bot(Understanding):
             jumped=self.engine.clock_jumped,
         )
 
-    def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
-        """What says everything in Slack, and looks whenever a session took a step."""
-        shards, tuning, writer = None, self.machine.tuning, self.engine.writer
-        if self.replica.shared:
-            shards = Shards(
-                writer, self.replica.posters, lambda session_id: writer.call(writer.store.head, session_id)
-            )
-            tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
-            self.replica.on_word.append(
-                lambda word: shards.look_again() if word in ("all", "peers") else None
-            )
-        outbound = Outbound(
-            self.engine.writer,
-            bot,
-            self.engine.verified_state,
-            self.engine.flow_of,
-            home.bot_user_id,
-            taken=self.service.notify,
-            now=self.machine.now,
-            tuning=tuning,
-            files=files,
-            meters=lambda session_id: self.engine.executor.meters.get(session_id) or {},
-            posted=lambda: self.slack.sockets.posted(),
-            link_hosts=self.settings.agents.link_hosts,
-            agent=home.agent,
-            recipients=self._recipients,
-            shards=shards,
-        )
-        self.engine.subscribe(lambda state, events: outbound.notify())
-        self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
-        self.engine.subscribe(self._regained, SessionReachable)
-        self.engine.executor.on_stream = outbound.streams.heard
-        Meters(self.engine, outbound.notify)
-        return outbound
+    def _posted(self) -> None:
+        self.slack.sockets.posted()
+
+    def _meters(self, session_id: str) -> Mapping[str, Meter]:
+        return self.engine.executor.meters.get(session_id) or {}
 
     def _hearing(
         self, bot: Any, app: Any, app_token: str, home: decisions.Home, starts: MessageStarts

@@ -18,7 +18,7 @@ log = logging.getLogger("sayso")
 
 ROLES = ("all", "socket", "worker", "outbox")
 STOPPING = "stopping"
-SWEEP_SECONDS = 10.0
+SWEEP_SECONDS = 15.0
 """How often a process looks at a shared store although nobody woke it."""
 
 

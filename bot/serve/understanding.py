@@ -1,8 +1,10 @@
-"""What makes something of what people say and press: the answers to commands, and handlers by kind of row, put together."""
+"""What makes something of what people say and press, and what answers them in Slack, put together."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +12,7 @@ from bot.compose.environment import Machine
 from bot.config.directory import Directory
 from bot.config.library import Library
 from bot.config.profiles import Profiles
+from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
 from bot.handlers.agent_surface import AgentSurface
 from bot.handlers.catchup import CatchUp
@@ -21,6 +24,12 @@ from bot.inbound import decisions
 from bot.outbound.calls import Modals
 from bot.outbound.direct import Recipients, WaitingFor
 from bot.outbound.notices import Handler, Notices
+from bot.outbound.outbox_worker import Outbound
+from bot.outbound.progress import Meters
+from bot.outbound.shards import Shards
+from bot.outbound.streams import STREAM_EVENTS
+from bot.serve.roles import SWEEP_SECONDS as SHARED_SWEEP_SECONDS
+from bot.serve.roles import Replica
 from bot.start.form import FlowChoice, StartForm
 from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.grants import WideGrants
@@ -47,12 +56,15 @@ from bot.wire.client import (
 )
 from bot.wire.users import Channels, Links, People
 from engine.decide.policy import Gate
+from engine.journal.events import Event, SessionReachable
+from engine.journal.state import State
+from engine.nodes.types.spec import Meter
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 
 
 class Understanding(ABC):
-    """The part of the bot that understands people. The other parts are those of `bot.serve.main`."""
+    """The parts of the bot that understand people and speak to them. The others are those of `bot.serve.main`."""
 
     settings: Settings
     machine: Machine
@@ -62,6 +74,7 @@ class Understanding(ABC):
     channels: Channels
     service: Dispatcher
     catchup: CatchUp
+    replica: Replica
 
     @abstractmethod
     def _after_catch_up(self, handler: Any) -> Any:
@@ -70,6 +83,18 @@ class Understanding(ABC):
     @abstractmethod
     def _then_read(self, handler: Any) -> Any:
         """The handler, and a read of the thread after it."""
+
+    @abstractmethod
+    def _posted(self) -> None:
+        """Slack has taken a message, which comes back as an event."""
+
+    @abstractmethod
+    def _meters(self, session_id: str) -> Mapping[str, Meter]:
+        """How far running nodes are."""
+
+    @abstractmethod
+    def _regained(self, state: State, events: Sequence[Event]) -> None:
+        """Something could be posted in a thread again."""
 
     @abstractmethod
     async def _reachable_again(self, channel: str) -> None:
@@ -136,3 +161,38 @@ class Understanding(ABC):
         return People(
             bot, team_id, machine.steady, always=always, directory=directory, profiles=self.profiles
         )
+
+    def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
+        """What says everything in Slack, and looks whenever a session took a step."""
+        shards, tuning, writer = None, self.machine.tuning, self.engine.writer
+        if self.replica.shared:
+            shards = Shards(
+                writer, self.replica.posters, lambda session_id: writer.call(writer.store.head, session_id)
+            )
+            tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
+            self.replica.on_word.append(
+                lambda word: shards.look_again() if word in ("all", "peers") else None
+            )
+        outbound = Outbound(
+            self.engine.writer,
+            bot,
+            self.engine.verified_state,
+            self.engine.flow_of,
+            home.bot_user_id,
+            taken=self.service.notify,
+            now=self.machine.now,
+            tuning=tuning,
+            files=files,
+            meters=self._meters,
+            posted=self._posted,
+            link_hosts=self.settings.agents.link_hosts,
+            agent=home.agent,
+            recipients=self._recipients,
+            shards=shards,
+        )
+        self.engine.subscribe(outbound.happened)
+        self.engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
+        self.engine.subscribe(self._regained, SessionReachable)
+        self.engine.executor.on_stream = outbound.streams.heard
+        Meters(self.engine, outbound.notify)
+        return outbound
