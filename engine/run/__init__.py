@@ -18,6 +18,7 @@ Files:
 * `engine`: sessions, stepper and executor put together, and the commands for them
 * `executor`: runs the begun nodes of a process, each a job; what a line of the log is about
 * `export`: sessions that travel as files: checking one, and bringing its session into a store
+* `failures`: rows of the inbox whose handlers failed, and dead letters
 * `flow_files`: flow files: one, or a folder of them, with the flows that they call
 * `frontend`: what shows questions and messages to people, the loop that calls it, and its lease
 * `hub`: the face of one session: its status, its events, and what can be asked of it

@@ -6,7 +6,7 @@ lanes side by side. A handler that cannot say yet what becomes of its row leaves
 waits, and it is tried again after a backoff. Where several processes serve one store, each takes lanes under a lease
 (`engine.run.shared_lanes`).
 
-A failure is an exception that no handler foresaw. A row that fails the same way `MOST_FAILURES` times is kept with the
+A failure is an exception that no handler foresaw (`engine.run.failures`). A row that fails the same way again and again is kept with the
 outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:
 another owner of the session, and a store that takes no writes at all.
 """
@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from engine.decide.commands import Due, Hold
 from engine.journal.events import Event, NodeRetried, TimerSet
-from engine.journal.records import DEAD, Consumed, Head, InboxItem, InboxRow, Row, Timer
+from engine.journal.records import Consumed, Head, InboxItem, InboxRow, Timer
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
@@ -31,18 +30,19 @@ from engine.language.errors import (
     ClockJumped,
     Corrupt,
     Fenced,
-    LockHeld,
     Owned,
     SaysoError,
     SchemaTooNew,
     StorageBroken,
-    StorageBusy,
     StorageError,
     UnknownSession,
 )
 from engine.run.engine import Engine
 from engine.run.executor import about
 from engine.run.remote_commands import BadRequest, command, migration_of
+
+if TYPE_CHECKING:
+    from engine.run.failures import Failures, Tell
 
 log = logging.getLogger("sayso.service")
 
@@ -87,7 +87,8 @@ class Dispatcher:
         self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed))
         self._order = order
         self._handled = handled
-        self._failures = Failures(engine, tell)
+        self._tell = tell
+        self._failures: Failures | None = None
         self._sweep_seconds = sweep_seconds
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._inbox = self._lanes_of(engine)
@@ -357,7 +358,9 @@ class Dispatcher:
             self._delays[lane] = min(delay * 2, SWEEP_SECONDS)
             self._inbox.waiting += 1
             # What failed is not tried sooner because something else happened.
-            await self._pause(delay, self._stopping if self._failures.failed(row) else woken)
+            await self._pause(
+                delay, self._stopping if self._failures is not None and self._failures.failed(row) else woken
+            )
             self._inbox.waiting -= 1
             # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
             try:
@@ -378,7 +381,8 @@ class Dispatcher:
         try:
             try:
                 done = await self._handlers[row.kind](row)
-                self._failures.forget(row)
+                if self._failures is not None:
+                    self._failures.forget(row)
                 return "done" if done else "later"
             except StorageBroken:
                 raise
@@ -387,7 +391,7 @@ class Dispatcher:
                 return "done"
             except Exception as error:
                 elsewhere = isinstance(error, Owned | Fenced)
-                await self._failures.add(row, error)
+                await self._failed(row, error)
         except StorageBroken as error:
             self._fail(error)
         except StorageError as error:
@@ -395,6 +399,13 @@ class Dispatcher:
         if await self._consumed(row):
             return "done"
         return "elsewhere" if elsewhere else "later"
+
+    async def _failed(self, row: InboxRow, error: Exception) -> None:
+        if self._failures is None:
+            from engine.run.failures import Failures  # few processes see one
+
+            self._failures = Failures(self.engine, self._tell)
+        await self._failures.add(row, error)
 
     async def _consumed(self, row: InboxRow) -> bool:
         """Whether somebody has consumed the row by now: then there is nothing to try again."""
@@ -594,72 +605,3 @@ class LocalWakeups:
                 if await self._changed():
                     return
         self._event.clear()
-
-
-# --- failures ----------------------------------------------------------------------------------------------
-
-
-MOST_FAILURES = 5
-"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
-
-_LONGEST = 500
-_WAITS = (ClockJumped, Fenced, LockHeld, Owned, StorageBusy)
-
-Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
-"""The intents that say in its thread that a row could not be handled."""
-
-
-class Failures:
-    """The rows in hand that failed, and how often in which way."""
-
-    def __init__(self, engine: Engine, tell: Tell | None) -> None:
-        self._engine = engine
-        self._tell = tell
-        self._counts: dict[int, Counter[str]] = {}
-
-    def failed(self, row: InboxRow) -> bool:
-        """Whether the row failed when it was last tried."""
-        return row.id in self._counts
-
-    def forget(self, row: InboxRow) -> None:
-        """The row was handled, or waits for its backoff."""
-        self._counts.pop(row.id, None)
-
-    async def add(self, row: InboxRow, error: Exception) -> None:
-        """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
-        if isinstance(error, _WAITS) or not await self._store_works(error):
-            log.info("inbox row %s waits: %s", row.key, error)
-            return
-        counts = self._counts.setdefault(row.id, Counter())
-        way = type(error).__name__
-        counts[way] += 1
-        if counts.total() == 1:
-            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
-        if counts[way] >= MOST_FAILURES:
-            await self._dead_letter(row, way, error, counts.total())
-
-    async def _store_works(self, error: Exception) -> bool:
-        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
-        if not isinstance(error, StorageError):
-            return True
-        try:
-            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
-        except StorageBroken:
-            raise
-        except StorageError:
-            return False
-        return True
-
-    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
-        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
-        result = encode({"error": way, "message": message, "tries": tries, "at": now})
-        try:
-            said = await self._tell(row) if self._tell is not None else ()
-        except Exception:
-            log.exception("nobody can be told that inbox row %s is set aside", row.key)
-            said = ()
-        await self._engine.writer.call(
-            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
-        )
-        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
-        self.forget(row)

@@ -16,8 +16,8 @@ from bot.wire.client import Unknown
 from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode
 from engine.language.errors import Corrupt, StorageFull
-from engine.run import dispatcher
-from engine.run.dispatcher import MOST_FAILURES
+from engine.run import failures
+from engine.run.failures import MOST_FAILURES
 from prompt_state.question_row import thread_key
 from tests.support.inprocess import Town, play, town
 
@@ -127,7 +127,7 @@ def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
 
 def test_without_dead_letters_a_thread_is_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded fault: were nothing ever set aside, the reply behind a row that fails would not be heard in time."""
-    monkeypatch.setattr(dispatcher, "MOST_FAILURES", 1_000_000)
+    monkeypatch.setattr(failures, "MOST_FAILURES", 1_000_000)
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:

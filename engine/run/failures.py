@@ -1,0 +1,88 @@
+"""Rows of the inbox whose handlers failed: how often in which way, and which become dead letters."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from engine.journal.records import DEAD, Consumed, InboxRow, Row
+from engine.language.codec import encode
+from engine.language.errors import (
+    ClockJumped,
+    Fenced,
+    LockHeld,
+    Owned,
+    StorageBroken,
+    StorageBusy,
+    StorageError,
+)
+from engine.run.engine import Engine
+
+log = logging.getLogger("sayso.service")
+
+Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
+"""The intents that say in its thread that a row could not be handled."""
+
+MOST_FAILURES = 5
+"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
+
+_LONGEST = 500
+_WAITS = (ClockJumped, Fenced, LockHeld, Owned, StorageBusy)
+
+
+class Failures:
+    """The rows in hand that failed, and how often in which way."""
+
+    def __init__(self, engine: Engine, tell: Tell | None) -> None:
+        self._engine = engine
+        self._tell = tell
+        self._counts: dict[int, Counter[str]] = {}
+
+    def failed(self, row: InboxRow) -> bool:
+        """Whether the row failed when it was last tried."""
+        return row.id in self._counts
+
+    def forget(self, row: InboxRow) -> None:
+        """The row was handled, or waits for its backoff."""
+        self._counts.pop(row.id, None)
+
+    async def add(self, row: InboxRow, error: Exception) -> None:
+        """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
+        if isinstance(error, _WAITS) or not await self._store_works(error):
+            log.info("inbox row %s waits: %s", row.key, error)
+            return
+        counts = self._counts.setdefault(row.id, Counter())
+        way = type(error).__name__
+        counts[way] += 1
+        if counts.total() == 1:
+            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
+        if counts[way] >= MOST_FAILURES:
+            await self._dead_letter(row, way, error, counts.total())
+
+    async def _store_works(self, error: Exception) -> bool:
+        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
+        if not isinstance(error, StorageError):
+            return True
+        try:
+            await self._engine.writer.call(self._engine.store.consume, [], self._engine.now())
+        except StorageBroken:
+            raise
+        except StorageError:
+            return False
+        return True
+
+    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
+        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
+        result = encode({"error": way, "message": message, "tries": tries, "at": now})
+        try:
+            said = await self._tell(row) if self._tell is not None else ()
+        except Exception:
+            log.exception("nobody can be told that inbox row %s is set aside", row.key)
+            said = ()
+        await self._engine.writer.call(
+            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
+        )
+        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
+        self.forget(row)
