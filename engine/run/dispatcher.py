@@ -97,6 +97,8 @@ class Dispatcher:
         self._released, self._told = True, False
         self._next_timer = ""
         """When the next timer is due as far as we know: not before this."""
+        self._set_elsewhere = False
+        """Whether another process may have set a timer."""
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
         self._delays: dict[str, float] = {}
@@ -137,7 +139,7 @@ class Dispatcher:
         if word in ("inbox", "outbox", "marks"):
             self._told = True
         else:
-            self._released, self._next_timer = True, ""
+            self._released = self._set_elsewhere = True
             self._inbox.given_back()
         if word == "peers":
             self._swept = float("-inf")  # who is gone may have left work
@@ -239,6 +241,8 @@ class Dispatcher:
 
     async def _fire(self) -> float:
         """Fire the timers that are due; seconds until the next one of ours, at most until the next sweep."""
+        if self._set_elsewhere:
+            self._set_elsewhere, self._next_timer = False, ""
         jumped = self.engine.clock_jumped()
         if self._next_timer <= self.engine.now():
             await self._look_for_timers()

@@ -250,6 +250,22 @@ async def test_a_row_that_is_for_somebody_else_is_passed_over_once(fleet: Fleet)
     assert sorted(seen) in (["a", "a", "b"], ["a", "b"])
 
 
+async def test_what_is_told_while_timers_are_looked_at_ends_nothing(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word of another process comes at any time: the look that is under way ends as it began."""
+    service = Dispatcher(fleet.one.rig.engine)
+    look = service._look_for_timers
+
+    async def looked() -> None:
+        await look()
+        service.told("all")
+
+    monkeypatch.setattr(service, "_look_for_timers", looked)
+    assert await service._fire() > 0
+    assert await service._fire() > 0
+
+
 async def unheard(tmp_path: Path, sweep_seconds: float) -> bool:
     """Whether a row stays of which no wake-up ever came."""
 
