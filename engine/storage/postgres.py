@@ -25,15 +25,18 @@ _OWN_TABLES = """
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
 CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
-CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
-CREATE UNLOGGED TABLE boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
-CREATE VIEW starts AS
- SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,
-  greatest(pg_postmaster_start_time(), to_timestamp(coalesce(max(boot), extract(epoch FROM clock_timestamp())))) AS at
- FROM boots;
 CREATE SEQUENCE changes;
 SELECT nextval('changes')
 """
+_LATER_TABLES = """
+CREATE TABLE IF NOT EXISTS transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
+CREATE UNLOGGED TABLE IF NOT EXISTS boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
+CREATE OR REPLACE VIEW starts AS
+ SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,
+  greatest(pg_postmaster_start_time(), to_timestamp(coalesce(max(boot), extract(epoch FROM clock_timestamp())))) AS at
+ FROM boots
+"""
+"""Since schema 8."""
 _VERSION = "SELECT version FROM schema_version"
 _SET_VERSION = "UPDATE schema_version SET version = ?"
 
@@ -125,6 +128,7 @@ def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
             )
         if version == 0:
             db.raw.execute(_OWN_TABLES)
+        db.raw.execute(_LATER_TABLES)
         for statements in list(steps(STEPS))[version:]:
             for sql in statements:
                 db.raw.execute(sql)
