@@ -29,7 +29,7 @@ Files:
 * `group_commit`: the one thread that writes
 * `kept`: what outlives its session: notes of agents
 * `leases`: which processes live, and which one serves a database
-* `lists`: sessions as lists have them: in pages, those that changed lately, how each began
+* `deletion`: deletes sessions that have ended, in transactions of milliseconds
 * `locks`: queues for locks, and what model calls cost
 * `open`: from a URL to a store; SQLite without files
 * `packing`: how large values stand in rows: deflated with a dictionary of what events say

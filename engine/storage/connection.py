@@ -20,7 +20,7 @@ import apsw
 
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
-from engine.storage.database import Database, T, Value
+from engine.storage.database import UNREADABLE, Database, T, Value
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -284,6 +284,15 @@ class Connection(Database):
     def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
         yield from self.raw.execute(sql, values)
+
+    def found(self, sql: str, keys: Iterable[Value]) -> Iterator[tuple[Value, tuple[Any, ...] | None]]:
+        """See `Database.found`."""
+        for key in keys:
+            try:
+                row = self.one(sql, (key,))
+            except UnicodeDecodeError:
+                row = UNREADABLE
+            yield key, row
 
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""

@@ -91,15 +91,10 @@ class Database(ABC):
     def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
 
+    @abstractmethod
     def found(self, sql: str, keys: Iterable[Value]) -> Iterator[tuple[Value, tuple[Any, ...] | None]]:
         """Each of these keys with the row that `sql`, which ends on `column = ?`, finds by it: None, or `UNREADABLE`, for that
         one alone."""
-        for key in keys:
-            try:
-                row = self.one(sql, (key,))
-            except UnicodeDecodeError:
-                row = UNREADABLE
-            yield key, row
 
     @abstractmethod
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
@@ -42,6 +41,7 @@ from engine.storage.sealing import (
     created,
     genuine,
     linked,
+    row_events,
     verified_events,
 )
 from engine.storage.tables import (
@@ -49,6 +49,8 @@ from engine.storage.tables import (
     HEADS,
     QUARANTINE,
     SNAPSHOTS,
+    at_most,
+    listed,
     reads,
     session_number,
     writes,
@@ -56,12 +58,10 @@ from engine.storage.tables import (
 
 _log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
+_UNVERIFIED = "its head does not verify: it was changed outside this program"
+"""What lists say of a session that nobody has set aside yet, but should."""
 Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
 """Commits, each with its events packed."""
-_SLICE_SECONDS = 0.004
-"""How long a transaction deletes: commits of others are not held up for longer."""
-_BEING_DELETED = "it is being deleted"
-"""Why a session is set aside while its long journal is deleted in pieces."""
 
 _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
@@ -78,6 +78,7 @@ _INSERT_EVENTS = """INSERT INTO journal (session, seq, version, body, mac) VALUE
 _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq > ? ORDER BY seq"
 _EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
  AND ?2 <= (SELECT seq FROM sessions WHERE session_id = ?3) ORDER BY seq DESC LIMIT 1"""
+_FIRST = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq LIMIT 1"
 _ANY_EVENT = "SELECT 1 FROM journal WHERE session = ? LIMIT 1"
 _PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
 _SNAPSHOT = SNAPSHOTS.where("session_id = ?")
@@ -86,23 +87,20 @@ _LEAVE_QUEUES = "DELETE FROM locks WHERE session_id = ? AND taken_at IS NULL"
 _QUARANTINED = QUARANTINE.where("session_id = ?")
 _RUNNING = """SELECT n FROM sessions WHERE status = 'running'
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
-_ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
-_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
-_DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
-_EVENTS_AT_ONCE = 500
-_DELETE_EVENTS = """DELETE FROM journal WHERE n IN
- (SELECT n FROM journal WHERE session = ? ORDER BY seq DESC LIMIT ?)"""
-_DELETE = (
-    _DROP_SNAPSHOT,
-    _DROP_QUARANTINE,
-    "DELETE FROM prompts WHERE session_id = ?",
-    "DELETE FROM timers WHERE session_id = ?",
-    "DELETE FROM outbox WHERE session_id = ?",
-    "DELETE FROM locks WHERE session_id = ?",
-    "DELETE FROM kept WHERE kind = 'files' AND scope = ?",
-    "DELETE FROM data_keys WHERE scope = ?",
-    "DELETE FROM sessions WHERE session_id = ?",
-)
+_LIST = {
+    (False, False): "SELECT n FROM sessions WHERE n < ?4 ORDER BY n DESC LIMIT ?3",
+    (True, False): """SELECT n FROM sessions WHERE status IN (SELECT value FROM json_each(?1))
+ AND n < ?4 ORDER BY n DESC LIMIT ?3""",
+    (False, True): "SELECT n FROM sessions WHERE thread_key = ?2 AND n < ?4 ORDER BY n DESC LIMIT ?3",
+    (True, True): """SELECT n FROM sessions WHERE thread_key = ?2
+ AND +status IN (SELECT value FROM json_each(?1)) AND n < ?4 ORDER BY n DESC LIMIT ?3""",
+}
+_NUMBER = "SELECT n FROM sessions WHERE session_id = ?"
+# What is over is found by when it ended, the rest among what is open: nobody reads all sessions to see what is new.
+_STIRRED = """SELECT n FROM sessions WHERE ended_at >= ?1
+ UNION ALL SELECT n FROM sessions WHERE status IN ('idle', 'running', 'paused') AND updated_at >= ?1"""
+DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
+DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 
 
 class _NothingStored(Exception):
@@ -170,6 +168,43 @@ class SessionTables(RowTables):
             return record.head(None) if record else None
         row = self._db.one(_HEAD, (session_id,))
         return StoredHead(*row).head(reason) if row else None
+
+    @reads
+    def heads(
+        self,
+        *,
+        statuses: Sequence[str] = (),
+        thread_key: str | None = None,
+        limit: int | None = 100,
+        before: str | None = None,
+    ) -> list[Head]:
+        """See `Store.heads`."""
+        row = None if before is None else self._db.one(_NUMBER, (before,))
+        until = at_most(None) if before is None else row[0] if row else 0
+        wanted = (listed(statuses), thread_key, at_most(limit), until)
+        return self._listed(self._db.all(_LIST[bool(statuses), thread_key is not None], wanted))
+
+    @reads
+    def stirred(self, since: str) -> list[Head]:
+        """See `Store.stirred`."""
+        return self._listed(self._db.all(_STIRRED, (since,)))
+
+    @reads
+    def opening(self, session_id: str) -> bytes:
+        """See `Store.opening`."""
+        head = self._stored(session_id)
+        row = self._db.one(_FIRST, (session_number(session_id),))
+        if row is None:
+            raise Corrupt(f"Session {session_id} has no journal.")
+        return row_events(self._sealer, head, JournalRecord(*row), seq=0, chain=head.origin)[0]
+
+    def _listed(self, numbers: Iterable[tuple[int]]) -> list[Head]:
+        records = list(self._by_n(numbers))
+        reasons = self._reasons(record.session_id for record in records)
+        return [
+            record.head(reason or (None if genuine(self._sealer, record) else _UNVERIFIED))
+            for record, reason in zip(records, reasons, strict=True)
+        ]
 
     @reads
     def orphans(self, limit: int = 100) -> list[str]:
@@ -398,45 +433,9 @@ class SessionTables(RowTables):
     def release(self, session_id: str) -> None:
         """See `Store.release`."""
         self._whole(self._stored(session_id))
-        self._db.run(_DROP_SNAPSHOT, (session_id,))
-        self._db.run(_DROP_QUARANTINE, (session_id,))
+        self._db.run(DROP_SNAPSHOT, (session_id,))
+        self._db.run(DROP_QUARANTINE, (session_id,))
         self._forget(session_id)
-
-    @reads
-    def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
-        """See `Store.ended`."""
-        heads = self._by_n(self._db.each(_ENDED, (before,)))
-        genuine_ones = (head for head in heads if genuine(self._sealer, head))
-        return [head.session_id for head in islice(genuine_ones, limit)]
-
-    @writes
-    def delete(self, session_ids: Sequence[str]) -> list[str]:
-        """See `Store.delete`."""
-        left = list(session_ids)
-        until = time.monotonic() + _SLICE_SECONDS
-        while left and time.monotonic() < until:
-            if self._delete(left[0]):
-                del left[0]
-        return left
-
-    def _delete(self, session_id: str) -> bool:
-        """Delete a session, or, where its journal is long, the end of that; whether it is gone. In between it is set
-        aside, so that nobody takes what is left of its journal for damage."""
-        if self._reason(session_id) is None:
-            head = self._find(session_id)
-            if head is not None and head.ended_at is None:
-                raise SessionError(
-                    f"Session {session_id} is {head.status}: only what has ended can be deleted."
-                )
-            if head is not None and head.seq > _EVENTS_AT_ONCE:
-                self._quarantine(session_id, _BEING_DELETED, head.updated_at)
-        number = session_number(session_id)
-        if self._db.run(_DELETE_EVENTS, (number, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
-            return False
-        for statement in _DELETE:
-            self._db.run(statement, (session_id,))
-        self._forget(session_id)
-        return True
 
     def _remember(self, head: StoredHead) -> None:
         if head.owner is None or head.ended_at is not None:

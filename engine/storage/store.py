@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
 from engine.storage.database import Database
+from engine.storage.deletion import SessionDeletion
 from engine.storage.leases import (
     FreeLease,
     Holder,
@@ -19,7 +20,6 @@ from engine.storage.leases import (
     read_holder,
     try_lease,
 )
-from engine.storage.lists import SessionLists
 from engine.storage.sealing import BEGINS, JournalRecord, Sealer, check_chain
 from engine.storage.tables import reads, session_number
 
@@ -59,7 +59,7 @@ class AnyOwners(Protocol):
         """Stop being any owner."""
 
 
-class DatabaseStore(SessionLists):
+class DatabaseStore(SessionDeletion):
     """`Store` on a database. Threads may share it; their calls run one after the other."""
 
     file: Path | None = None

@@ -20,7 +20,7 @@ from bot.serve import chores
 from engine.journal.records import InboxItem, KeptRow
 from engine.language.errors import SessionError, StorageError
 from engine.run.stored import utc_now
-from engine.storage import sessions as session_tables
+from engine.storage import deletion
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store
@@ -128,7 +128,7 @@ def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
 
 def test_a_journal_that_goes_at_once_is_noticed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded fault: were all of it deleted in one transaction, whoever else writes would wait for that."""
-    monkeypatch.setattr(session_tables, "_EVENTS_AT_ONCE", MANY + 1)
+    monkeypatch.setattr(deletion, "_EVENTS_AT_ONCE", MANY + 1)
     assert pieces(settings) == 1
 
 
@@ -154,8 +154,8 @@ def test_a_round_that_looks_at_no_dates_is_noticed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were everything taken for old that has ended, what ended just now would go too."""
-    dateless = session_tables._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
-    monkeypatch.setattr(session_tables, "_ENDED", dateless)
+    dateless = deletion._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
+    monkeypatch.setattr(deletion, "_ENDED", dateless)
     assert "session-young" not in kept(settings)
 
 
@@ -163,7 +163,7 @@ def test_a_round_that_takes_what_waits_is_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were the last change looked at instead of the end, the store would refuse to delete what waits."""
-    monkeypatch.setattr(session_tables, "_ENDED", session_tables._ENDED.replace("ended_at <", "updated_at <"))
+    monkeypatch.setattr(deletion, "_ENDED", deletion._ENDED.replace("ended_at <", "updated_at <"))
     with pytest.raises(SessionError, match="session-open is paused"):
         kept(settings)
 

@@ -284,7 +284,7 @@ def test_no_migration_under_a_living_owner(tmp_path: Path) -> None:
 
 def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
     """What is asked all the time reads only what it gives, however much history there is."""
-    from engine.storage import lists, rows, sessions
+    from engine.storage import deletion, rows, sessions
 
     store = open_sqlite(tmp_path / "sayso.db")
     for statement in (
@@ -300,9 +300,9 @@ def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
         sessions._RUNNING,
         sessions._HEAD,
         sessions._EVENTS,
-        sessions._ENDED,
-        lists._STIRRED,
-        lists._FIRST,
+        deletion._ENDED,
+        sessions._STIRRED,
+        sessions._FIRST,
     ):
         values = (None,) * (len(set(re.findall(r"\?\d+", statement))) or statement.count("?"))
         plan = [str(row[3]) for row in store._db.raw.execute("EXPLAIN QUERY PLAN " + statement, values)]
