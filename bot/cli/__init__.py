@@ -26,6 +26,7 @@ Files:
 * `init`: a folder to start from; the runbooks of the cookbook
 * `lookup`: flows by name or file, their inputs, sessions and questions by the beginning of their ids
 * `memory`: what agents have noted for later runs
+* `options`: the options that several commands have
 * `parser`: from the words of a command line to a command and the values of its options
 * `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
 * `report`: `sessions report`, a session as a page to print

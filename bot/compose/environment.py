@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from bot.config.directory import Directory
 from bot.config.session_files import blobs_of
-from bot.config.settings import SLACK_PACE, Settings, Tuning
+from bot.config.settings import Settings
+from bot.config.tuning import SLACK_PACE, Tuning
 from engine.decide.agents.listings import ListingRows
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows

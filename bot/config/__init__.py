@@ -17,4 +17,5 @@ Files:
 * `revision`: which commit or release a folder of flows holds
 * `session_files`: one folder for each session; nothing is read or written outside of it
 * `settings`: settings of a process, from the environment and from `.env`
+* `tuning`: how the outbox waits
 """

@@ -1,11 +1,9 @@
-"""Settings of a process: from the environment, and from `.env` for what the environment does not say. And how the outbox
-waits, which no setting says."""
+"""Settings of a process: from the environment, and from `.env` for what the environment does not say."""
 
 from __future__ import annotations
 
 import getpass
 import os
-import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -492,27 +490,3 @@ def _absolute(url: str, cwd: Path) -> str:
         return url
     # Not `resolve()`: a database that is a symbolic link has to be seen as one, and is refused.
     return prefix + os.path.abspath(cwd / url.removeprefix(prefix))
-
-
-LOOK_DELAYS = (2.0, 10.0)
-"""Seconds after an attempt at which a message is looked for whose answer was lost; it may appear late."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """How the outbox waits. The defaults are for Slack; tests wait less."""
-
-    look_delays: tuple[float, ...] = LOOK_DELAYS
-    """Seconds after an attempt at which a message is looked for whose answer was lost."""
-    card_seconds: float = 1.0
-    """How long a change of a card waits for the next one, which is drawn with it."""
-    backoff: tuple[float, float] = (1.0, 60.0)
-    """The first and the longest wait after an error that will pass."""
-    unreachable_seconds: float = 300.0
-    """How often it is tried whether a thread can be posted in again."""
-    poll_seconds: float = 0.25
-    """How often the outbox is read although nobody said that there is anything new."""
-    jitter: Callable[[], float] = random.random
-
-
-SLACK_PACE = Tuning()

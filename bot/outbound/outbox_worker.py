@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
-from bot.config.settings import SLACK_PACE, Tuning
+from bot.config.tuning import SLACK_PACE, Tuning
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads

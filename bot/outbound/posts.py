@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-from bot.config.settings import LOOK_DELAYS
+from bot.config.tuning import LOOK_DELAYS
 from bot.outbound.calls import POST, Calls, Hold, Place, Posted
 from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate

@@ -10,9 +10,11 @@ its first look counts.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from engine.language import timestamps
+from engine.run.stored import utc_now
 
 log = logging.getLogger("sayso.engine")
 
@@ -51,3 +53,10 @@ class ClockWatch:
             return True
         self._offset, self._jump = offset, None
         return False
+
+
+def watch_of(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:
+    """What sees jumps of `now`; this machine's clock is watched in any case."""
+    if steady is None and now is utc_now:
+        steady = time.monotonic
+    return None if steady is None else ClockWatch(steady)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -52,7 +51,7 @@ from engine.language.errors import (
 from engine.messages.model_limits import AgentFacts
 from engine.nodes.runtime.runner import Runner
 from engine.run import remote_commands
-from engine.run.clock_watch import ClockWatch
+from engine.run.clock_watch import watch_of
 from engine.run.executor import ActiveSession, Executor, Extension, checked_id, random_text
 from engine.run.sessions import Sessions
 from engine.run.snapshot_files import Copies, SnapshotFiles
@@ -120,7 +119,7 @@ class Engine:
             self.executor,
             policy=policy,
             extensions=extensions,
-            watch=_watch(now, steady),
+            watch=watch_of(now, steady),
             entropy=entropy,
             agents=agents,
             copies=self._copies,
@@ -493,10 +492,3 @@ def _copies(directory: Path | None, writer: Writer, sessions: Sessions) -> Copie
     if directory is None:
         return None
     return Copies(SnapshotFiles(directory), writer, sessions.export_plain, sessions.shown_files)
-
-
-def _watch(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:
-    """What sees jumps of `now`; this machine's clock is watched in any case."""
-    if steady is None and now is utc_now:
-        steady = time.monotonic
-    return None if steady is None else ClockWatch(steady)

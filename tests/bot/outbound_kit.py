@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.config.session_files import SessionFiles
-from bot.config.settings import Tuning
+from bot.config.tuning import Tuning
 from bot.intents.session_rows import slack_intents
 from bot.outbound.outbox_worker import Outbound
 from bot.wire.budget import Budget, limits_of

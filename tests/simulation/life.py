@@ -22,7 +22,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.compose.environment import Machine
 from bot.config.settings import Settings
-from bot.outbound.outbox_worker import Tuning
+from bot.config.tuning import Tuning
 from bot.serve.bolt import SlackApp
 from bot.serve.main import Bot
 from bot.workspace.methods.files import content_of

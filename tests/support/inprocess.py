@@ -23,7 +23,7 @@ from aiohttp.web import StreamResponse
 
 from bot.compose.environment import Machine
 from bot.config.settings import Rate, Rates, Settings
-from bot.outbound.outbox_worker import Tuning
+from bot.config.tuning import Tuning
 from bot.serve.bolt import SlackApp
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
