@@ -215,8 +215,8 @@ class Connection(Database):
         otherwise: Callable[[], Exception] = StorageError,
     ) -> None:
         """See `Database.post`. Carried out at once."""
-        changed = self.run(sql, values)
-        if changes is not None and changed != changes:
+        self.raw.execute(sql, values)
+        if changes is not None and self.raw.changes() != changes:
             raise otherwise()
 
     def settle(self) -> None:

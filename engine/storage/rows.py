@@ -99,12 +99,11 @@ _PUT_OUTBOX = OUTBOX.insert + " ON CONFLICT (key) DO NOTHING"
 _OUTBOX_BY_KEY = OUTBOX.where("key = ?")
 _OUTBOX_OF_SESSION = """SELECT id FROM outbox WHERE session_id = ?1
  AND substr(key, 1, length(?2)) = ?2 ORDER BY id"""
-_OUTBOX_PENDING = """SELECT id FROM outbox INDEXED BY outbox_pending
- WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1)
- AND NOT EXISTS (SELECT 1 FROM outbox AS ahead INDEXED BY outbox_pending WHERE ahead.state = 'pending'
-                 AND ahead.lane = outbox.lane AND ahead.id < outbox.id
-                 AND ahead.attempts > 0 AND ahead.not_before > ?1)
- ORDER BY id LIMIT ?2"""
+_OUTBOX_PENDING = """WITH ahead (lane, id) AS MATERIALIZED (SELECT lane, min(id) FROM outbox INDEXED BY outbox_pending
+  WHERE state = 'pending' AND attempts > 0 AND not_before > ?1 GROUP BY lane)
+ SELECT outbox.id FROM outbox INDEXED BY outbox_pending LEFT JOIN ahead ON ahead.lane = outbox.lane
+ WHERE state = 'pending' AND (not_before IS NULL OR not_before <= ?1) AND (ahead.id IS NULL OR ahead.id > outbox.id)
+ ORDER BY outbox.id LIMIT ?2"""
 _OUTBOX_NOTICES = """SELECT id FROM outbox INDEXED BY outbox_pending WHERE state = 'pending'
  AND (not_before IS NULL OR not_before <= ?1) AND substr(key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?2"""
 _DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
@@ -258,6 +257,11 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             if row.outcome is not None:
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result)
+            if self._sealer.cipher is not None and INBOX.is_plain(row):
+                self._update(
+                    INBOX, after
+                )  # a message from before there was a key: its payload is encrypted now
+                continue
             *_, result, mac = INBOX.sealed(self._sealer, after)
             self._db.post(_CONSUME, (after.outcome, result, mac, after.id))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -342,17 +342,14 @@ class SessionTables(RowTables):
         chain = head.chain if row is None else row.mac
         after = advanced(self._sealer, head, commit, chain)
         if commit.new is not None:
-            self._db.post(_INSERT_HEAD, astuple(after), 1, lambda: _created_already(commit))
+            self._db.post(_INSERT_HEAD, astuple(after), 1, partial(_created_already, commit))
         else:
-            self._db.post(*_advance(head, after), 1, lambda: self._why_not(commit))
+            self._db.post(*_advance(head, after), 1, partial(self._why_not, commit))
         if commit.pin is not None:
             self._pin(commit.pin.flow_digest, commit.pin.flow_body)
         if row is not None:
-            there = (
-                f"The journal of {commit.session_id} already has a row {row.seq}: its head was rolled back."
-            )
             values = (session_number(commit.session_id), *astuple(row))
-            self._db.post(_INSERT_EVENTS, values, 1, lambda: Corrupt(there))
+            self._db.post(_INSERT_EVENTS, values, 1, partial(_there_already, commit))
         if commit.snapshot is not None:
             snapshot = Snapshot(commit.session_id, after.seq, chain, packed(commit.snapshot))
             self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
@@ -455,6 +452,12 @@ def _advance(head: StoredHead, after: StoredHead) -> tuple[str, tuple[Value, ...
     if (head.status, head.ended_at) == (after.status, after.ended_at):
         return _ADVANCE, then + where
     return _ADVANCE_STATUS, (after.status, after.ended_at, *then, *where)
+
+
+def _there_already(commit: Commit) -> Corrupt:
+    return Corrupt(
+        f"The journal of {commit.session_id} already has a row {commit.seq + 1}: its head was rolled back."
+    )
 
 
 def _created_already(commit: Commit) -> Fenced:

@@ -326,6 +326,20 @@ def test_what_does_not_verify_is_not_signed_anew(backend: SqliteBackend) -> None
     store.close()
 
 
+def test_a_message_that_came_before_the_key_is_taken_after_it(backend: SqliteBackend) -> None:
+    """A bot that gets its first key has messages in plain: what it does with one leaves a good row, which is encrypted."""
+    store = opened(backend)
+    [row_id, dead_id] = store.ingest([InboxItem(key, "slash", said(key)) for key in ("one", "two")], NOW)
+    store.close()
+    store = opened(backend, OUTER)
+    store.consume([Consumed(row_id, "applied", said("result")), Consumed(dead_id, "dead")], NOW)
+    row = store.inbox_row("one")
+    assert (row.payload, row.result, row.outcome) == (said("one"), said("result"), "applied")
+    assert [row.payload for row in store.dead_letters()] == [said("two")]
+    assert told(backend) == []
+    store.close()
+
+
 # --- erasing -----------------------------------------------------------------------------------------------
 
 

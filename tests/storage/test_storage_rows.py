@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+
 import pytest
 
 from engine.journal.records import DropTimer, InboxItem, OutboxRow, PromptRow, PutOutbox, Timer
@@ -171,6 +174,35 @@ def test_an_attempted_intent_that_waits_holds_its_lane(store: Store) -> None:
     store.outbox_finish(row.id, 1, now=NOW, state="pending", not_before=at(10))
     assert [row.key for row in store.outbox(now=at(9))] == ["m"]
     assert [row.key for row in store.outbox(now=at(10))] == ["k", "l", "m"]
+
+
+def _due(rows: Sequence[OutboxRow], now: str) -> list[str]:
+    """What `Store.outbox` promises, row by row."""
+    waiting = [row for row in rows if row.attempts and (row.not_before or "") > now]
+    return [
+        row.key
+        for row in rows
+        if (row.not_before or "") <= now
+        and not any(ahead.lane == row.lane and ahead.id < row.id for ahead in waiting)
+    ]
+
+
+def test_what_is_due_is_what_is_promised_in_any_mixture(store: Store) -> None:
+    """Of lanes with rows that wait, were tried or are free, each row is given or held back as is said."""
+    random = Random(7)
+    times = [None, at(5), at(20)]
+    put(store, *(PutOutbox(f"k{n}", random.choice("abcd"), "post", b"1") for n in range(60)))
+    for row in store.outbox(now=NOW, limit=None):
+        for _ in range(random.choice([0, 0, 1])):
+            store.outbox_attempt(row.id, NOW)
+        if (not_before := random.choice(times)) is not None or random.random() < 0.2:
+            state = "pending" if not_before is not None else "sent"
+            store.outbox_finish(row.id, 1, now=NOW, state=state, not_before=not_before)
+    rows = [row for n in range(60) if (row := found(store, f"k{n}")).state == "pending"]
+    for now in (at(1), at(9), at(30)):
+        expected = _due(rows, now)
+        assert [row.key for row in store.outbox(now=now, limit=None)] == expected
+        assert [row.key for row in store.outbox(now=now, limit=3)] == expected[:3]
 
 
 def test_an_absent_intent_is_an_error(store: Store) -> None:

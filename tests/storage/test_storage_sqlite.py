@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.journal.records import InboxItem
+from engine.journal.records import InboxItem, PutOutbox
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
 from engine.storage.open import MemoryStore, open_store
 from engine.storage.schema import STEPS, migrate, version_of
@@ -310,4 +311,19 @@ def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
             [],
             ["SCAN json_each VIRTUAL TABLE INDEX 1:"],
         ), statement
+    store.close()
+
+
+def test_what_is_due_of_a_long_lane_costs_as_much_as_it_is_long() -> None:
+    """Three times as many pending rows of one lane take three times the steps, not nine times."""
+    store = MemoryStore(KEY)
+    taken = []
+    for n in (400, 800):
+        store.consume([], NOW, [PutOutbox(f"{n}-{k}", "lane", "post", b"{}") for k in range(n)])
+        steps = itertools.count()
+        store._db.raw.set_progress_handler(lambda steps=steps: bool(next(steps) < 0), 10)
+        assert len(store.outbox(now=NOW, limit=1)) == 1
+        store._db.raw.set_progress_handler(None)
+        taken.append(next(steps))
+    assert taken[1] < 4 * taken[0]
     store.close()
