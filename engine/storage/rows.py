@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -258,9 +259,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result)
             if self._sealer.cipher is not None and INBOX.is_plain(row):
-                self._update(
-                    INBOX, after
-                )  # a message from before there was a key: its payload is encrypted now
+                # From before there was a key: its payload is encrypted now.
+                self._update(INBOX, after)
                 continue
             *_, result, mac = INBOX.sealed(self._sealer, after)
             self._db.post(_CONSUME, (after.outcome, result, mac, after.id))
@@ -285,10 +285,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     # -- prompts, timers
 
     def _put_prompt(self, row: PromptRow) -> None:
-        other = (
-            f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
-        )
-        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, lambda: StorageError(other))
+        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, partial(_of_another, row))
 
     @reads
     def prompt(self, prompt_id: str) -> PromptRow | None:
@@ -443,6 +440,12 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
             if scope.startswith(TOLD_MARKS):
                 self._db.notify("marks")
+
+
+def _of_another(row: PromptRow) -> StorageError:
+    return StorageError(
+        f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
+    )
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:

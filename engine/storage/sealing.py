@@ -242,6 +242,7 @@ _SEAL_BYTES, _OLDER_BYTES = 24, 32
 """How long MACs of rows are, and were."""
 TEXT_BYTES = 1_200
 """How long a text may be that stands in a column. Two of them fit into an index on a server."""
+_SURELY_FITS = TEXT_BYTES // 4
 _encoded = msgpack.Encoder().encode
 
 
@@ -281,13 +282,13 @@ def _not_unicode(error: UnicodeEncodeError) -> RowRefused:
 def check_texts(what: str, values: Iterable[object]) -> None:
     """Refuse text that not every store can hold in a column. Raises `RowRefused`."""
     for value in values:
-        if type(value) is not str:
+        if type(value) is not str or (len(value) <= _SURELY_FITS and "\0" not in value):
             continue
         if "\0" in value:
             raise RowRefused(
                 f"Text with a NUL cannot be stored ({what}: {value[:80]!r}); clean it where it enters."
             )
-        if len(value) * 4 > TEXT_BYTES and (size := len(_utf8(value))) > TEXT_BYTES:
+        if (size := len(_utf8(value))) > TEXT_BYTES:
             raise RowRefused(
                 f"Text of {size:,} bytes is too long ({what}: {value[:80]!r}…): {TEXT_BYTES:,} are stored."
             )
