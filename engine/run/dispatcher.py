@@ -30,6 +30,7 @@ from engine.language.errors import (
     ClockJumped,
     Corrupt,
     Fenced,
+    KeyMissing,
     Owned,
     SaysoError,
     SchemaTooNew,
@@ -394,7 +395,7 @@ class Dispatcher:
                 log.warning("inbox row %s is left for a newer release: %s", row.key, error)
                 return "done"
             except Exception as error:
-                elsewhere = isinstance(error, Owned | Fenced)
+                elsewhere = isinstance(error, Owned | Fenced | KeyMissing)
                 await self._failed(row, error)
         except StorageBroken as error:
             self._fail(error)

@@ -12,6 +12,7 @@ from engine.language.codec import encode
 from engine.language.errors import (
     ClockJumped,
     Fenced,
+    KeyMissing,
     LockHeld,
     Owned,
     StorageBroken,
@@ -29,7 +30,7 @@ MOST_FAILURES = 5
 """How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
 
 _LONGEST = 500
-_WAITS = (ClockJumped, Fenced, LockHeld, Owned, StorageBusy)
+_WAITS = (ClockJumped, Fenced, KeyMissing, LockHeld, Owned, StorageBusy)
 
 
 class Failures:
@@ -51,7 +52,9 @@ class Failures:
     async def add(self, row: InboxRow, error: Exception) -> None:
         """A handler raised: count it, or set the row aside. Raises `StorageBroken`."""
         if isinstance(error, _WAITS) or not await self._store_works(error):
-            log.info("inbox row %s waits: %s", row.key, error)
+            # A key that others have is given by a person, and this process started again.
+            level = logging.ERROR if isinstance(error, KeyMissing) else logging.INFO
+            log.log(level, "inbox row %s waits: %s", row.key, error)
             return
         counts = self._counts.setdefault(row.id, Counter())
         way = type(error).__name__

@@ -15,7 +15,7 @@ from bot.terminal.lists import letter_json
 from bot.wire.client import Unknown
 from engine.journal.records import DEAD, Consumed, InboxItem, InboxRow, Row
 from engine.language.codec import encode
-from engine.language.errors import Corrupt, StorageFull
+from engine.language.errors import Corrupt, KeyMissing, StorageFull
 from engine.run import failures
 from engine.run.failures import MOST_FAILURES
 from prompt_state.question_row import thread_key
@@ -210,6 +210,21 @@ def test_an_error_of_the_store_that_is_the_rows_own_is_counted(tmp_path: Path) -
             await put(place, decisions.CLICK, "bad", root)
             await place.settle()
             assert outcome(place, "bad") == DEAD
+
+    play(story)
+
+
+def test_a_row_waits_for_a_key_that_this_process_lacks(tmp_path: Path) -> None:
+    """While keys are changed one process may lack what others encrypt with: that is no row's fault."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            tried = broken(place, decisions.CLICK, KeyMissing("not this key"), times=2 * MOST_FAILURES)
+            await put(place, decisions.CLICK, "bad", root)
+            await place.until(lambda: len(tried) > 2 * MOST_FAILURES, most=300)
+            await place.settle()
+            assert outcome(place, "bad") == "applied"
 
     play(story)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.journal.records import Consumed, InboxItem, InboxRow
-from engine.language.errors import Owned
+from engine.language.errors import KeyMissing, Owned
 from engine.run import shared_lanes
 from engine.run.dispatcher import Dispatcher, LocalWakeups, OwnLanes
 from engine.run.engine import Engine
@@ -29,7 +29,7 @@ class Replica:
         self.rig, self.log, self.name = rig, log, name
         self.free = asyncio.Event()
         self.free.set()
-        self.owned = False
+        self.refusal: Exception | None = None
         self.began = asyncio.Event()
         self.service = Dispatcher(rig.engine, handlers={"said": self.handle})
         self.task = asyncio.create_task(self.service.run())
@@ -37,8 +37,8 @@ class Replica:
     async def handle(self, row: InboxRow) -> bool:
         self.log.append(f"{self.name}+{row.key}")
         self.began.set()
-        if self.owned:
-            raise Owned("another process runs it")
+        if self.refusal is not None:
+            raise self.refusal
         await self.free.wait()
         self.log.append(f"{self.name}-{row.key}")
         await self.service.consume(row, "done")
@@ -195,12 +195,16 @@ async def test_a_cursor_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     store.close()
 
 
-async def test_a_lane_whose_session_runs_elsewhere_is_given_back(fleet: Fleet) -> None:
-    """The process that has the session takes it, and nobody tries it in a rush."""
-    fleet.one.owned = True
+@pytest.mark.parametrize("error", [Owned("another process runs it"), KeyMissing("not this key")])
+async def test_a_lane_that_is_for_others_is_given_back(fleet: Fleet, error: Exception) -> None:
+    """The process that has the session, or its key, takes it, and nobody tries it in a rush."""
+    fleet.one.refusal = fleet.two.refusal = error
     fleet.says("T", "a")
+    await until(lambda: bool(fleet.log), pause=0.002)
+    other = fleet.two if fleet.log[0] == "one+a" else fleet.one
+    other.refusal = None
     await fleet.handled("a")
-    assert fleet.log[-2:] == ["two+a", "two-a"]
+    assert fleet.log[-2:] == [f"{other.name}+a", f"{other.name}-a"]
     assert len(fleet.log) <= 6
 
 
