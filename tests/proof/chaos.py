@@ -1,0 +1,348 @@
+"""Chaos: a fleet of real bots on a real Postgres, people who answer, and a seed that says what is killed when.
+
+Each process reaches the server through a link of its own. Nodes write what they do into a log. A person who is asked about an
+interrupted node looks there first, as people should. Afterwards the log, the threads and the journals say whether anything was
+lost, done twice, said twice, or given to the wrong session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
+
+from bot.workspace import elements
+from bot.workspace.state import WorkspaceError
+from engine.journal.events import decode_event
+from engine.storage.postgres import open_postgres
+from tests.support import postgres
+from tests.support.acting import Workspace
+from tests.support.bot import BotProcess, ThreadView, start_flow, words
+from tests.support.engine import check_starts
+from tests.support.fleet import KEY, Fleet
+from tests.support.pg_link import Link, linked
+from tests.support.workspace import running_workspace
+
+Json = dict[str, Any]
+EFFECTS = ("first", "second", "third", "fourth")
+CHANNELS = ("ops", "releases")
+CUT_OFF = 6
+"""The exit code of a process that others have taken for dead."""
+UNLIMITED = {f"SAYSO_RATE_{what}": "off" for what in ("PERSON", "CHANNEL", "WORKSPACE")}
+AN_HOUR_OFF = """import runpy, sys, time
+real = time.time
+time.time = lambda: real() + {}
+runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)"""
+
+
+def flow(log: Path) -> str:
+    """A session that has four effects, and asks for two words and one decision between them."""
+
+    def effect(name: str, said: str = "") -> str:
+        script = f'sleep 0.05; echo "$SAID" >> {log}; sleep 0.05'
+        return f"  - {{id: {name}, type: shell, with: {{script: '{script}', env: {{SAID: \"{name} {{{{ inputs.n }}}} {said}\"}}}}}}"
+
+    return "\n".join(
+        [
+            "flow: chaos",
+            "inputs: {n: {type: string}}",
+            "nodes:",
+            "  - {id: file, type: shell, on_crash: again, with: {script: 'echo \"$N\" > kept', env: {N: '{{ inputs.n }}'}}}",
+            effect("first"),
+            "  - {id: one, type: ask, with: {message: 'One {{ inputs.n }}?'}}",
+            effect("second", "{{ nodes.one.text }}"),
+            "  - {id: gate, type: approval, with: {message: 'Gate {{ inputs.n }}?', approvers: [channel]}}",
+            effect("third"),
+            "  - {id: two, type: ask, with: {message: 'Two {{ inputs.n }}?'}}",
+            "  - {id: kept, type: shell, on_crash: again, with: {run: [cat, kept]}}",
+            effect("fourth", "{{ nodes.two.text }} {{ nodes.kept.stdout | trim }}"),
+            "  - {id: tell, type: message, with: {text: 'Finished {{ inputs.n }}'}}",
+        ]
+    )
+
+
+def effects(number: int) -> list[str]:
+    """What a session must have done, by its number."""
+    n = f"n{number}"
+    return [f"first {n}", f"second {n} one-{n}", f"third {n}", f"fourth {n} two-{n} {n}"]
+
+
+# --- people ------------------------------------------------------------------------------------------------
+
+
+class Person:
+    """Whoever started a session, and does what it asks until it says that it is finished. Words are said once; who presses a button
+    that still stands after a while presses again, as people do."""
+
+    def __init__(self, workspace: Workspace, number: int, log: Path) -> None:
+        self.workspace, self.number, self.log = workspace, number, log
+        self.thread: ThreadView | None = None
+        self.said: set[str] = set()
+        self._again: dict[str, float] = {}
+
+    async def live(self) -> None:
+        """From the start to the end."""
+        channel = CHANNELS[self.number % len(CHANNELS)]
+        self.thread = await start_flow(self.workspace, "ana", channel, f"chaos n=n{self.number}")
+        while (act := await self.workspace.wait_for(self._next, timeout=300)) is not True:
+            await act()
+
+    def _next(self) -> Any:
+        """What is to be done next: True for nothing more, None for nothing now."""
+        assert self.thread is not None
+        if self.thread.find(f"Finished n{self.number}") is not None:
+            return True
+        for word in ("one", "two"):
+            if word not in self.said and self.thread.find(f"{word.title()} n{self.number}?") is not None:
+                return lambda word=word: self._say(word)
+        now = asyncio.get_running_loop().time()
+        for message in self.thread.messages():
+            labels = [elements.label_of(one) for _, one in elements.elements(message.get("blocks", []))]
+            if self._again.get(message["ts"], 0.0) > now:
+                continue
+            if "Run it again" in labels:
+                return lambda message=message: self._decide(message)
+            if "Approve" in labels:
+                return lambda message=message: self._press(message, "Approve")
+        return None
+
+    async def _say(self, word: str) -> None:
+        assert self.thread is not None
+        self.said.add(word)
+        await self.thread.reply("ana", f"{word}-n{self.number}")
+
+    async def _decide(self, message: Json) -> None:
+        """A node was interrupted: it is done, or it is not."""
+        await asyncio.sleep(0.5)  # what it had started may still be at it
+        name = next(name for name in EFFECTS if re.search(rf"\b{name}\b", words(message)))
+        done = any(line.startswith(f"{name} n{self.number} ") for line in self._lines())
+        await self._press(message, "It is done" if done else "Run it again")
+
+    def _lines(self) -> list[str]:
+        return [f"{line} " for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    async def _press(self, message: Json, label: str) -> None:
+        assert self.thread is not None
+        self._again[message["ts"]] = asyncio.get_running_loop().time() + 5.0
+        with suppress(WorkspaceError):
+            await self.thread.press("ana" if label != "Approve" else "ben", message, label)
+
+
+# --- the fleet ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Member:
+    """A process with its link to the server."""
+
+    bot: BotProcess
+    role: str
+    link: Link
+    expected: bool = False
+    """Somebody ends it on purpose."""
+
+
+class Chaos:
+    """The fleet, who keeps it going, and who breaks it."""
+
+    def __init__(self, fleet: Fleet, server: Any, stack: AsyncExitStack, seed: int) -> None:
+        self.fleet, self.server, self._stack = fleet, server, stack
+        self.random = random.Random(seed)
+        self.members: list[Member] = []
+        self.ended_badly: list[str] = []
+        """What was said last by those that nobody killed and that were not cut off."""
+        self.zombies: list[float] = []
+        """Seconds from waking to the end of each that had been frozen for too long."""
+        self.done: Counter[str] = Counter()
+
+    async def add(self, role: str, *, ahead: float = 0.0) -> Member:
+        """Start one, with a clock that is so many seconds ahead."""
+        link = await self._stack.enter_async_context(linked(self.server.get_uri()))
+        home = self.fleet.folder / f"home{len(self.fleet.bots)}"
+        home.mkdir()
+        env = self.fleet.env | {"SAYSO_DATABASE_URL": link.url}
+        bot = BotProcess(self.fleet.workspace, home, self.fleet.folder / "flows", ("--role", role), **env)
+        if ahead:
+            bot.command = ("-c", AN_HOUR_OFF.format(ahead))
+        self.fleet.bots.append(bot)
+        member = Member(bot, role, link)
+        self.members.append(member)
+        await bot.launch()
+        return member
+
+    async def keep(self) -> None:
+        """Start another one for each that ended, as whoever runs a fleet does."""
+        while True:
+            for member in [one for one in self.members if one.bot.process.returncode is not None]:
+                self.members.remove(member)
+                if not member.expected:
+                    self._note(member.bot)
+                await self.add(member.role)
+            await asyncio.sleep(0.05)
+
+    def _note(self, bot: BotProcess) -> None:
+        code = bot.process.returncode
+        if code != CUT_OFF:
+            self.ended_badly.append("\n".join([f"{bot.arguments} ended with {code}:", *bot.lines[-15:]]))
+
+    def one(self, *roles: str) -> Member:
+        """Any that lives."""
+        living = [m for m in self.members if m.bot.process.returncode is None and (not roles or m.role in roles)]
+        return self.random.choice(living)
+
+    # -- what breaks
+
+    async def kill(self) -> None:
+        """`kill -9`."""
+        member = self.one()
+        member.expected = True
+        self.fleet.kill(member.bot)
+
+    async def freeze(self, seconds: float = 5.0) -> None:
+        """SIGSTOP for longer than a lease; it must end itself when it wakes."""
+        member = self.one("worker", "outbox")
+        self.fleet.freeze(member.bot)
+        await asyncio.sleep(seconds)
+        if member.bot.process.returncode is None:
+            member.expected = True
+            began = asyncio.get_running_loop().time()
+            self.fleet.wake(member.bot)
+            await member.bot.ended()
+            self.zombies.append(asyncio.get_running_loop().time() - began)
+            self._note(member.bot)
+
+    async def cut(self, seconds: float = 5.0) -> None:
+        """Nothing passes between one and the server."""
+        member = self.one()
+        member.link.cut()
+        await asyncio.sleep(seconds)
+        member.link.mend()
+
+    async def deafen(self) -> None:
+        """Notifications never reach one from here on."""
+        self.one().link.deaf = True
+
+    async def restart(self) -> None:
+        """The server restarts in order."""
+        await asyncio.to_thread(postgres.restart, self.server, "fast")
+
+    async def crash(self) -> None:
+        """The server restarts without saying goodbye."""
+        await asyncio.to_thread(postgres.restart, self.server, "immediate")
+
+    async def outage(self, seconds: float = 8.0) -> None:
+        """The server is away."""
+        await asyncio.to_thread(postgres.control, self.server, "-m", "fast", "stop")
+        await asyncio.sleep(seconds)
+        folder = conninfo_to_dict(self.server.get_uri())["host"]
+        options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
+        await asyncio.to_thread(postgres.control, self.server, *options)
+
+    async def settled(self, seconds: float = 60.0) -> None:
+        """Return once every session has ended and nothing is to be handled or sent; or when the time is over."""
+        store = await asyncio.to_thread(open_postgres, self.server.get_uri(), KEY.encode())
+
+        def open_work() -> int:
+            heads = store.heads(statuses=("running", "paused"), limit=None)
+            return len(heads) + len(store.inbox(limit=None)) + len(store.outbox(now="9999", limit=None))
+
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    while await asyncio.to_thread(open_work):
+                        await asyncio.sleep(0.1)
+        finally:
+            store.close()
+
+    async def run(self, acts: list[str], every: float) -> None:
+        """Do these, one after the other, and another as soon as `every` seconds have passed."""
+        for name in acts:
+            began = asyncio.get_running_loop().time()
+            with suppress(IndexError):
+                await getattr(self, name)()
+                self.done[name] += 1
+            await asyncio.sleep(max(0.0, began + every - asyncio.get_running_loop().time()))
+
+
+@asynccontextmanager
+async def chaos(folder: Path, roles: list[str], seed: int, **env: str) -> AsyncIterator[tuple[Chaos, Workspace]]:
+    """A fleet of these roles that is kept going, on a server of its own, beside a local workspace."""
+    async with AsyncExitStack() as stack:
+        server = postgres.server(postgres.folder(f"chaos{seed}"))
+        stack.callback(server.cleanup)
+        workspace = await stack.enter_async_context(running_workspace())
+        blobs = f"file://{folder}/blobs"
+        env = {"SAYSO_BLOBS": blobs, **UNLIMITED, **env}
+        bots = Fleet(workspace, folder, {"chaos": flow(folder / "log")}, server.get_uri(), **env)
+        stack.push_async_callback(bots.close)
+        made = Chaos(bots, server, stack, seed)
+        for role in roles:
+            await made.add(role)
+        await asyncio.gather(*(member.bot.said("ready") for member in made.members))
+        keeping = asyncio.create_task(made.keep())
+        stack.callback(keeping.cancel)
+        yield made, workspace
+
+
+# --- what came of it ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    """What went wrong."""
+
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    swapped: list[str] = field(default_factory=list)
+    said_twice: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    ended_badly: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """All of it in a line."""
+        counts = {name: len(found) for name, found in vars(self).items()}
+        return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())
+
+
+def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
+    """Compare what was done and said with what should have been."""
+    found = Verdict(ended_badly=made.ended_badly)
+    lines = Counter(line.strip() for line in log.read_text().splitlines())
+    wanted = Counter(line for person in people for line in effects(person.number))
+    found.lost = sorted((wanted - lines).elements())
+    found.doubled = sorted(line for line, count in lines.items() if count > 1)
+    found.swapped = sorted(line for line in lines if line not in wanted)
+    for person in people:
+        found.said_twice += said_twice(person)
+    store = open_postgres(made.server.get_uri(), KEY.encode())
+    try:
+        for head in store.heads(limit=None):
+            check_starts([decode_event(row) for row in store.journal(head.session_id)])
+            if head.status != "complete":
+                found.open.append(f"{head.session_id}: {head.status} {head.quarantined or ''}")
+        found.open += [f"inbox {row.key}" for row in store.inbox(limit=None)]
+        found.open += [f"outbox {row.key}" for row in store.outbox(now="9999", limit=None)]
+        found.open += [f"dead {row.key}" for row in store.dead_letters()]
+    finally:
+        store.close()
+    return found
+
+
+def said_twice(person: Person) -> list[str]:
+    """What stands twice in a thread: the same intent posted under one key, of which no copy was disarmed."""
+    assert person.thread is not None
+    keys = Counter(
+        str(key)
+        for message in person.thread.messages()
+        if (key := (message.get("metadata") or {}).get("event_payload", {}).get("key"))
+    )
+    return [f"n{person.number}: {key}" for key, count in keys.items() if count > 1]
+
