@@ -195,7 +195,9 @@ class Chaos:
 
     def one(self, *roles: str) -> Member:
         """Any that lives."""
-        living = [m for m in self.members if m.bot.process.returncode is None and (not roles or m.role in roles)]
+        living = [
+            m for m in self.members if m.bot.process.returncode is None and (not roles or m.role in roles)
+        ]
         return self.random.choice(living)
 
     # -- what breaks
@@ -213,11 +215,15 @@ class Chaos:
         await asyncio.sleep(seconds)
         if member.bot.process.returncode is None:
             member.expected = True
-            began = asyncio.get_running_loop().time()
-            self.fleet.wake(member.bot)
-            await member.bot.ended()
-            self.zombies.append(asyncio.get_running_loop().time() - began)
-            self._note(member.bot)
+            await self.wake(member)
+
+    async def wake(self, member: Member) -> None:
+        """Wake one that others have taken for dead, and see how long it lives."""
+        began = asyncio.get_running_loop().time()
+        self.fleet.wake(member.bot)
+        await member.bot.ended()
+        self.zombies.append(asyncio.get_running_loop().time() - began)
+        self._note(member.bot)
 
     async def cut(self, seconds: float = 5.0) -> None:
         """Nothing passes between one and the server."""
@@ -273,15 +279,17 @@ class Chaos:
 
 
 @asynccontextmanager
-async def chaos(folder: Path, roles: list[str], seed: int, **env: str) -> AsyncIterator[tuple[Chaos, Workspace]]:
+async def chaos(
+    folder: Path, roles: list[str], seed: int, flows: dict[str, str] | None = None
+) -> AsyncIterator[tuple[Chaos, Workspace]]:
     """A fleet of these roles that is kept going, on a server of its own, beside a local workspace."""
     async with AsyncExitStack() as stack:
         server = postgres.server(postgres.folder(f"chaos{seed}"))
         stack.callback(server.cleanup)
         workspace = await stack.enter_async_context(running_workspace())
-        blobs = f"file://{folder}/blobs"
-        env = {"SAYSO_BLOBS": blobs, **UNLIMITED, **env}
-        bots = Fleet(workspace, folder, {"chaos": flow(folder / "log")}, server.get_uri(), **env)
+        env = {"SAYSO_BLOBS": f"file://{folder}/blobs", **UNLIMITED}
+        flows = flows or {"chaos": flow(folder / "log")}
+        bots = Fleet(workspace, folder, flows, server.get_uri(), **env)
         stack.push_async_callback(bots.close)
         made = Chaos(bots, server, stack, seed)
         for role in roles:
@@ -345,4 +353,3 @@ def said_twice(person: Person) -> list[str]:
         if (key := (message.get("metadata") or {}).get("event_payload", {}).get("key"))
     )
     return [f"n{person.number}: {key}" for key, count in keys.items() if count > 1]
-

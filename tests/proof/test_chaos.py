@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.proof.chaos import Person, chaos, verdict
-from tests.proof.sampling import SEED
-from tests.support.proving import PROVE
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 SHORT = ["kill", "kill", "cut", "freeze", "kill", "restart", "deafen", "kill"]
@@ -32,6 +30,7 @@ async def test_a_fleet_in_chaos_loses_and_doubles_nothing(tmp_path: Path) -> Non
                 await asyncio.gather(*map(in_turn, people), breaking)
         except TimeoutError:
             import sys
+
             for person in people:
                 if person.thread is not None and person._next() is not True:
                     print("STUCK", person.number, person.said, person.thread.texts(), file=sys.stderr)
