@@ -11,7 +11,7 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,9 +37,9 @@ CHANNELS = ("ops", "releases")
 CUT_OFF = 6
 """The exit code of a process that others have taken for dead."""
 UNLIMITED = {f"SAYSO_RATE_{what}": "off" for what in ("PERSON", "CHANNEL", "WORKSPACE")}
-AN_HOUR_OFF = """import runpy, sys, time
+AN_HOUR_OFF = """import runpy, time
 real = time.time
-time.time = lambda: real() + {}
+time.time = lambda: real() + 3600
 runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)"""
 
 
@@ -156,6 +156,8 @@ class Chaos:
     def __init__(self, fleet: Fleet, server: Any, stack: AsyncExitStack, seed: int) -> None:
         self.fleet, self.server, self._stack = fleet, server, stack
         self.random = random.Random(seed)
+        self.wrong_clocks = 0.0
+        """The part of the processes whose clock is an hour ahead."""
         self.members: list[Member] = []
         self.ended_badly: list[str] = []
         """What was said last by those that nobody killed and that were not cut off."""
@@ -163,15 +165,15 @@ class Chaos:
         """Seconds from waking to the end of each that had been frozen for too long."""
         self.done: Counter[str] = Counter()
 
-    async def add(self, role: str, *, ahead: float = 0.0) -> Member:
-        """Start one, with a clock that is so many seconds ahead."""
+    async def add(self, role: str) -> Member:
+        """Start one."""
         link = await self._stack.enter_async_context(linked(self.server.get_uri()))
         home = self.fleet.folder / f"home{len(self.fleet.bots)}"
         home.mkdir()
         env = self.fleet.env | {"SAYSO_DATABASE_URL": link.url}
         bot = BotProcess(self.fleet.workspace, home, self.fleet.folder / "flows", ("--role", role), **env)
-        if ahead:
-            bot.command = ("-c", AN_HOUR_OFF.format(ahead))
+        if self.random.random() < self.wrong_clocks:
+            bot.command = ("-c", AN_HOUR_OFF)
         self.fleet.bots.append(bot)
         member = Member(bot, role, link)
         self.members.append(member)
@@ -221,7 +223,11 @@ class Chaos:
         """Wake one that others have taken for dead, and see how long it lives."""
         began = asyncio.get_running_loop().time()
         self.fleet.wake(member.bot)
-        await member.bot.ended()
+        try:
+            await member.bot.ended(20)
+        except TimeoutError:
+            self.fleet.kill(member.bot)
+            await member.bot.ended()
         self.zombies.append(asyncio.get_running_loop().time() - began)
         self._note(member.bot)
 
@@ -263,7 +269,7 @@ class Chaos:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    while await asyncio.to_thread(open_work):
+                    while await asyncio.to_thread(open_work):  # noqa: ASYNC110 - processes of their own
                         await asyncio.sleep(0.1)
         finally:
             store.close()
@@ -280,7 +286,12 @@ class Chaos:
 
 @asynccontextmanager
 async def chaos(
-    folder: Path, roles: list[str], seed: int, flows: dict[str, str] | None = None
+    folder: Path,
+    roles: list[str],
+    seed: int,
+    flows: dict[str, str] | None = None,
+    *,
+    wrong_clocks: float = 0.0,
 ) -> AsyncIterator[tuple[Chaos, Workspace]]:
     """A fleet of these roles that is kept going, on a server of its own, beside a local workspace."""
     async with AsyncExitStack() as stack:
@@ -292,6 +303,7 @@ async def chaos(
         bots = Fleet(workspace, folder, flows, server.get_uri(), **env)
         stack.push_async_callback(bots.close)
         made = Chaos(bots, server, stack, seed)
+        made.wrong_clocks = wrong_clocks
         for role in roles:
             await made.add(role)
         await asyncio.gather(*(member.bot.said("ready") for member in made.members))
@@ -314,6 +326,10 @@ class Verdict:
     open: list[str] = field(default_factory=list)
     ended_badly: list[str] = field(default_factory=list)
 
+    def anything(self) -> bool:
+        """Whether there is any."""
+        return any(vars(self).values())
+
     def line(self) -> str:
         """All of it in a line."""
         counts = {name: len(found) for name, found in vars(self).items()}
@@ -322,14 +338,11 @@ class Verdict:
 
 def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
     """Compare what was done and said with what should have been."""
-    found = Verdict(ended_badly=made.ended_badly)
-    lines = Counter(line.strip() for line in log.read_text().splitlines())
-    wanted = Counter(line for person in people for line in effects(person.number))
-    found.lost = sorted((wanted - lines).elements())
-    found.doubled = sorted(line for line, count in lines.items() if count > 1)
-    found.swapped = sorted(line for line in lines if line not in wanted)
+    found = done(log.read_text().splitlines(), [person.number for person in people])
+    found.ended_badly = made.ended_badly
     for person in people:
-        found.said_twice += said_twice(person)
+        assert person.thread is not None
+        found.said_twice += said_twice(person.thread.messages())
     store = open_postgres(made.server.get_uri(), KEY.encode())
     try:
         for head in store.heads(limit=None):
@@ -344,12 +357,22 @@ def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
     return found
 
 
-def said_twice(person: Person) -> list[str]:
-    """What stands twice in a thread: the same intent posted under one key, of which no copy was disarmed."""
-    assert person.thread is not None
+def done(lines: list[str], numbers: Iterable[int]) -> Verdict:
+    """Compare what is in the log with what these sessions must have done."""
+    there = Counter(line.strip() for line in lines)
+    wanted = Counter(line for number in numbers for line in effects(number))
+    return Verdict(
+        lost=sorted((wanted - there).elements()),
+        doubled=sorted(line for line, count in there.items() if count > 1),
+        swapped=sorted(line for line in there if line not in wanted),
+    )
+
+
+def said_twice(messages: Iterable[Json]) -> list[str]:
+    """What stands twice in a thread: posted under one key, and no copy was disarmed."""
     keys = Counter(
         str(key)
-        for message in person.thread.messages()
+        for message in messages
         if (key := (message.get("metadata") or {}).get("event_payload", {}).get("key"))
     )
-    return [f"n{person.number}: {key}" for key, count in keys.items() if count > 1]
+    return [key for key, count in keys.items() if count > 1]

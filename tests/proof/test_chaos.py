@@ -3,41 +3,95 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.proof.chaos import Person, chaos, verdict
+from tests.proof.chaos import Chaos, Person, Verdict, chaos, done, effects, said_twice, verdict
+from tests.proof.sampling import SEED
+from tests.support.acting import Workspace
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
-SHORT = ["kill", "kill", "cut", "freeze", "kill", "restart", "deafen", "kill"]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1_800)]
+SMALL = ["socket", "socket", "worker", "worker", "outbox", "outbox"]
+LARGE = [*SMALL, "worker", "worker"]
+SHORT = ["kill", "cut", "kill", "freeze", "restart", "kill"]
+LONG = ["kill"] * 40 + ["freeze", "cut"] * 5 + ["restart", "crash", "outage", "deafen"] * 2
+
+
+async def lived(
+    made: Chaos, workspace: Workspace, log: Path, count: int, acts: list[str], gap: float
+) -> Verdict:
+    """So many people begin one after the other, and end, while these things break."""
+    people = [Person(workspace, number, log) for number in range(count)]
+
+    async def in_turn(person: Person) -> None:
+        await asyncio.sleep(person.number * gap)
+        await person.live()
+
+    breaking = asyncio.create_task(made.run(acts, 2.0))
+    try:
+        async with asyncio.timeout(120 + 6 * len(acts)):
+            await asyncio.gather(*map(in_turn, people), breaking)
+            await made.settled()
+    finally:
+        breaking.cancel()
+    found = verdict(made, people, log)
+    print(
+        f"{count} sessions; {found.line()}; {dict(made.done)}; posts a channel and second {posts(workspace):.2f}"
+    )
+    if made.zombies:
+        print(f"frozen ones ended {max(made.zombies):.2f} s after waking")
+    return found
+
+
+def posts(workspace: Workspace) -> float:
+    """Posts a second in the channel and the minute that had most."""
+    minutes = Counter(
+        (call.channel, int(call.at) // 60) for call in workspace.calls_to("chat.postMessage") if call.ok
+    )
+    return max(minutes.values()) / 60
 
 
 async def test_a_fleet_in_chaos_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Every session ends with each effect, answer and message once, and with those that are its own."""
-    roles = ["socket", "socket", "worker", "worker", "outbox", "outbox"]
-    log = tmp_path / "log"
-    async with chaos(tmp_path, roles, 1) as (made, workspace):
-        people = [Person(workspace, number, log) for number in range(12)]
-        breaking = asyncio.create_task(made.run(SHORT, 2.0))
+    async with chaos(tmp_path, SMALL, 1) as (made, workspace):
+        found = await lived(made, workspace, tmp_path / "log", 8, SHORT, 1.5)
+    assert not found.anything(), found
 
-        async def in_turn(person: Person) -> None:
-            await asyncio.sleep(person.number * 1.5)
-            await person.live()
 
-        try:
-            async with asyncio.timeout(120):
-                await asyncio.gather(*map(in_turn, people), breaking)
-        except TimeoutError:
-            import sys
+@pytest.mark.long
+async def test_a_large_fleet_in_long_chaos(tmp_path: Path) -> None:
+    """The same with more of everything, by the seed of the day: the server crashes and is away, and some clocks are an hour
+    ahead."""
+    acts = random.Random(SEED).sample(LONG, len(LONG))
+    async with chaos(tmp_path, LARGE, SEED, wrong_clocks=0.2) as (made, workspace):
+        found = await lived(made, workspace, tmp_path / "log", 100, acts, 1.2)
+    assert not found.anything(), (SEED, found)
 
-            for person in people:
-                if person.thread is not None and person._next() is not True:
-                    print("STUCK", person.number, person.said, person.thread.texts(), file=sys.stderr)
-            for m in made.fleet.bots:
-                print("BOT", m.arguments, m.process.returncode, *m.lines[-12:], sep="\n   ", file=sys.stderr)
-            raise
-        await made.settled()
-        found = verdict(made, people, log)
-    print(found.line(), dict(made.done), "zombies", made.zombies)
-    assert not any(vars(found).values()), found
+
+GOOD = [line for number in range(3) for line in effects(number)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        (GOOD, ""),
+        (GOOD[1:], "lost"),
+        ([*GOOD, GOOD[0]], "doubled"),
+        ([line.replace("one-n1", "one-n2") for line in GOOD], "lost swapped"),
+        ([line.replace("two-n1 n1", "two-n1") for line in GOOD], "lost swapped"),
+    ],
+)
+def test_what_went_wrong_is_seen(lines: list[str], wrong: str) -> None:
+    """Seeded faults in what was done: an effect that is missing, or twice, an answer of another session, a file that is gone."""
+    found = done(lines, range(3))
+    assert [name for name, what in vars(found).items() if what] == wrong.split()
+
+
+def test_what_was_said_twice_is_seen() -> None:
+    """Two messages under one key are one too many."""
+    one = {"metadata": {"event_payload": {"key": "tell:1"}}}
+    assert said_twice([one, {"text": "no key"}]) == []
+    assert said_twice([one, dict(one)]) == ["tell:1"]

@@ -77,12 +77,12 @@ class Takeovers:
         assert again == session_id
         return member, float(at) - stopped
 
+    def _standing(self, role: str) -> int:
+        return sum(m.role == role and m.bot.process.returncode is None for m in self.made.members)
+
     async def whole(self, workers: int) -> None:
         """Return once so many workers are ready."""
-        while len([m for m in self.made.members if m.role == "worker"]) < workers or any(
-            m.bot.process.returncode is not None for m in self.made.members
-        ):
-            await asyncio.sleep(0.05)
+        await self.workspace.wait_for(lambda: self._standing("worker") >= workers, timeout=60)
         await asyncio.gather(*(m.bot.said("ready") for m in self.made.members))
         # Beside a server that was just started, who has just come takes nobody for dead.
         await asyncio.sleep(GRACE_SECONDS + 1)
