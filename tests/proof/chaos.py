@@ -19,6 +19,7 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
+from bot.rendering.blocks import EVENT_TYPE
 from bot.workspace import elements
 from bot.workspace.state import WorkspaceError
 from engine.journal.events import decode_event
@@ -370,9 +371,8 @@ def done(lines: list[str], numbers: Iterable[int]) -> Verdict:
 
 def said_twice(messages: Iterable[Json]) -> list[str]:
     """What stands twice in a thread: posted under one key, and no copy was disarmed."""
+    marks = [message.get("metadata") or {} for message in messages]
     keys = Counter(
-        str(key)
-        for message in messages
-        if (key := (message.get("metadata") or {}).get("event_payload", {}).get("key"))
+        str(mark["event_payload"]["key"]) for mark in marks if mark.get("event_type") == EVENT_TYPE
     )
     return [key for key, count in keys.items() if count > 1]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.rendering.blocks import EVENT_TYPE
 from tests.proof.chaos import Chaos, Person, Verdict, chaos, done, effects, said_twice, verdict
 from tests.proof.sampling import SEED
 from tests.support.acting import Workspace
@@ -92,6 +93,6 @@ def test_what_went_wrong_is_seen(lines: list[str], wrong: str) -> None:
 
 def test_what_was_said_twice_is_seen() -> None:
     """Two messages under one key are one too many."""
-    one = {"metadata": {"event_payload": {"key": "tell:1"}}}
+    one = {"metadata": {"event_type": EVENT_TYPE, "event_payload": {"key": "tell:1"}}}
     assert said_twice([one, {"text": "no key"}]) == []
     assert said_twice([one, dict(one)]) == ["tell:1"]
