@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
@@ -194,7 +195,7 @@ class Chaos:
     def _note(self, bot: BotProcess) -> None:
         code = bot.process.returncode
         if code != CUT_OFF:
-            self.ended_badly.append("\n".join([f"{bot.arguments} ended with {code}:", *bot.lines[-15:]]))
+            self.ended_badly.append("\n".join([f"{bot.arguments} ended with {code}:", *bot.lines[-30:]]))
 
     def one(self, *roles: str) -> Member:
         """Any that lives."""
@@ -225,10 +226,10 @@ class Chaos:
         began = asyncio.get_running_loop().time()
         self.fleet.wake(member.bot)
         try:
-            await member.bot.ended(20)
-        except TimeoutError:
+            await asyncio.to_thread(member.bot.process.wait, 20)
+        except TimeoutExpired:
             self.fleet.kill(member.bot)
-            await member.bot.ended()
+            await asyncio.to_thread(member.bot.process.wait, 20)
         self.zombies.append(asyncio.get_running_loop().time() - began)
         self._note(member.bot)
 
