@@ -25,6 +25,7 @@ from bot.workspace import elements
 from bot.workspace.state import WorkspaceError
 from engine.journal.events import decode_event
 from engine.storage.postgres import open_postgres
+from engine.storage.postgres_leases import GRACE_SECONDS
 from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, start_flow, words
@@ -158,6 +159,8 @@ class Chaos:
     def __init__(self, fleet: Fleet, server: Any, stack: AsyncExitStack, seed: int) -> None:
         self.fleet, self.server, self._stack = fleet, server, stack
         self.random = random.Random(seed)
+        self._started = asyncio.get_running_loop().time()
+        """When the server was."""
         self.wrong_clocks = 0.0
         """The part of the processes whose clock is an hour ahead."""
         self.members: list[Member] = []
@@ -213,8 +216,11 @@ class Chaos:
         self.fleet.kill(member.bot)
 
     async def freeze(self, seconds: float = 5.0) -> None:
-        """SIGSTOP for longer than a lease; it must end itself when it wakes."""
+        """SIGSTOP for longer than a lease; it must end itself when it wakes. Not right after a start of the server: then it
+        takes its lease again, as nobody else may."""
+        await asyncio.sleep(self._started + GRACE_SECONDS + 2 - asyncio.get_running_loop().time())
         member = self.one("worker", "outbox")
+        await member.bot.said("ready")
         self.fleet.freeze(member.bot)
         await asyncio.sleep(seconds)
         if member.bot.process.returncode is None:
@@ -247,10 +253,12 @@ class Chaos:
     async def restart(self) -> None:
         """The server restarts in order."""
         await asyncio.to_thread(postgres.restart, self.server, "fast")
+        self._started = asyncio.get_running_loop().time()
 
     async def crash(self) -> None:
         """The server restarts without saying goodbye."""
         await asyncio.to_thread(postgres.restart, self.server, "immediate")
+        self._started = asyncio.get_running_loop().time()
 
     async def outage(self, seconds: float = 8.0) -> None:
         """The server is away."""
@@ -259,6 +267,7 @@ class Chaos:
         folder = conninfo_to_dict(self.server.get_uri())["host"]
         options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
         await asyncio.to_thread(postgres.control, self.server, *options)
+        self._started = asyncio.get_running_loop().time()
 
     async def settled(self, seconds: float = 60.0) -> None:
         """Return once every session has ended and nothing is to be handled or sent; or when the time is over."""

@@ -17,8 +17,8 @@ from tests.support.acting import Workspace
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1_800)]
 SMALL = ["socket", "socket", "worker", "worker", "outbox", "outbox"]
 LARGE = [*SMALL, "worker", "worker"]
-SHORT = ["kill", "cut", "kill", "freeze", "restart", "kill"]
-LONG = ["kill"] * 40 + ["freeze", "cut"] * 5 + ["restart", "crash", "outage", "deafen"] * 2
+SHORT = ["kill", "freeze", "cut", "kill", "restart", "kill"]
+LONG = ["kill"] * 20 + ["freeze", "cut"] * 4 + ["restart", "crash", "outage", "deafen"]
 
 
 async def lived(
@@ -33,7 +33,7 @@ async def lived(
 
     breaking = asyncio.create_task(made.run(acts, 2.0))
     try:
-        async with asyncio.timeout(120 + 6 * len(acts)):
+        async with asyncio.timeout(120 + 10 * len(acts)):
             await asyncio.gather(*map(in_turn, people), breaking)
             await made.settled()
     finally:
@@ -68,7 +68,7 @@ async def test_a_large_fleet_in_long_chaos(tmp_path: Path) -> None:
     ahead."""
     acts = random.Random(SEED).sample(LONG, len(LONG))
     async with chaos(tmp_path, LARGE, SEED, wrong_clocks=0.2) as (made, workspace):
-        found = await lived(made, workspace, tmp_path / "log", 100, acts, 1.2)
+        found = await lived(made, workspace, tmp_path / "log", 60, acts, 1.5)
     assert not found.anything(), (SEED, found)
 
 
