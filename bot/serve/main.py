@@ -442,7 +442,9 @@ class Bot(Understanding):
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
         """End the `others`, then let the `parts` finish what they have in hand."""
-        log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
+        # Whoever was taken for dead can record nothing more: nodes that still run are cut.
+        patience = 0.0 if self.replica.lost else DRAIN_SECONDS
+        log.info("stopping: nothing new is taken; running nodes have %g s", patience)
         with contextlib.suppress(StorageError):
             await self.replica.leave()
         for task in others:
@@ -450,7 +452,7 @@ class Bot(Understanding):
         if self.replica.takes:
             await self.slack.close()
         self.service.stop()
-        await self.engine.drain(DRAIN_SECONDS)
+        await self.engine.drain(patience)
         self.outbound.stop()
         tasks = [*parts, *others]
         if tasks:

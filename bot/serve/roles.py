@@ -103,6 +103,11 @@ class Replica:
         finally:
             await self._writer.call(lambda: self._store.unlease(LEADER, tell=True))
 
+    @property
+    def lost(self) -> bool:
+        """Whether the leases of this process are gone."""
+        return self._lost.is_set()
+
     async def watch(self) -> None:
         """End with `StorageBroken` once the leases of this process are gone."""
         await self._lost.wait()

@@ -36,6 +36,8 @@ LEASE_SECONDS = 3.0
 PING_SECONDS = 1.0
 LISTEN_SECONDS = 1.0
 """How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
+WATCH_SECONDS = 0.05
+"""How long the thread that watches another process waits between two looks."""
 GRACE_SECONDS = 2 * LEASE_SECONDS
 """How long after a start of the server everybody counts as alive."""
 RECOVERY_SECONDS = 600.0
@@ -48,6 +50,8 @@ _STARTED = "SELECT started FROM starts"
 _TAKE = "SELECT pg_try_advisory_lock($1)"
 _TAKE_SHARED = "SELECT pg_try_advisory_lock_shared($1)"
 _GIVE_BACK = "SELECT pg_advisory_unlock($1)"
+_WAIT_FOR = "SELECT pg_advisory_lock_shared($1), pg_advisory_unlock_shared($1)"
+"""Returns as soon as nobody has that lock, or fails at the time limit of the connection."""
 _TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), 'all')"
 _LISTEN = "DO $$ BEGIN EXECUTE format('LISTEN %I', 'sayso ' || hashtext(current_schema())); END $$"
 _NAME = "SELECT set_config('application_name', $1, false)"
@@ -130,9 +134,9 @@ class HeldLock:
         with self._gate, _interrupted(self._url):
             self._application = application
             self.raw.execute(_NAME, (application,))
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Give a sign of life, and look who else does."""
         asked = time.monotonic()
         found = [str(name) for (name,) in self.raw.execute(_PING, (prefix(self._schema),))]
@@ -162,7 +166,7 @@ class HeldLock:
     def _keep(self) -> None:
         while not self._ended.wait(PING_SECONDS):
             try:
-                self._look()
+                self.look()
             except psycopg.Error as error:
                 why = self._gone(error)
                 if why is not None and not self._ended.is_set():
@@ -297,6 +301,7 @@ class PostgresOwners:
         """See `Store.listen`."""
         self._wake = wake
         threading.Thread(target=self._listen, name="sayso-listen", daemon=True).start()
+        threading.Thread(target=self._watch, name="sayso-watch", daemon=True).start()
 
     def _listen(self) -> None:
         while not self._ended.is_set():
@@ -310,6 +315,25 @@ class PostgresOwners:
                             if told_of.pid not in self._own_pids():
                                 self._wake(told_of.payload)
             self._ended.wait(LISTEN_SECONDS)
+
+    def _watch(self) -> None:
+        """Wait for the lease of whoever comes after us in the order of names: it is free the moment that process is gone.
+        Each is watched so by one other; what is missed is seen by the next sign of life."""
+        while not self._ended.wait(WATCH_SECONDS):
+            with contextlib.suppress(StorageError, psycopg.Error):
+                raw = connect(self._db.url, "sayso")
+                with contextlib.closing(raw):
+                    while (watched := self._after_us()) is not None:
+                        with contextlib.suppress(errors.LockNotAvailable):
+                            raw.execute(_WAIT_FOR, (self._db.lock_number(watched),))
+                            self._first()[1].look()
+                        if self._ended.wait(WATCH_SECONDS):
+                            return
+
+    def _after_us(self) -> str | None:
+        owner = self._first()[0]
+        others = [one for one in self.peers() if one != owner]
+        return min((one for one in others if one > owner), default=min(others, default=None))
 
     def _own_pids(self) -> list[int]:
         return [

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
@@ -232,10 +231,9 @@ class Chaos:
         began = asyncio.get_running_loop().time()
         self.fleet.wake(member.bot)
         try:
-            await asyncio.to_thread(member.bot.process.wait, 20)
-        except TimeoutExpired:
+            await self.fleet.workspace.wait_for(lambda: member.bot.process.returncode is not None, 20)
+        except TimeoutError:
             self.fleet.kill(member.bot)
-            await asyncio.to_thread(member.bot.process.wait, 20)
         self.zombies.append(asyncio.get_running_loop().time() - began)
         self._note(member.bot)
 

@@ -30,6 +30,7 @@ class BotProcess:
         self, workspace: Workspace, home: Path, flows: Path, arguments: Sequence[str] = (), **env: str
     ) -> None:
         self.workspace = workspace
+        self.command: Sequence[str] = ("-m", "bot.cli")
         self.arguments = arguments
         self.home = home
         self.env = {
@@ -64,7 +65,7 @@ class BotProcess:
         """Start without waiting."""
         self.lines.clear()
         self._process = prefork.start(
-            ["-m", "bot.cli", "start", *self.arguments],
+            [*self.command, "start", *self.arguments],
             cwd=self.home,
             env=self.env,
             stderr=subprocess.STDOUT,
