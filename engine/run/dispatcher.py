@@ -254,8 +254,6 @@ class Dispatcher:
                 for timer in due:
                     await self._guarded(partial(self._fire_one, timer), timer.session_id)
                 await self._look_for_timers()
-        if not self._next_timer:
-            return 0.0  # others may have set one meanwhile
         left = timestamps.seconds_between(self.engine.now(), self._next_timer)
         # One that is due still could not be fired just now: again, but not at once.
         return min(left, self._sweep_seconds) if left > 0 else BACKOFF_SECONDS

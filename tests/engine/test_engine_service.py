@@ -407,23 +407,3 @@ def test_an_actor_travels_with_all_its_facts() -> None:
     """`actor_from(actor_json(a)) == a`, through real JSON."""
     for actor in (ANA, Actor.local("ana"), Actor.pretend("@sre"), Actor.itself("timer")):
         assert remote_commands.actor_from(decode(encode(remote_commands.actor_json(actor)))) == actor
-
-
-async def test_what_others_set_while_timers_are_read_ends_nothing(rig: EngineRig) -> None:
-    """When the next one is due is not known then, and is looked up again."""
-    async with served(rig.engine) as service:
-        look, looked, looks = service._look_for_timers, asyncio.Event(), 0
-
-        async def told_meanwhile() -> None:
-            nonlocal looks
-            await look()
-            looks += 1
-            if looks <= 2:
-                service.told("all")
-            else:
-                looked.set()
-
-        service._look_for_timers = told_meanwhile  # type: ignore[method-assign]
-        service.told("all")
-        await looked.wait()
-        assert (await rig.settled("nodes: [{id: a, type: shell, with: {run: [now]}}]")).status == "complete"
