@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from bot.config.settings import Settings
+from bot.config.settings import Settings, WebSettings
 from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
 from bot.web.server import Room, running
@@ -39,7 +40,7 @@ async def _serve(
     settings: Settings, store: Store, host: str, port: int | None, *, write: bool, open_it: bool
 ) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    if settings.web.issuer is None and not _is_loopback(host):
+    if settings.web == WebSettings() and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER (docs/control-room.md)."
         )
@@ -49,9 +50,11 @@ async def _serve(
     async with running(room, host, port) as url:
         address = room.access.address(settings.web.url.rstrip("/") if room.oidc and settings.web.url else url)
         print(
-            f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n",
-            flush=True,
+            f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n"
         )
+        if room.oidc:
+            print(f"It listens at {url}, for the proxy in front of it.")
+        sys.stdout.flush()
         if open_it:
             loop.run_in_executor(None, webbrowser.open, address)
         await stop.wait()
@@ -59,7 +62,7 @@ async def _serve(
 
 def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
     """The room: for whoever has the token on this machine, or, where there is a provider, for those whom that one knows."""
-    if settings.web.issuer is None:
+    if settings.web == WebSettings():
         access = Access(Actor.local(settings.local_user), clock)
         return Room(store, settings, access, LOOPBACK | {host}, write=write)
     from bot.web.oidc import Oidc  # few have a provider

@@ -474,7 +474,7 @@ def slack_tokens(settings: Settings) -> tuple[str, str]:
         ("SLACK_APP_TOKEN", settings.app_token, "xapp-"),
     )
     for name, token, prefix in wanted:
-        if not token:
+        if not token or token == f"{prefix}...":  # as `sayso init` writes it
             raise SettingsError(
                 f"{name} is not set. Put it into the environment or into .env (it starts with {prefix}); "
                 "the README says where Slack shows it. To try sayso without Slack: sayso dev"

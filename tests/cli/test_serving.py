@@ -71,6 +71,13 @@ def test_missing_tokens_are_two(cli: Cli) -> None:
     assert (done.code, "SLACK_BOT_TOKEN is not set" in done.err, "sayso dev" in done.err) == (2, True, True)
 
 
+def test_a_token_that_init_wrote_is_none(cli: Cli) -> None:
+    """What stands in the file that `sayso init` writes is no token, and Slack is not asked about it."""
+    cli.env = {"SLACK_BOT_TOKEN": "xoxb-...", "SLACK_APP_TOKEN": "xapp-..."}
+    done = cli.run("start")
+    assert (done.code, "SLACK_BOT_TOKEN is not set" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("setting", ["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"])
 async def test_a_token_that_slack_does_not_know_is_seven(
     cli: Cli, workspace: Workspace, setting: str

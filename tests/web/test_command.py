@@ -37,6 +37,16 @@ def test_it_listens_beyond_this_machine_only_where_others_have_to_log_in(
         assert "SAYSO_WEB_OIDC_ISSUER" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["SAYSO_WEB_URL", "SAYSO_WEB_OIDC_CLIENT", "SAYSO_WEB_USERS"])
+def test_a_login_that_is_set_in_part_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Who set a part of it wants people to log in: the token is no substitute."""
+    monkeypatch.setenv(name, "https://sayso.example.com")
+    assert run(["--home", str(home), "web"]) == Exit.USAGE
+    assert "SAYSO_WEB_OIDC_ISSUER" in capsys.readouterr().err
+
+
 def test_it_makes_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever only looks leaves nothing behind."""
     assert run(["--home", str(tmp_path / "home"), "web"]) == Exit.USAGE
