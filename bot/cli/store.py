@@ -192,7 +192,7 @@ def compact_store(place: Place) -> int:
         raise UsageError(f"Only an SQLite file is compacted, not {place_of(settings.database_url)}.")
     need_database(settings, "nothing to compact")
     with opened(settings) as store:
-        _refuse_others(store)
+        refuse_others(store)
         before = file.stat().st_size
         store.compact()
     after = file.stat().st_size
@@ -202,11 +202,12 @@ def compact_store(place: Place) -> int:
     return Exit.OK
 
 
-def _refuse_others(store: Store) -> None:
+def refuse_others(store: Store) -> None:
+    """Raise `StorageError` where another process has the store open."""
     others = store.serving()
     if others:
         raise StorageError(
-            f"The database is in use by {', '.join(others)}. Stop them first: it is written anew."
+            f"The database is in use by {', '.join(others)}. Stop that first: what is stored is written anew."
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.cli.lookup import find_session, need_database
+from bot.cli.store import refuse_others
 from bot.compose.retention import Retention
 from bot.terminal.console import (
     Exit,
@@ -22,7 +23,7 @@ from bot.terminal.console import (
 )
 from engine.journal.records import Head
 from engine.language import timestamps
-from engine.language.errors import SessionError, SnapshotRefused, StorageError
+from engine.language.errors import SessionError, SnapshotRefused
 from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.port import Store
 from engine.storage.store import DatabaseStore
@@ -39,10 +40,7 @@ def encrypt_store(place: Place) -> int:
     need_database(settings, "nothing to encrypt")
     with opened(settings) as store:
         database = _database(store)
-        if others := store.serving():
-            raise StorageError(
-                f"The database is in use by {', '.join(others)}. Stop them first: it is written anew."
-            )
+        refuse_others(store)
         key_id = vault_of(database).wrapping.first
         rows = sessions = damaged = 0
         for done in encrypt_all(database):

@@ -64,6 +64,12 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
         raw.execute(_STAY)
         if not schema_of(raw):
             raise StorageError(f"The role of {shown(url)} has no USAGE on the schema of its search_path.")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raw.close()
+        raise StorageError(
+            f"The role of {shown(url)} can neither use nor make the schema of its search_path "
+            f"({error.diag.message_primary}). Make one for it: CREATE SCHEMA name AUTHORIZATION role."
+        ) from error
     except psycopg.Error as error:
         raw.close()
         raise StorageError(f"{shown(url)} cannot be used: {told(error)}.") from error
