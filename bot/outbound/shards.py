@@ -14,6 +14,7 @@ from zlib import crc32
 
 from bot.outbound.turns import channel_of
 from engine.journal.records import Head, OutboxRow
+from engine.language.errors import StorageError
 from engine.storage.group_commit import Writer
 
 SHARDS = 16
@@ -57,11 +58,15 @@ class Shards:
         if beyond >= 0 or now < self._look_at:
             return
         self._look_at = now + LOOK_SECONDS
-        for shard in self._order:
-            if shard not in self.mine and await self._writer.call(self._writer.store.lease, lease_of(shard)):
-                self.mine.add(shard)
-                if len(self.mine) == most:
-                    return
+        try:
+            for shard in self._order:
+                if shard not in self.mine and await self._writer.call(self._writer.store.lease, lease_of(shard)):
+                    self.mine.add(shard)
+                    if len(self.mine) == most:
+                        return
+        except StorageError:
+            self.look_again()
+            raise
 
     async def give_up(self) -> None:
         """Let others have all of them: nothing is on its way."""

@@ -20,7 +20,9 @@ from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
 from engine.storage.store import DatabaseStore, check_key, vault_of
 
-_HAS_TABLES = "SELECT to_regclass('schema_version') IS NOT NULL AND to_regclass('changes') IS NOT NULL"
+_HAS_TABLES = """SELECT count(*) = 2 FROM pg_class
+ WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('schema_version', 'changes')"""
+"""Not `to_regclass`: inside a transaction it answers from a cache, which does not know what was made meanwhile."""
 _OWN_TABLES = """
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);

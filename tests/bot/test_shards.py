@@ -14,6 +14,7 @@ from bot.intents.session_rows import card_row, ephemeral_row
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.shards import SHARDS, Shards, shard_of
 from engine.journal.records import OutboxRow, PutOutbox
+from engine.language.errors import StorageBusy
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from tests.bot.outbound_kit import FAST, Rig, running_rig
@@ -73,6 +74,27 @@ async def test_shards_are_spread_evenly_over_those_who_live() -> None:
         await three.give_up()
         posters.living = 1
         one.look_again()
+        await one.share(())
+        assert held([one]) == [SHARDS]
+
+
+async def test_shards_that_the_server_could_not_give_are_asked_for_again() -> None:
+    """The look was cut short by an error: the next one is not half a minute later."""
+    posters = Posters(1)
+    async with posters as (one,):
+        store = posters.stores[0]
+        give, asked = store.lease, 0
+
+        def lease(name: str) -> bool:
+            nonlocal asked
+            asked += 1
+            if asked == 3:
+                raise StorageBusy("The lease is interrupted.")
+            return give(name)
+
+        store.lease = lease  # type: ignore[method-assign]
+        with pytest.raises(StorageBusy):
+            await one.share(())
         await one.share(())
         assert held([one]) == [SHARDS]
 

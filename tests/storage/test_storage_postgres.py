@@ -29,7 +29,8 @@ from engine.language.errors import (
 from engine.storage import postgres_connection, postgres_leases
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
-from engine.storage.postgres import PostgresStore, open_postgres
+from engine.storage.postgres import _LATER_TABLES, _OWN_TABLES, PostgresStore, _version, open_postgres
+from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import HeldLock
 from engine.storage.postgres_words import lock_number
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, reaped, step, tell
@@ -61,6 +62,19 @@ def url() -> str:
     found = postgres.shared_database()
     postgres.emptied(found)
     return found
+
+
+def test_whoever_waited_while_another_one_made_the_tables_finds_them() -> None:
+    """A fleet's first start: it had looked before, and the server answers some questions of a transaction from a cache."""
+    url = postgres.new_database("template0")
+    with closing(PostgresConnection(url)) as first, closing(PostgresConnection(url)) as second:
+        assert _version(second) == 0
+        with second.write():
+            with first.write():
+                first.raw.execute(_OWN_TABLES)
+                first.raw.execute(_LATER_TABLES)
+                first.run("UPDATE schema_version SET version = 7")
+            assert _version(second) == 7
 
 
 @pytest.fixture
