@@ -108,8 +108,8 @@ class Gaps:
                 if gap != self._seen:
                     await waited_out(self._catchup.begin, _WHAT)
                     self._seen = gap
-        elif gap and read == gap and not self._catchup.complete:
-            self._catchup.all_read()
+        elif gap and read == gap and not self._catchup.complete and not self._replica.leads:
+            self._catchup.all_read()  # what is due at the leader became so since, and nobody else reads it
 
     # --- the leader ----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.serve.gaps import GAP, READ
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, start_flow
@@ -133,3 +134,19 @@ async def test_a_bot_that_is_stopped_hands_over(workspace: Workspace, tmp_path: 
         await answered(threads)
         check(threads, log)
         await until(lambda: bots.holder("leader") is bots.bots[-1], pause=0.1)
+
+
+async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read_by_the_leader(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Nobody delivers it, and all since the last gap was read: the leader learns by the invitation that more is due."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", **UNLIMITED) as bots:
+        threads = await begun(workspace, 1)
+        with bots.database() as store:
+            await until(lambda: store.mark(GAP) == store.mark(READ), pause=0.05)
+        workspace.leave(workspace.bot_user_id, "ops")
+        await threads[0].reply("ana", "n0")
+        workspace.join(workspace.bot_user_id, "ops")
+        await threads[0].says("All is done")
+        check(threads, log)

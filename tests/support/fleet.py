@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from engine.storage.leases import Member
-from engine.storage.postgres import open_postgres
+from engine.storage.postgres import PostgresStore, open_postgres
 from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess
@@ -42,7 +42,7 @@ class Fleet:
             self.bots.append(bot)
             added.append(bot)
             await bot.launch()
-        await asyncio.gather(*(bot.said("ready") for bot in added))
+        await asyncio.gather(*(bot.said("@sayso in") for bot in added))
         return added
 
     def kill(self, bot: BotProcess) -> None:
@@ -57,13 +57,14 @@ class Fleet:
         """SIGCONT."""
         os.kill(bot.process.pid, signal.SIGCONT)
 
+    def database(self) -> closing[PostgresStore]:
+        """The store, to look at."""
+        return closing(open_postgres(self.url, KEY.encode()))
+
     def members(self, *names: str) -> list[Member]:
         """Who serves, as the database says."""
-        store = open_postgres(self.url, KEY.encode())
-        try:
+        with self.database() as store:
             return [member for member in store.members(names) if member.role]
-        finally:
-            store.close()
 
     def holder(self, name: str) -> BotProcess | None:
         """The bot that has this lease."""
