@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from bot.handlers.catchup import AGAIN_SECONDS, CatchUp
 from bot.serve.bolt import SlackApp
@@ -25,6 +26,8 @@ log = logging.getLogger("sayso")
 GAP = "gap"
 READ = "gap read"
 """Marks: when the last gap was noticed, and the last gap after which everything was read."""
+DEAD_SECONDS = (0.0, 5.0, 15.0, 30.0, 60.0)
+"""When, after a process with connections was gone without a word, all is read: Slack may go on sending to it for a while."""
 _WHAT = "reading what was missed"
 
 
@@ -48,7 +51,6 @@ class Gaps:
         self._connected = asyncio.Event()
         self._hearing = asyncio.Lock()
         self._seen = ""
-        self._noted = False
         self._tasks: set[asyncio.Task[None]] = set()
         if replica.shared:
             slack.reopened = self.reopened
@@ -68,7 +70,6 @@ class Gaps:
 
     async def note(self) -> None:
         """There was a gap: every thread may hold what was not delivered."""
-        self._noted = True
         if self._replica.shared:
             await waited_out(partial(self._writer.call, _note, self._writer.store, self._clock()), _WHAT)
         else:
@@ -81,12 +82,21 @@ class Gaps:
         self._gap.set()
 
     def _silence(self) -> None:
+        log.info("a process with connections to Slack is gone: what may have been missed is read")
+        for seconds in DEAD_SECONDS:
+            self._spawn(self._note_leading(seconds))
+
+    async def _note_leading(self, seconds: float) -> None:
+        """Whoever leads by then: the one that is gone may have."""
+        await asyncio.sleep(seconds)
         if self._replica.leads:
-            log.info("a process with connections to Slack is gone: reading what may have been missed")
-            self._note_soon()
+            await self._note_and_look()
 
     def _note_soon(self) -> None:
-        task = asyncio.create_task(self._note_and_look())
+        self._spawn(self._note_and_look())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -117,7 +127,7 @@ class Gaps:
         """Read what was missed, and again after every gap."""
         if self._replica.takes:
             await self._connected.wait()
-        if self._replica.shared and not self._noted:
+        if self._replica.shared:
             await self.note()  # whoever led before may have gone with a gap
         while True:
             self._gap.clear()

@@ -150,3 +150,19 @@ async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read_by_the_l
         workspace.join(workspace.bot_user_id, "ops")
         await threads[0].says("All is done")
         check(threads, log)
+
+
+async def test_what_slack_sends_to_a_frozen_bot_after_it_was_given_up_is_read(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Its connections are still open: what goes there is acknowledged by nobody, and all was read a moment before."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
+        threads = await begun(workspace, 4)
+        bots.freeze(bots.bots[0])
+        await until(lambda: len(bots.members()) == 1, pause=0.1)
+        with bots.database() as store:
+            await until(lambda: store.mark(GAP) == store.mark(READ), pause=0.1)
+        workspace.faults.ack_timeout = 100
+        await answered(threads)
+        check(threads, log)
