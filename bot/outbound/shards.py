@@ -60,7 +60,9 @@ class Shards:
         self._look_at = now + LOOK_SECONDS
         try:
             for shard in self._order:
-                if shard not in self.mine and await self._writer.call(self._writer.store.lease, lease_of(shard)):
+                if shard not in self.mine and await self._writer.call(
+                    self._writer.store.lease, lease_of(shard)
+                ):
                     self.mine.add(shard)
                     if len(self.mine) == most:
                         return
