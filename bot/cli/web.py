@@ -64,7 +64,7 @@ def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float
     """The room: for whoever has the token on this machine, or, where there is a provider, for those whom that one knows."""
     if settings.web == WebSettings():
         access = Access(Actor.local(settings.local_user), clock)
-        return Room(store, settings, access, LOOPBACK | {host}, write=write)
+        return Room(store, settings, access, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
     from bot.web.oidc import Oidc  # few have a provider
 
     access = Access(None, clock)

@@ -64,7 +64,7 @@ class Oidc:
                 "Logins of others need SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and SAYSO_WEB_OIDC_SECRET."
             )
         for name, url in (("SAYSO_WEB_URL", given.url), ("SAYSO_WEB_OIDC_ISSUER", given.issuer)):
-            if urlsplit(url).scheme != "https" and urlsplit(url).hostname not in _HERE:
+            if not _is_private(url):
                 raise SettingsError(f"{name} is {url}; it has to be https.")
         self._issuer, self._client, self._secret = (
             given.issuer.rstrip("/"),
@@ -149,6 +149,11 @@ class Oidc:
         )
         if str(found.get("issuer", "")).rstrip("/") != self._issuer:
             raise LoginRefused("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
+        for end in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not _is_private(str(found.get(end))):
+                raise LoginRefused(
+                    f"The provider's {end} is no https address. Is SAYSO_WEB_OIDC_ISSUER right?"
+                )
         self._found = (self._clock() + _MINUTES, found)
         return found
 
@@ -207,6 +212,12 @@ class Oidc:
                 "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
             )
         return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody between can read what is sent there: https, or this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
 
 
 async def _json(asked: Any) -> dict[str, Any]:

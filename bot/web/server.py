@@ -40,6 +40,9 @@ _BEAT_SECONDS = 15.0
 _MOST_BYTES = 1024 * 1024
 _MOST_TOLD = 500
 _OPEN = ("/api/me", "/api/login", "/api/oidc", "/api/oidc/callback")
+_ELSEWHERE = (
+    "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
+)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Work = Callable[[web.Request], dict[str, Json]]
 LOGIN = web.RequestKey("login", Login)
@@ -131,7 +134,7 @@ class Room:
         """Refuse foreign requests and those without a login; every answer says how a browser is to treat it."""
         path = request.path
         if is_foreign(request, self._hosts, self.scheme):
-            answer: web.StreamResponse = _refused(403, "foreign_origin", "This address is not served here.")
+            answer: web.StreamResponse = _refused(403, "foreign_origin", _ELSEWHERE)
         elif path.startswith("/api/") and path not in _OPEN and not self._enter(request):
             answer = _refused(401, "login", "You are not logged in.")
         elif request.method == "POST" and request.headers.get(CHANGES) != "1":
@@ -278,7 +281,7 @@ class Room:
         self._someone.set()
         try:
             with suppress(ConnectionError):
-                await answer.write(b": here\n\n")
+                await answer.write(b": here\nretry: 1000\n\n")
                 while self.access.of(request) is not None:
                     told: Json = {}
                     with suppress(TimeoutError):
@@ -303,12 +306,18 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     except web.HTTPException as error:
         return _refused(error.status, "http", error.reason)
-    except SaysoError as error:
+    except Exception as error:
+        if not isinstance(error, SaysoError):
+            log.exception("%s could not be answered", request.path)
+            return _refused(500, "internal", _INTERNAL)
         told = documents.problem(error)
         status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 400)
         return _refused(status, str(told["error"]), str(told["message"]))
 
 
+_INTERNAL = (
+    "The control room failed at this; other views may still work. Its log (where `sayso web` runs) says why."
+)
 _STATUSES: tuple[tuple[type[SaysoError], int], ...] = (
     (UnknownSession, 404),
     (Corrupt, 409),

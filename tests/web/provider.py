@@ -25,6 +25,8 @@ class Provider:
 
     claims: dict[str, Any] = field(default_factory=dict)
     lies: dict[str, Any] = field(default_factory=dict)
+    ends: dict[str, Any] = field(default_factory=dict)
+    """What it says of its addresses otherwise than it is."""
     issuer: str = ""
     key: Any = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Provider:
                 "authorization_endpoint": ends["authorize"],
                 "token_endpoint": ends["token"],
                 "jwks_uri": ends["keys"],
+                **self.ends,
             }
         )
 

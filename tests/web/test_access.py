@@ -7,10 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import make_mocked_request
 
+from bot.cli.web import _room
+from bot.config.settings import load_settings
 from bot.web.access import SECONDS, Access
+from engine.storage.sqlite import open_sqlite
 from tests.web.conftest import ANA, Visitor, visited
 
 READ = ("sessions", "facets", "waiting", "queues", "spend", "live", "compare", "sessions/session-1")
@@ -142,3 +145,37 @@ async def test_logins_are_no_more_than_so_many() -> None:
 
 def _with_cookie(name: str, value: str) -> web.Request:
     return make_mocked_request("GET", "/", headers={"Cookie": f"{name}={value}"})
+
+
+async def test_an_address_of_ipv6_is_served(home: Path) -> None:
+    """`--host ::1` is answered at the address that is printed, in brackets as browsers send it, and no other is."""
+    settings = load_settings({}, cwd=home, home=str(home))
+    store = open_sqlite(home / "sayso.db")
+    room = _room(settings, store, "::1", time.monotonic, write=False)
+    port = (await room.start("::1", 0)).rpartition(":")[2]
+    try:
+        async with ClientSession() as http:
+            for host, status in ((f"[::1]:{port}", 200), (f"[::2]:{port}", 403), (f"::1:{port}", 403)):
+                async with http.get(f"http://[::1]:{port}/api/me", headers={"Host": host}) as answer:
+                    assert answer.status == status, host
+    finally:
+        await room.stop()
+        store.close()
+
+
+async def test_a_fault_of_the_page_is_said_in_words(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody foresaw is told as an error with what to do, with the headers of every answer and without its text."""
+
+    def broken(*given: object) -> None:
+        raise RuntimeError("the secret")
+
+    monkeypatch.setattr("bot.web.documents.session", broken)
+    some = (await visitor.get("sessions"))["sessions"][0]["sessionId"]
+    async with visitor.http.get(f"{visitor.url}/api/sessions/{some}") as answer:
+        told = await answer.json()
+    assert (answer.status, told["error"]) == (500, "internal")
+    assert "log" in told["message"]
+    assert "secret" not in told["message"]
+    assert "Content-Security-Policy" in answer.headers

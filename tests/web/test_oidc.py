@@ -162,3 +162,20 @@ async def test_a_provider_that_is_away_is_said(home: Path) -> None:
     async with behind(home, **ANA) as (visitor, provider):
         provider.issuer = "https://somebody.else"
         assert "calls itself otherwise" in await comes_back(visitor)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"token_endpoint": None},
+        {"jwks_uri": "http://example.com/keys"},
+        {"authorization_endpoint": "javascript:x"},
+    ],
+)
+async def test_a_provider_that_does_not_say_where_its_doors_are_is_refused(
+    home: Path, ends: dict[str, Any]
+) -> None:
+    """Each address has to be there and to be https; the code and the secret go nowhere in the clear."""
+    async with behind(home, **ANA) as (visitor, provider):
+        provider.ends = ends
+        assert f"{next(iter(ends))} is no https address" in await comes_back(visitor)

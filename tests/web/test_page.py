@@ -150,3 +150,108 @@ async def test_a_refusal_is_said_on_the_page(browser: Browser, home: Path) -> No
         await page.get_by_role("button", name="Approve").click()
         note = page.get_by_label("Open question").get_by_role("status")
         await expect(note).to_contain_text("can approve this")
+
+
+async def test_what_somebody_writes_outlives_news_and_a_look_at_a_step(browser: Browser, home: Path) -> None:
+    """A reason that is half written stays while the session goes on elsewhere and while its graph is walked."""
+    flow = """flow: busy
+nodes:
+  - id: both
+    type: parallel
+    branches:
+      one: [{id: ask, type: ask, with: {message: "Why?"}}]
+      two: [{id: other, type: ask, with: {message: "And you?"}}]
+"""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            mine = page.get_by_label("Open question").filter(has_text="Why?")
+            await mine.get_by_label("Answer").fill("half of")
+            await page.get_by_role("button", name=re.compile("^other, ask")).click()
+            asked = (await engine.state(begun)).prompts.values()
+            [other] = [each.prompt_id for each in asked if "you" in each.message]
+            await engine.resume(begun, "yes", actor=roomful.PEOPLE[0], prompt_id=other)
+            await expect(page.get_by_label("Open question")).to_have_count(1)
+            await expect(mine.get_by_label("Answer")).to_have_value("half of")
+
+
+async def test_a_form_shows_what_it_suggests_and_takes_several_choices(browser: Browser, home: Path) -> None:
+    """Defaults of boxes and choices are set, hints are read, and of several choices all are sent."""
+    flow = """flow: form
+nodes:
+  - id: fill
+    type: ask
+    with:
+      message: Where?
+      form:
+        properties:
+          dry: {type: boolean, default: true, description: Nothing is changed.}
+          zone: {type: string, enum: [eu, us], default: us}
+          parts: {type: array, items: {type: string, enum: [a, b, c]}, default: [a, c]}
+"""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
+            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            form = page.get_by_label("Open question")
+            await expect(form.get_by_label("Dry")).to_be_checked()
+            await expect(form).to_contain_text("Nothing is changed.")
+            await expect(form.get_by_label("Zone")).to_have_value("us")
+            await expect(form.get_by_label("Parts")).to_have_values(["a", "c"])
+            async with page.expect_request("**/api/act") as sent:
+                await form.get_by_role("button", name="Send").click()
+            assert (await sent.value).post_data_json["values"] == {
+                "dry": True,
+                "zone": "us",
+                "parts": ["a", "c"],
+            }
+
+
+async def test_a_login_that_ended_is_said(browser: Browser, home: Path) -> None:
+    """Where the server was started again, the page says so by itself and asks for a login, also in the middle of a view."""
+    async with visited(home) as visitor:
+        context = await browser.new_context(viewport=PHONE)
+        page = await context.new_page()
+        await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
+        await expect(page.locator(".session-row").first).to_be_visible()
+        visitor.room.access._logins.clear()  # what a new process has
+        visitor.room._tell([])
+        await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        await expect(page.get_by_role("alert")).to_contain_text("login has ended")
+        await context.close()
+
+
+async def test_an_address_that_names_nothing_says_what_to_do(browser: Browser, home: Path) -> None:
+    """A mangled link leads to the list, and what cannot be read is tried again on request."""
+    async with visited(home) as visitor:
+        context = await browser.new_context(viewport=PHONE)
+        page, problems = await context.new_page(), list[str]()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
+        await expect(page.locator(".session-row").first).to_be_visible()
+        await page.evaluate("location.hash = '#/s/session-nope'")
+        await expect(page.get_by_role("alert")).to_contain_text("There is no session")
+        await expect(page.get_by_role("button", name="Try again")).to_be_visible()
+        await page.evaluate("location.hash = '#/s/%E0%A4%A'")
+        await expect(page.get_by_role("alert")).to_contain_text("%E0%A4%A")
+        assert problems == []
+        await context.close()
+
+
+async def test_an_approval_shows_the_values_that_it_approves(browser: Browser, home: Path) -> None:
+    """Nobody approves blindly: what a form would let them change is shown as it is."""
+    flow = """flow: sized
+nodes:
+  - id: agree
+    type: approval
+    with:
+      message: Scale?
+      approvers: [requester]
+      form: {properties: {copies: {type: integer, default: 7}}}
+"""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
+            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            await expect(page.get_by_label("Open question")).to_contain_text("Copies: 7")

@@ -24,6 +24,7 @@ export function question(prompt, sessionId, write) {
   return h("section", { class: "card question", "aria-label": "Open question" },
     h("p", { class: "question-text" }, prompt.message),
     prompt.covers.length ? h("pre", { class: "covers" }, prompt.covers.join("\n")) : null,
+    prompt.fields.length && prompt.options.length ? h("pre", { class: "covers" }, prompt.fields.map((field) => `${field.title}: ${[prompt.values[field.name] ?? "–"].flat().join(", ")}\n`)) : null,
     h("p", { class: "muted" }, `${prompt.path}: ${prompt.kind}, asks `, h("strong", {}, prompt.asks), " since ", time(prompt.since), prompt.deadline ? [", until ", new Date(prompt.deadline).toLocaleString()] : ""),
     prompt.votes.length ? h("p", { class: "muted" }, prompt.votes.map((vote) => `${vote.actor?.name ?? vote.actor?.id}: ${vote.vote}`).join(", ")) : null,
     write ? form(prompt, send) : h("p", {}, command(`sayso prompts answer ${prompt.promptId} ANSWER`)),
@@ -43,15 +44,17 @@ function form(prompt, send) {
 function fields(prompt, send) {
   const inputs = prompt.fields.map((field) => {
     const id = uid("field");
-    const value = field.default ?? prompt.values?.[field.name] ?? "";
-    const input = field.options?.length
-      ? h("select", { id }, h("option", { value: "" }, ""), field.options.map((one) => h("option", { value: one.value ?? one }, one.label ?? one.value ?? one)))
-      : h("input", { id, type: field.type === "boolean" ? "checkbox" : "text", value: field.type === "boolean" ? "" : value });
-    return { field, input, line: h("p", { class: "field" }, h("label", { htmlFor: id }, field.title ?? field.name, field.required ? " *" : ""), input) };
+    const [value, many] = [field.default ?? "", field.type === "choices"];
+    const options = () => field.options.map((one) => h("option", { value: one.value, selected: [value].flat().includes(one.value) }, one.label));
+    const input = field.options
+      ? h("select", { id, multiple: many }, many ? null : h("option", { value: "" }, ""), options())
+      : field.type === "boolean" ? h("input", { id, type: "checkbox", checked: value === true }) : h("input", { id, type: "text", value });
+    const hint = field.description ? h("span", { class: "muted" }, field.description) : null;
+    return { field, input, line: h("p", { class: "field" }, h("label", { htmlFor: id }, field.title, field.required ? " *" : ""), input, hint) };
   });
   const submit = (event) => {
     event.preventDefault();
-    const values = inputs.map(({ field, input }) => [field.name, input.type === "checkbox" ? input.checked : input.value]);
+    const values = inputs.map(({ field, input }) => [field.name, input.multiple ? [...input.selectedOptions].map((one) => one.value) : input.type === "checkbox" ? input.checked : input.value]);
     send({ values: Object.fromEntries(values.filter(([, value]) => value !== "")) });
   };
   return h("form", { class: "stack", on: { submit } }, inputs.map(({ line }) => line), h("button", { type: "submit", class: "primary" }, "Send"));

@@ -33,11 +33,11 @@ async function answered(send) {
 /** The path of something of a session. */
 export const ofSession = (id, rest = "") => `sessions/${encodeURIComponent(id)}${rest}`;
 
-/** Hear of changes: `onNews({sessions, more})`; `onState(true|false)` says whether it is connected. */
+/** Hear of changes: `onNews({sessions, more})`; `onState(on, gone)` says whether it is connected, and whether that is not tried again. */
 export function listen(onNews, onState) {
   const source = new EventSource("/api/live");
   source.addEventListener("open", () => onState(true));
-  source.addEventListener("error", () => onState(false));
+  source.addEventListener("error", () => onState(false, source.readyState === EventSource.CLOSED));
   source.addEventListener("message", (event) => onNews(JSON.parse(event.data)));
   return () => source.close();
 }

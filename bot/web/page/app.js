@@ -12,11 +12,22 @@ import { sessionsView } from "./sessions.js";
 const find = (id) => document.getElementById(id);
 const VIEWS = { sessions: ["Sessions", sessionsView], waiting: ["Waiting", waitingView], spend: ["Spend", spendView], queues: ["Queues", queuesView], compare: ["Compare", compareView] };
 
+const LOGIN_ENDED = "Your login has ended: it was too old, or the control room was started again.";
+
+/** A part of an address; as it is where it is mangled. */
+function decoded(text) {
+  try {
+    return text && decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** {view, id, query} of the address: `#/s/session-1?at=4` is a session, `#/waiting` a view. */
 function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [view, id] = path.split("/");
-  return { view: view === "s" ? "session" : view in VIEWS ? view : "sessions", id: id && decodeURIComponent(id), query: new URLSearchParams(query) };
+  return { view: view === "s" ? "session" : view in VIEWS ? view : "sessions", id: decoded(id), query: new URLSearchParams(query) };
 }
 
 class App {
@@ -36,12 +47,20 @@ class App {
         return this.#logIn(refusal.message);
       }
     }
-    this.me = await get("me");
+    try {
+      this.me = await get("me");
+    } catch (error) {
+      return this.#failed(error);
+    }
     const problem = /^#problem=(.+)$/.exec(location.hash)?.[1];
-    if (!this.me.name) return this.#logIn(problem && decodeURIComponent(problem));
+    if (!this.me.name) return this.#logIn(decoded(problem));
     this.#drawBar();
-    listen((told) => this.#hear(told), (on) => this.#connected(on));
+    this.#listen();
     return this.#arrive();
+  }
+
+  #listen() {
+    listen((told) => this.#hear(told), (on, gone) => this.#connected(on, gone));
   }
 
   #drawBar() {
@@ -50,8 +69,15 @@ class App {
     document.title = `Control room · ${this.me.home}`;
   }
 
-  #connected(on) {
+  /** Whoever is connected again has missed news; where no connection is tried any more, a login ended or the server did. */
+  async #connected(on, gone) {
     fill(find("live"), h("span", { class: on ? "dot" : "dot is-off", "aria-hidden": "true" }), h("span", { class: "live-text" }, on ? "live" : "not connected"));
+    if (on && this.wasOff) this.#hear({ sessions: [], more: true });
+    this.wasOff = !on;
+    if (!gone) return;
+    this.me = await get("me").catch(() => this.me);
+    if (this.me.name) setTimeout(() => this.#listen(), 3000);
+    else this.#logIn(LOGIN_ENDED);
   }
 
   #logIn(problem) {
@@ -66,7 +92,10 @@ class App {
         note.textContent = refusal.message;
       }
     } } }, field, h("button", { type: "submit", class: "primary" }, "Log in"));
+    this.current?.left?.();
+    this.current = null;
     fill(find("nav"));
+    fill(find("who"));
     fill(find("main"), h("section", { class: "card login" }, h("h1", {}, "Log in"),
       this.me?.oidc ? h("p", {}, h("a", { class: "button primary", href: "/api/oidc" }, "Log in with your organisation")) : null,
       this.me?.token === false ? null : [h("p", {}, "The address that ", h("code", {}, "sayso web"), " printed has the token behind ", h("code", {}, "#token="), "."), form], note));
@@ -93,9 +122,10 @@ class App {
   }
 
   #failed(error) {
-    if (error instanceof Refused && error.status === 401) return location.reload();
+    if (error instanceof Refused && error.status === 401) return this.#logIn(LOGIN_ENDED);
     if (!(error instanceof Refused)) console.error(error);
-    fill(find("main"), h("section", { class: "card" }, h("h1", {}, "This cannot be shown"), h("p", { role: "alert" }, error.message), h("p", {}, h("a", { href: "#/" }, "All sessions"))));
+    const again = h("button", { type: "button", class: "button", on: { click: () => location.reload() } }, "Try again");
+    fill(find("main"), h("div", { class: "page" }, h("section", { class: "card stack" }, h("h1", {}, "This cannot be shown"), h("p", { role: "alert" }, error.message), h("p", { class: "controls" }, again, h("a", { href: "#/" }, "All sessions")))));
     return say(error.message);
   }
 

@@ -40,7 +40,7 @@ export const waitingView = documentView("waiting", "Who waits for whom", (found)
 function locksTable(locks) {
   return table(["Lock", "Session", "Stands", "Since"], locks.map((one) => [
     one.name, h("span", {}, sessionLink(one.sessionId), one.flow ? ` ${one.flow} ` : " ", one.status ? pill(one.status) : null),
-    one.has ? "has it" : one.place ? `waits, ${one.place}.` : "is next", time(one.since)]), "Locks");
+    one.has ? "has it" : one.place ? `waits, number ${one.place}` : "is next", time(one.since)]), "Locks");
 }
 
 // -- spend

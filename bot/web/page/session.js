@@ -19,7 +19,7 @@ export async function sessionView({ main, me, id, query, isHere }) {
 
 class SessionView {
   constructor(main, me, id, isHere) {
-    Object.assign(this, { main, me, id, isHere, at: null, step: null, asked: 0, playing: 0 });
+    Object.assign(this, { main, me, id, isHere, at: null, step: null, asked: 0, playing: 0, questions: new Map() });
   }
 
   async begin(at, step) {
@@ -90,8 +90,20 @@ class SessionView {
     this.graph.show(document_.marks, this.chosen);
     this.slider.show(document_);
     fill(this.head, this.#headline(document_));
-    fill(this.asks, this.at === null ? document_.prompts.map((prompt) => question(prompt, this.id, this.me.write)) : null);
+    this.#ask(this.at === null ? document_.prompts : []);
     this.tabs.show(document_, this.step, this.at);
+  }
+
+  /** What somebody writes in a form, and what became of it, stays as long as the question is the same. */
+  #ask(prompts) {
+    const had = this.questions;
+    this.questions = new Map(prompts.map((prompt) => {
+      const key = JSON.stringify(prompt);
+      return [key, had.get(key) ?? question(prompt, this.id, this.me.write)];
+    }));
+    const [now, shown] = [[...this.questions.values()], [...this.asks.children]];
+    for (const gone of shown) if (!now.includes(gone)) gone.remove();
+    now.forEach((element, at) => { if (this.asks.children[at] !== element) this.asks.insertBefore(element, this.asks.children[at] ?? null); });
   }
 
   #headline(doc) {
