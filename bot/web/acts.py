@@ -27,6 +27,7 @@ from engine.storage.group_commit import Writer
 REPLY_SECONDS = 10.0
 """How long the page waits until a living process has taken a request; it is kept in any case."""
 _NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
+_AT_TERMINAL = "This session lives in a terminal, where nobody of Slack acts. Ask whoever ran sayso there."
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "answer": ("promptId", "value", "text", "values", "reason", "nonce"),
     "undo": ("promptId",),
@@ -51,6 +52,8 @@ class Acts:
         if actor.kind == "slack" and not actor.id:
             raise RequestRefused("not_allowed", _NO_ID)
         head = await self._writer.call(self._head, session_id)
+        if actor.kind == "slack" and not head.thread_key:
+            raise RequestRefused("not_allowed", _AT_TERMINAL)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
         item = _request(actor, head, do, fields)
         await self._writer.ingest([item], utc_now())

@@ -69,13 +69,15 @@ class Pasts:
         self._kept: OrderedDict[str, Past] = OrderedDict()
 
     def of(self, session_id: str) -> Past:
-        """A session's journal, verified when it was read. Raises `UnknownSession`, `Corrupt`."""
+        """A session's journal, verified when it was read. Raises `UnknownSession`, `Corrupt`, `Erased`."""
         head = self._store.head(session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         past = self._kept.pop(session_id, None)
         if past is None or past.head.but(owner=None, epoch=0) != head.but(owner=None, epoch=0):
             past = self._read(head)
+        else:
+            self._store.opening(session_id)  # what was erased since leaves its head as it was
         self._kept[session_id] = past
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

@@ -19,7 +19,7 @@ from engine.journal.events import SessionStarted, decode_event
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.language.errors import SaysoError
+from engine.language.errors import Erased, SaysoError
 from engine.storage.port import Store
 from prompt_state import question_row
 
@@ -158,17 +158,20 @@ class Index:
         order, words = self._sorted(), wanted.text.lower().split()
         start = order.index(wanted.before) + 1 if wanted.before in self._known else 0
         for session_id in islice(order, start, None):
-            known = self._known[session_id]
-            fits = (not wanted.statuses or known.status in wanted.statuses) and all(
-                not asked or asked == had
-                for asked, had in (
-                    (wanted.flow, known.head.flow_name),
-                    (wanted.person, known.person),
-                    (wanted.channel, known.channel),
-                )
-            )
-            if fits and all(word in known.words for word in words):
+            if _fits(self._known[session_id], wanted, words) and _fits(
+                self._unerased(session_id), wanted, words
+            ):
                 yield session_id
+
+    def _unerased(self, session_id: str) -> Known:
+        """What is known of a session, without what was erased since it was read: its head does not tell."""
+        known = self._known[session_id]
+        with suppress(SaysoError):
+            try:
+                self._store.opening(session_id)
+            except Erased:
+                known = self._known[session_id] = self._read(known.head)
+        return known
 
     def _row(self, session_id: str, lock: str | None) -> dict[str, Json] | None:
         """A session as it stands now; None, and forgotten, where it was deleted."""
@@ -195,3 +198,16 @@ class Index:
             "events": head.seq,
             "waits": waits_for(head, asked, lock, None),
         }
+
+
+def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
+    pairs = (
+        (wanted.flow, known.head.flow_name),
+        (wanted.person, known.person),
+        (wanted.channel, known.channel),
+    )
+    return (
+        (not wanted.statuses or known.status in wanted.statuses)
+        and all(not asked or asked == had for asked, had in pairs)
+        and all(word in known.words for word in words)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -92,9 +92,11 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 
 @asynccontextmanager
-async def engine_at(file: Path, policy: Policy = everybody, label: str = "fill") -> AsyncIterator[Engine]:
+async def engine_at(
+    file: Path, policy: Policy = everybody, label: str = "fill", keys: Sequence[bytes] = ()
+) -> AsyncIterator[Engine]:
     """An engine over a database file, which everybody may use unless a policy says otherwise."""
-    store = open_sqlite(file)
+    store = open_sqlite(file, encryption_keys=keys)
     extensions = [projection, slack_intents, SpendRows(None)]
     engine = Engine(
         store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +87,12 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visited(home: Path, *, write: bool = False, access: Access | None = None) -> AsyncIterator[Visitor]:
+async def visited(
+    home: Path, *, write: bool = False, access: Access | None = None, keys: Sequence[bytes] = ()
+) -> AsyncIterator[Visitor]:
     """A room over the database of a home, and somebody who came there."""
     settings = load_settings({}, cwd=home, home=str(home))
-    store = open_sqlite(home / "sayso.db")
+    store = open_sqlite(home / "sayso.db", encryption_keys=keys)
     room = Room(store, settings, access or Access(ANA, time.monotonic), LOOPBACK, write=write)
     url = await room.start("127.0.0.1", 0)
     try:

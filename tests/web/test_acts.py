@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from bot.terminal.follower import terminal_label
 from engine.decide import policy
 from engine.decide.policy import Verdict
+from engine.flow.load import load_flow
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
 from tests.support import roomful
@@ -117,6 +119,22 @@ async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
         told = await visitor.post("act", {"session": head["sessionId"], "do": "abort"})
         assert told == (200, {"outcome": "queued", "there": False})
         assert [row.session_id for row in visitor.store.inbox()] == [head["sessionId"]]
+
+
+async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -> None:
+    """Somebody of Slack reads at once why not: no terminal can look up who they are, and their request would lie there as dead."""
+    flow = load_flow("flow: here\nnodes: [{id: ask, type: ask, with: {message: Why?}}]\n", "flow.yml")
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        session_id = await engine.start(flow, {}, actor=Actor.local("ana"))
+        await engine.parked(session_id)
+    async with (
+        roomful.engine_at(home / "sayso.db", label=terminal_label(session_id)),
+        visited(home, write=True) as visitor,
+    ):
+        visitor.log_in_as(Actor(id="U0BEN", name="Ben"))
+        _, told = await visitor.post("act", {"session": session_id, "do": "abort"})
+        assert (told["error"], visitor.store.inbox()) == ("not_allowed", [])
+        assert "sayso" in told["message"]
 
 
 @pytest.mark.parametrize(("who", "may"), [(Actor.local("ana"), True), (Actor(id="U0EVE"), False)])

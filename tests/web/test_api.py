@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from engine.decide import fork
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
+from engine.storage.rekeying import erase_session
+from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
-from tests.web.conftest import Json, Visitor
+from tests.web.conftest import Json, Visitor, visited
 
 
 async def some(visitor: Visitor, **wanted: str) -> Json:
@@ -190,3 +193,27 @@ async def test_nonsense_is_refused_in_words(visitor: Visitor, query: str) -> Non
     async with visitor.http.get(f"{visitor.url}/api/sessions/{head['sessionId']}?{query}") as answer:
         assert answer.status == 400
         assert "it takes a number" in (await answer.json())["message"]
+
+
+async def test_what_was_erased_is_told_no_more(tmp_path: Path) -> None:
+    """A session that is erased while the page runs is neither shown from memory nor found by its words; it stays in the list."""
+    file, keys = tmp_path / "sayso.db", (b"k" * 32,)
+    open_sqlite(file, encryption_keys=keys).close()
+    async with roomful.engine_at(file, keys=keys) as engine:
+        erased = await roomful.started(
+            engine,
+            "flow: idle\ninputs: {who: {type: string}}\nnodes: [{id: a, type: noop}]\n",
+            {"who": "zelda"},
+        )
+        await engine.parked(erased)
+    async with visited(tmp_path, keys=keys) as visitor:
+        await visitor.log_in()
+        await visitor.all_read()
+        assert (await some(visitor, q="zelda"))["sessionId"] == erased
+        assert await visitor.status(f"/api/sessions/{erased}") == 200
+        with closing(open_sqlite(file, encryption_keys=keys)) as store:
+            erase_session(store, erased)
+        await visitor.room._writer.call(visitor.store.changed)
+        assert await visitor.status(f"/api/sessions/{erased}") == 400
+        assert (await visitor.get("sessions", q="zelda"))["sessions"] == []
+        assert (await some(visitor))["sessionId"] == erased
