@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from types import UnionType
 
 from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
@@ -37,6 +38,9 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """What can be asked for, and the fields that it takes (`engine.run.remote_commands`)."""
 
+_TYPES: Mapping[str, type | UnionType] = {"values": dict, "value": str | int | float}
+"""Of which type a field is, where it is no text: what no handler can read would block the rows behind it."""
+
 
 class Acts:
     """Changes of one store, as logged in people ask for them."""
@@ -55,6 +59,9 @@ class Acts:
         if actor.kind == "slack" and not head.thread_key:
             raise RequestRefused("not_allowed", _AT_TERMINAL)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
+        for name, value in fields.items():
+            if not isinstance(value, _TYPES.get(name, str)):
+                raise RequestRefused("bad_request", f"{name} is of another type than this page sends.")
         item = _request(actor, head, do, fields)
         await self._writer.ingest([item], utc_now())
         there = partial(self._served, head)

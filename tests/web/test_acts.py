@@ -110,6 +110,20 @@ async def test_what_the_page_does_not_offer_is_no_request(home: Path, do: Any) -
         assert (await visitor.post("act", {"session": session_id, "do": do}))[1]["error"] == "bad_request"
 
 
+@pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
+@pytest.mark.parametrize(
+    "fields", [{"promptId": {"a": 1}}, {"values": [1]}, {"value": {"a": 1}}, {"nonce": 7}, {"reason": ["x"]}]
+)
+async def test_fields_of_other_types_are_refused_at_once(
+    home: Path, who: Actor, fields: dict[str, Any]
+) -> None:
+    """What no handler can read never comes into the inbox, where it would be tried again and again before those behind it."""
+    async with served(home, who) as (visitor, session_id):
+        told = await answered(visitor, session_id, **fields)
+        assert (told[0], told[1]["error"]) == (400, "bad_request")
+        assert visitor.store.dead_letters() == visitor.store.inbox() == []
+
+
 async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
     """It lies in the inbox until a bot carries it out, and the page says so; one for a terminal is refused."""
     async with visited(home, write=True) as visitor:
