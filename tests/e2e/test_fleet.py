@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.outbound.shards import lease_of, shard_of
 from bot.serve.gaps import GAP, READ
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
@@ -165,4 +166,25 @@ async def test_what_slack_sends_to_a_frozen_bot_after_it_was_given_up_is_read(
             await until(lambda: store.mark(GAP) == store.mark(READ), pause=0.1)
         workspace.faults.ack_timeout = 100
         await answered(threads)
+        check(threads, log)
+
+
+async def test_what_slack_took_from_a_killed_poster_is_posted_by_no_other(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """It is killed before it knows that the message stands: whoever takes its shard over looks it up."""
+    log = tmp_path / "log"
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
+        threads = await begun(workspace, 1)
+        poster = bots.holder(lease_of(shard_of(workspace.channel("ops").id)))
+        assert poster is not None
+        workspace.faults.effect_then_fail("chat.postMessage")
+        await threads[0].reply("ana", "n0")
+        await threads[0].says("All is done")
+        bots.kill(poster)
+        await workspace.wait_for(lambda: bots.holder("leader") not in (None, poster))
+        other = next(bot for bot in bots.bots if bot is not poster)
+        with bots.database() as store:
+            await until(lambda: store.counts().oldest_outbox is None, pause=0.1)
+        assert bots.holder(lease_of(shard_of(workspace.channel("ops").id))) is other
         check(threads, log)
