@@ -17,5 +17,6 @@ Files:
 * `encryption`: what of a database is encrypted, and under which keys
 * `findings`: what a check found
 * `fleet`: the processes that serve a database on a server, and what waits for them
+* `manifest`: the app's manifest against what the app and its flows need
 * `slack`: checks against Slack: each kind of conversation can be read, and what flows name is there
 """

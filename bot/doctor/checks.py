@@ -25,20 +25,19 @@ from bot.doctor.blobs import check_blobs
 from bot.doctor.encryption import check_encryption
 from bot.doctor.findings import Check, Level
 from bot.doctor.fleet import check_fleet
+from bot.doctor.manifest import check_manifest
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
 from bot.outbound.turns import method_of
 from bot.wire.budget import FULL, NOTED_SECONDS
 from bot.wire.client import app_client, bot_client, describe
-from bot.wire.manifest import AGENT, EVENTS, NEEDED, events_for, has_shortcut, needed_by, scope_report
+from bot.wire.manifest import needed_by, scope_report
 from bot.wire.sockets import HEARD
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.records import Head
 from engine.language import timestamps
-from engine.language.codec import Json
-from engine.language.errors import FlowError, SaysoError, SchemaTooNew, StorageError
-from engine.language.yaml import decode_source, load_located
+from engine.language.errors import SaysoError, SchemaTooNew, StorageError
 from engine.nodes.runtime.secrets import SecretSource
 from engine.run.flow_files import load_flows
 from engine.run.stored import stored_state
@@ -346,112 +345,6 @@ def check_limits(store: Store) -> Iterator[Check]:
             method = scope.removeprefix(FULL)
             text = f"Slack's limit of {method} is used up: {rows.count(method)} wait, until about {until:%H:%M:%S} UTC"
             yield Check("limits", "warn", text, "Nothing is lost. docs/settings.md, SAYSO_SLACK_LIMITS.")
-
-
-# --- the manifest ------------------------------------------------------------------------------------------
-
-
-def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
-    """The app's manifest against what these flows need."""
-    file = path or Path("manifest.yml")
-    if not file.is_file():
-        yield Check("manifest", "ok", "no manifest.yml here, so it was not checked (--manifest FILE)")
-        return
-    try:
-        problems = manifest_problems(load_manifest(file), flows)
-    except FlowError as error:
-        yield Check("manifest", "fail", f"not readable: {error}")
-        return
-    if problems:
-        hint = "`sayso manifest` prints the right one: paste it under App Manifest in the app's settings, and install the app again."
-        yield Check("manifest", "fail", f"{file}: " + "; ".join(problems), hint)
-    else:
-        yield Check("manifest", "ok", f"{file} has what the app needs")
-
-
-def load_manifest(file: Path) -> Json:
-    """The manifest as data. Raises `FlowError` with the places where it is no YAML."""
-    located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
-    if located.problems:
-        raise FlowError(located.problems)
-    return located.data
-
-
-def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> list[str]:
-    """What a manifest lacks, or has too much, for the app to work with these flows; None means any flows. Pure."""
-    if not isinstance(manifest, dict):
-        return ["it is no mapping"]
-    return [
-        *_about_names(_at(manifest, "display_information")),
-        *_about_features(_at(manifest, "features")),
-        *_about_rights(manifest, flows),
-        *_about_settings(_at(manifest, "settings")),
-    ]
-
-
-def _at(data: Json, *keys: str) -> Json:
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-def _listed(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
-def _about_names(about: Json) -> Iterator[str]:
-    for name, most in (("name", 35), ("description", 140)):
-        text = _at(about, name)
-        if not isinstance(text, str) or not 1 <= len(text) <= most:
-            yield f"display_information.{name} must be text of 1 to {most} characters"
-
-
-def _about_features(features: Json) -> Iterator[str]:
-    if not _at(features, "bot_user", "display_name"):
-        yield "features.bot_user is missing"
-    if _at(features, "app_home", "home_tab_enabled") is not True:
-        yield "features.app_home.home_tab_enabled must be true: people see there what waits for them"
-    if _at(features, "app_home", "messages_tab_enabled") is not True:
-        yield "features.app_home.messages_tab_enabled must be true: people write direct messages there"
-    if _at(features, "app_home", "messages_tab_read_only_enabled") is not False:
-        yield "features.app_home.messages_tab_read_only_enabled must be false"
-    commands = [entry for entry in _listed(_at(features, "slash_commands")) if isinstance(entry, dict)]
-    if "/sayso" not in [entry.get("command") for entry in commands]:
-        yield "features.slash_commands has no /sayso"
-    if any(entry.get("url") for entry in commands):
-        yield "slash commands have no url in Socket Mode"
-
-
-def _about_rights(manifest: Json, flows: Sequence[Flow] | None) -> Iterator[str]:
-    needed = NEEDED if flows is None else needed_by(flows)
-    wanted = EVENTS if flows is None else events_for(flows)
-    if _at(manifest, "features", "agent_view") is not None:
-        needed, wanted = {**needed, **AGENT.scopes}, (*wanted, *AGENT.events)
-    scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
-    for scope in needed:
-        if scope not in scopes:
-            yield f"scope {scope} is missing: needed for {needed[scope]}"
-    events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
-    for event in wanted:
-        if event not in events:
-            yield f"event {event} is missing"
-    wants_shortcut = flows is not None and any(map(has_shortcut, flows))
-    if wants_shortcut and not _listed(_at(manifest, "features", "shortcuts")):
-        yield "features.shortcuts is missing: needed for flows that a message shortcut starts"
-
-
-def _about_settings(settings: Json) -> Iterator[str]:
-    wanted = (
-        (("socket_mode_enabled",), True),
-        (("interactivity", "is_enabled"), True),
-        (("token_rotation_enabled",), False),
-    )
-    for path, value in wanted:
-        if _at(settings, *path) is not value:
-            yield f"settings.{'.'.join(path)} must be {'true' if value else 'false'}"
-    for path in (("event_subscriptions", "request_url"), ("interactivity", "request_url")):
-        if _at(settings, *path):
-            yield f"settings.{'.'.join(path)} has no place in Socket Mode"
 
 
 # --- Slack -------------------------------------------------------------------------------------------------

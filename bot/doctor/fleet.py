@@ -12,6 +12,13 @@ from engine.language import timestamps
 from engine.storage.leases import LEADER
 from engine.storage.port import Store
 
+WITHOUT = {
+    "socket": "nothing is taken from Slack",
+    "worker": "no session goes on",
+    "outbox": "nothing is posted",
+}
+"""What is not done where nobody has a role."""
+
 
 def check_fleet(store: Store) -> Iterator[Check]:
     """Who serves, in which role, with which leases; and how long the oldest rows have waited for any of them."""
@@ -24,6 +31,11 @@ def check_fleet(store: Store) -> Iterator[Check]:
         parts += ["leads"] if LEADER in member.leases else []
         who = f"{member.role}: process {member.owner.split('-')[1]} on {member.host} since {member.since}"
         yield Check("fleet", "ok", ", ".join([who, *parts]))
+    roles = {member.role for member in serving}
+    for role, undone in WITHOUT.items():
+        if serving and not roles & {role, "all"}:
+            hint = f"Start one: `sayso start --role {role}`."
+            yield Check("fleet", "fail", f"no process has the role {role}: {undone}", hint)
     if serving:
         counts, now = store.counts(), timestamps.to_text(datetime.now(UTC))
         for what, since in (("unhandled", counts.oldest_inbox), ("unsent", counts.oldest_outbox)):

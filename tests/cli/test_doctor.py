@@ -14,7 +14,8 @@ import pytest
 from bot.config import settings
 from bot.doctor.agents import check_models
 from bot.doctor.blobs import check_blobs
-from bot.doctor.checks import check_database, load_manifest, manifest_problems
+from bot.doctor.checks import check_database
+from bot.doctor.manifest import load_manifest, manifest_problems
 from bot.outbound.calls import UNTAKEN
 from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows

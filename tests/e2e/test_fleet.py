@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.doctor.fleet import check_fleet
 from bot.outbound.shards import lease_of, shard_of
 from bot.serve.gaps import GAP, READ
 from tests.e2e.test_slice import two_steps
@@ -188,3 +189,13 @@ async def test_what_slack_took_from_a_killed_poster_is_posted_by_no_other(
             await until(lambda: store.counts().oldest_outbox is None, pause=0.1)
         assert bots.holder(lease_of(shard_of(workspace.channel("ops").id))) is other
         check(threads, log)
+
+
+async def test_doctor_says_which_role_nobody_has(workspace: Workspace, tmp_path: Path) -> None:
+    """What people say is stored, and nobody runs a flow: that is a finding until a worker starts."""
+    async with fleet(workspace, tmp_path, {}, "socket", "outbox") as bots:
+        with bots.database() as store:
+            found = [check.text for check in check_fleet(store) if check.level == "fail"]
+            assert found == ["no process has the role worker: no session goes on"]
+            await bots.add("worker")
+            assert all(check.level == "ok" for check in check_fleet(store))
