@@ -48,7 +48,7 @@ function fields(prompt, send) {
     const options = () => field.options.map((one) => h("option", { value: one.value, selected: [value].flat().includes(one.value) }, one.label));
     const input = field.options
       ? h("select", { id, multiple: many }, many ? null : h("option", { value: "" }, ""), options())
-      : field.type === "boolean" ? h("input", { id, type: "checkbox", checked: value === true }) : h("input", { id, type: "text", value });
+      : field.type === "boolean" ? h("input", { id, type: "checkbox", checked: value === true }) : field.multiline ? h("textarea", { id, value }) : h("input", { id, type: "text", value });
     const hint = field.description ? h("span", { class: "muted" }, field.description) : null;
     return { field, input, line: h("p", { class: "field" }, h("label", { htmlFor: id }, field.title, field.required ? " *" : ""), input, hint) };
   });
