@@ -20,19 +20,17 @@ from tests.support.engine import ANA, everybody, flow_of
 from tests.support.fleet import KEY
 
 pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.timeout(900)]
-BUSY = 4
-"""How much slower it may be beside the other tests; what is printed is to be read."""
 ROUNDS = 12
 
 
 def told(name: str, values: list[float], demanded: float, unit: str = "s") -> None:
-    """Print a figure, and hold it to what is demanded of an idle machine, with some room."""
+    """Print a figure beside what is demanded on an idle machine. Time is never a reason for a test to fail."""
     ordered = sorted(values)
     p50, p99 = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+    reached = "reached" if p99 <= demanded else "not reached"
     print(
-        f"{name}: p50 {p50:.3f} {unit}, p99 {p99:.3f} {unit} of {len(ordered)} (demanded {demanded:g} {unit})"
+        f"{name}: p50 {p50:.3f} {unit}, p99 {p99:.3f} {unit} of {len(ordered)} (≤ {demanded:g} {unit}: {reached})"
     )
-    assert p99 <= demanded * BUSY, ordered
 
 
 TAKEOVER = """flow: takeover
