@@ -15,9 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from yarl import URL
 
 from bot.config.settings import Settings, SettingsError
 from bot.web.access import Access
@@ -106,7 +107,7 @@ class Oidc:
             "code_challenge_method": "S256",
         }
         answer = web.Response(
-            status=302, headers={"Location": f"{found['authorization_endpoint']}?{urlencode(query)}"}
+            status=302, headers={"Location": str(URL(found["authorization_endpoint"]).update_query(query))}
         )
         # Lax: the way back comes from the provider's page.
         cookie = partial(answer.set_cookie, httponly=True, samesite="Lax", secure=self._access.secure)

@@ -54,6 +54,7 @@ class Provider:
         query = dict(request.query)
         assert query["code_challenge_method"] == "S256"
         assert query["client_id"] == CLIENT
+        assert query["response_type"] == "code"
         code = secrets.token_hex(8)
         self.codes[code] = query
         return web.Response(

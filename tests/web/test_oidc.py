@@ -179,3 +179,10 @@ async def test_a_provider_that_does_not_say_where_its_doors_are_is_refused(
     async with behind(home, **ANA) as (visitor, provider):
         provider.ends = ends
         assert f"{next(iter(ends))} is no https address" in await comes_back(visitor)
+
+
+async def test_an_address_of_the_provider_may_have_a_query(home: Path) -> None:
+    """What some providers put there, a policy or a tenant, is kept beside what is asked."""
+    async with behind(home, **ANA) as (visitor, provider):
+        provider.ends = {"authorization_endpoint": f"{provider.issuer}/authorize?p=sign_in"}
+        assert await comes_back(visitor) == "Ana Ruiz"
