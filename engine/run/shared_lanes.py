@@ -37,6 +37,8 @@ class SharedLanes:
         """Lanes in hand that were found to have rows since they were read."""
         self._elsewhere: dict[str, tuple[float, int, bool]] = {}
         """Lanes of others: until when they are left alone, how often they were, and whether their session is run there."""
+        self._given = 0
+        """How often others have given leases back."""
         self._full = False
         self.waiting = 0
 
@@ -49,6 +51,7 @@ class SharedLanes:
 
     def given_back(self) -> None:
         """Others have given leases back."""
+        self._given += 1
         self._elsewhere = {lane: held for lane, held in self._elsewhere.items() if held[2]}
 
     async def look(self) -> None:
@@ -71,8 +74,10 @@ class SharedLanes:
                 await self._take(lane)
 
     async def _take(self, lane: str) -> None:
+        given = self._given
         if not await self.alone(f"lane {lane}"):
-            self._leave_alone(lane, run_there=False)
+            if given == self._given:  # else it may be free by now, and nobody would say so again
+                self._leave_alone(lane, run_there=False)
             return
         self._held[lane] = set()
         self._begin(lane)

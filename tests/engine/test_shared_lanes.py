@@ -311,3 +311,23 @@ async def test_the_sweep_alone_finds_everything(tmp_path: Path) -> None:
 async def test_a_process_that_only_waits_for_wake_ups_is_noticed(tmp_path: Path) -> None:
     """Seeded fault: no sweep beside the wake-ups, which may be lost."""
     assert await unheard(tmp_path, 3600.0)
+
+
+async def test_a_lane_that_is_given_back_while_it_is_asked_for_is_asked_for_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would say so once more: a reply waited for half a second."""
+    monkeypatch.setattr(shared_lanes, "BACKOFF_SECONDS", (60.0,))
+    begun: list[str] = []
+    lanes = SharedLanes(fleet.one.rig.engine, ["kept"], begun.append, lambda: None)
+    fleet.store.ingest([InboxItem("k", "kept", b"{}", thread_key="T")], NOW)
+
+    async def refused(name: str) -> bool:
+        lanes.given_back()
+        return False
+
+    monkeypatch.setattr(lanes, "alone", refused)
+    await lanes.look()
+    monkeypatch.undo()
+    await lanes.look()
+    assert begun == ["T"]
