@@ -6,14 +6,17 @@ file. Over a network each wait for the server costs a round trip more: two a ste
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psycopg
 
 from bench.floor import MILLISECONDS
 from bench.processes import environment
@@ -47,6 +50,26 @@ store.listen(wake)
 sys.stdin.read()
 """
 
+WORKER = """
+import sys, time
+from engine.storage.open import open_store
+from tests.storage.storagekit import done, event, new_session, step
+store = open_store(sys.argv[1], bytes.fromhex(sys.argv[2]))
+owner, me, seconds = store.register("bench"), sys.argv[3], float(sys.argv[4])
+names = [f"beside-{me}-{number}" for number in range(16)]
+done(store, *[new_session(name, owner, event("a")) for name in names])
+print("ready", flush=True)
+sys.stdin.readline()
+begin, used, seq, body = time.perf_counter(), time.process_time(), 1, event("b" * 400)
+while time.perf_counter() - begin < seconds:
+    done(store, *[step(name, 1, seq, body) for name in names])
+    seq += 1
+print((seq - 1) * len(names), time.process_time() - used, flush=True)
+sys.stdin.read()
+"""
+_BACKENDS = """SELECT pid, wait_event_type IN ('Lock', 'LWLock'), state = 'active' FROM pg_stat_activity
+ WHERE backend_type = 'client backend' AND pid != pg_backend_pid()"""
+
 
 def measure(base: Path, *, quick: bool) -> list[Row]:
     """The rows about Postgres."""
@@ -60,6 +83,7 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
                 *_replies(store, url, max(REPLIES // part, 50)),
                 *_takeovers(store, url, max(TAKEOVERS // part, 5)),
                 *_lists(store, file, LISTED // part),
+                *_beside(url, SECONDS / part),
             ]
     finally:
         server.cleanup()
@@ -168,3 +192,70 @@ def _lists(store: Store, file: Store, count: int) -> list[Row]:
             note="the floor is SQLite in a file",
         )
     ]
+
+
+def _beside(url: str, seconds: float) -> list[Row]:
+    """Workers of one database: what a step costs them and the server, and how often one waits for another. Where cores are
+    scarce the rate of four says little: what it costs, and what waits, says how it grows where they are not."""
+    (one, alone, _), (four, each, waits) = (_workers(url, count, seconds) for count in (1, 4))
+    note = "16 at a time; processor of the worker and of its connection to the server"
+    return [
+        Row("Postgres: four workers, steps", four, "steps/s", one, note="the floor is one worker"),
+        Row("Postgres: processor a step of four workers", each, "ms", alone, note=note),
+        Row("Postgres: of four workers at work, waiting for another", waits, "%", note="sampled"),
+    ]
+
+
+def _workers(url: str, count: int, seconds: float) -> tuple[float, float, float]:
+    """Steps a second of so many workers, milliseconds of processor a step, and the share of looks that found one waiting."""
+    arguments = (sys.executable, "-c", WORKER, url, postgres.KEY.hex())
+    with ExitStack() as stack, psycopg.connect(url, autocommit=True) as raw:
+        workers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*arguments, f"{count}-{number}", str(seconds)],
+                    env=environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for number in range(count)
+        ]
+        for worker in workers:
+            _line(worker)
+        before, looks, waiting = _used(raw), 0, 0
+        for worker in workers:
+            _tell(worker)
+        until = time.perf_counter() + seconds * 0.9
+        while time.perf_counter() < until:
+            for _, waits, active in raw.execute(_BACKENDS):
+                looks, waiting = looks + bool(active), waiting + bool(active and waits)
+            time.sleep(0.005)
+        told = [_line(worker).split() for worker in workers]
+        server = _used(raw) - before
+        for worker in workers:
+            worker.kill()
+    steps = sum(int(done) for done, _ in told)
+    used = sum(float(seconds) for _, seconds in told) + server
+    return steps / seconds, used / steps * MILLISECONDS, 100 * waiting / max(looks, 1)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None, "it is a pipe"
+    return process.stdout.readline()
+
+
+def _tell(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None, "it is a pipe"
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def _used(raw: psycopg.Connection[Any]) -> float:
+    """Seconds of processor that the connections of a server have used."""
+    ticks = 0
+    for pid, *_ in raw.execute(_BACKENDS):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
