@@ -61,7 +61,7 @@ async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, 
         bots.kill(bots.bots[0])
         await answered(threads)
         check(threads, log)
-        await workspace.wait_for(lambda: bots.holder("leader") is bots.bots[1])
+        await until(lambda: bots.holder("leader") is bots.bots[1], pause=0.1)
 
 
 async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_what_slack_took_from_a_killed_poster_is_posted_by_no_other(
         await threads[0].reply("ana", "n0")
         await threads[0].says("All is done")
         bots.kill(poster)
-        await workspace.wait_for(lambda: bots.holder("leader") not in (None, poster))
+        await until(lambda: bots.holder("leader") not in (None, poster), pause=0.1)
         other = next(bot for bot in bots.bots if bot is not poster)
         with bots.database() as store:
             await until(lambda: store.counts().oldest_outbox is None, pause=0.1)
