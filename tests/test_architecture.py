@@ -220,3 +220,26 @@ def _contents(room: Path) -> list[str]:
     files = [path.stem for path in room.glob("*.py") if not path.stem.startswith("__")]
     rooms = [f"{path.parent.name}/" for path in room.glob("*/__init__.py")]
     return sorted(files + rooms) if files else []
+
+
+def test_no_default_is_read_off_a_class_with_slots() -> None:
+    """No code takes the default of a field from the class: there a Struct has a descriptor in its place."""
+    classes = {
+        node.name: {
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+        for name in modules("engine", "prompt_state", "bot")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.ClassDef)
+    }
+    read = [
+        f"{name}: {ast.unparse(node)}"
+        for name in modules("engine", "prompt_state", "bot")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr in classes.get(node.value.id, ())
+    ]
+    assert read == []

@@ -66,6 +66,7 @@ class PersonDoc(Part):
     name: Text | None = None
     email: Text | None = None
     id: Text | None = None
+    manager: Text | None = None
     groups: tuple[str, ...] | list[str] = ()
     admin: bool = False
     guest: bool = False

@@ -16,7 +16,7 @@ from typing import Literal
 
 from bot.rendering.notes import as_plain
 from bot.scenarios.document import is_place
-from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for
+from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for, manager_of
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
@@ -122,6 +122,7 @@ class Life:
             now=lambda: world.now,
             entropy=lambda: "scenario-0000000000000000",
         )
+        self.engine.stepper.manager_of = lambda entry: manager_of(world.scenario, entry)
         self.engine.subscribe(lambda state, events: self.events.extend(events))
 
     @contextlib.asynccontextmanager

@@ -80,6 +80,9 @@ class Reader:
     def scenario(self, located: Located) -> Scenario:
         """All of it; it counts only if nothing was wrong."""
         self._start()
+        for name, facts in self.people.items():
+            if facts.manager is not None:
+                self._person(facts.manager, ("people", name, "manager"))
         fakes = {name: self._fakes(name, given) for name, given in self.doc.nodes.items()}
         steps = [step for index, given in enumerate(self.doc.steps) if (step := self._step(index, given))]
         return Scenario(

@@ -131,15 +131,17 @@ class World:
 
 def actors(people: Mapping[str, PersonDoc]) -> dict[str, Actor]:
     """The people of a scenario as the policy sees them: members of the workspace, with all that is known of them."""
-    return {name: _actor(name, facts) for name, facts in people.items()}
+    emails = {name: facts.email or f"{name.casefold()}@example.com" for name, facts in people.items()}
+    return {name: _actor(name, facts, emails) for name, facts in people.items()}
 
 
-def _actor(name: str, facts: PersonDoc) -> Actor:
+def _actor(name: str, facts: PersonDoc, emails: Mapping[str, str]) -> Actor:
     return Actor(
         id=facts.id or user_id(name),
         name=facts.name or name,
         team_id=TEAM,
-        email=facts.email or f"{name.casefold()}@example.com",
+        email=emails[name],
+        manager=emails[facts.manager] if facts.manager else None,
         groups=frozenset(group.removeprefix("@") for group in facts.groups),
         in_channel=facts.in_channel,
         is_restricted=facts.guest,
@@ -162,6 +164,15 @@ def gate_for(scenario: Scenario) -> Gate:
     people = actors(scenario.people)
     admins = {people[name].id for name, facts in scenario.people.items() if facts.admin}
     return Gate(TEAM, frozenset({*admins, OPERATOR.id}))
+
+
+def manager_of(scenario: Scenario, entry: str) -> str | None:
+    """Who manages a person, given by id or e-mail address, as the scenario says."""
+    people = actors(scenario.people).values()
+    return next(
+        (one.manager for one in people if entry.casefold() in (one.id.casefold(), str(one.email).casefold())),
+        None,
+    )
 
 
 def starter(scenario: Scenario) -> Actor:

@@ -44,7 +44,8 @@ class Policy(Protocol):
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None: ...
 
 
-def _nobody(entry: str) -> str | None:
+def no_manager(entry: str) -> str | None:
+    """The answer where nobody knows who manages whom."""
     return None
 
 
@@ -60,7 +61,7 @@ class Facts(Struct, frozen=True):
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
-    manager_of: Callable[[str], str | None] = _nobody
+    manager_of: Callable[[str], str | None] = no_manager
     """Who manages a person, both by id or e-mail address, as far as the installation knows."""
     clock_jumped: bool = False
     """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""

@@ -22,7 +22,7 @@ from engine.decide.agents.listings import ListingRows
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.agents.wide_grants import GrantRows
-from engine.decide.commands import Policy
+from engine.decide.commands import Policy, no_manager
 from engine.decide.policy import Gate
 from engine.flow import Flow
 from engine.journal.events import Event
@@ -86,6 +86,7 @@ class Runtime:
         secret_key: bytes | None = None,
         encryption_keys: Sequence[bytes] = (),
         provider: Provider | None = None,
+        manager_of: Callable[[str], str | None] = no_manager,
         mcp_file: Path | str | None = None,
         link_hosts: Iterable[str] = (),
         runners: Mapping[str, Runner] | None = None,
@@ -98,7 +99,8 @@ class Runtime:
         `secret_key` or a key file beside it, and encrypted with the first of `encryption_keys`, of 32 bytes each. `home` is the folder for the files of sessions and for `mcp.json`: by default
         that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
         it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
-        Claude, with the key in the environment. MCP servers may send people to `link_hosts` only."""
+        Claude, with the key in the environment. `manager_of` names the manager of a person, both by id or e-mail
+        address, for flows that ask a `manager`. MCP servers may send people to `link_hosts` only."""
         if not isinstance(store, str) and not hasattr(store, "register"):
             raise TypeError(
                 f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
@@ -112,6 +114,7 @@ class Runtime:
         self._secret_key = secret_key
         self._encryption_keys = tuple(encryption_keys)
         self._provider = provider
+        self._manager_of = manager_of
         self._link_hosts = tuple(link_hosts)
         self._mcp_file = None if mcp_file is None else Path(mcp_file)
         self._runners = runners
@@ -177,6 +180,7 @@ class Runtime:
             now=self._now,
             entropy=self._entropy,
         )
+        engine.stepper.manager_of = self._manager_of
         engine.closing += [turns.close, servers.close]
         engine.subscribe(self._committed)
         return engine

@@ -30,6 +30,7 @@ from engine.decide.commands import (
     NodeDone,
     Policy,
     Shown,
+    no_manager,
 )
 from engine.decide.decide import carry_out
 from engine.decide.due import due
@@ -103,7 +104,7 @@ class Stepper:
         """Outcomes that the store refuses are tried again."""
         self._watch = watch
         self.agents = agents or AgentFacts()
-        self.manager_of = Facts.manager_of
+        self.manager_of: Callable[[str], str | None] = no_manager
         """Who manages whom; set by whoever knows."""
         self._code = CodeDigests()
         # What a flow says with its next node stands below what follows from the last one.

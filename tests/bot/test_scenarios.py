@@ -16,6 +16,7 @@ from bot.scenarios.play import Result, play
 from bot.scenarios.report import Told, lines
 from bot.terminal.console import Paint
 from engine.journal.state import ROOT
+from engine.language.errors import FlowError
 from engine.run import executor as work
 from engine.run.executor import ActiveSession
 from engine.run.sessions import Sessions
@@ -271,6 +272,30 @@ steps:
 """
     result = await played(tmp_path, steps, flow=flow, head=head)
     assert result.passed, report(result)
+
+
+async def test_a_person_has_a_manager(tmp_path: Path) -> None:
+    """`manager` asks the manager that the scenario gives to whoever started the flow, and nobody else."""
+    flow = FLOW.replace('["@sre"]', "[manager]")
+    head = HEAD.replace("ana: {}", "ana: {manager: cleo}")
+    steps = """
+steps:
+  - ana: Because
+  - ben: approve
+    refused: cleo
+  - cleo: approve
+    on: gate
+  - expect: {nodes: {gate: completed}}
+"""
+    fakes = "\nnodes: {apply: done}\n"
+    result = await played(tmp_path, fakes + steps, flow=flow, head=head)
+    assert result.passed, report(result)
+
+
+async def test_a_manager_is_one_of_the_people(tmp_path: Path) -> None:
+    """A manager who is none of the scenario's people is an error with its place."""
+    with pytest.raises(FlowError, match="nobody is called `klaus`"):
+        scenario(tmp_path, "steps: [{ana: x}]", head=HEAD.replace("ana: {}", "ana: {manager: klaus}"))
 
 
 async def test_what_goes_on_side_by_side_has_one_order(tmp_path: Path) -> None:

@@ -92,6 +92,21 @@ async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> Non
         assert (await session.rest()).status == "complete"
 
 
+@pytest.mark.parametrize(
+    "given, said", [({}, "nobody is known"), ({"manager_of": {"local:ana": "local:ben"}.get}, "")]
+)
+async def test_a_manager_is_asked_where_one_is_known(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    """`approvers: [manager]` asks the manager of whoever started the flow, and fails in words where nobody has one."""
+    async with runtime(tmp_path, **given) as place:
+        session = await begun(place, GATE.replace("local:ben", "manager"))
+        if said:
+            assert said in str(session.state.nodes["gate"].error)
+        else:
+            assert [asked.approvers for asked in session.questions] == [("local:ben",)]
+
+
 async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path) -> None:
     """It does not run for ever, and its error says what to do."""
     async with runtime(tmp_path) as place:
