@@ -199,6 +199,7 @@ class ClaudeProvider:
                 base_url=self._base_url,
                 max_retries=0,
                 timeout=sdk.Timeout(silence, connect=connect),
+                http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
                 open_telemetry=False,
             )
         return self._client

@@ -126,7 +126,8 @@ class Executor:
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         # A tool may find a secret where another one left it: in a file, in what a server remembers.
         secrets = live.flow.secrets if "/tool[" in path and run.type != TURN else frozenset()
-        return Job(live.session_id, path, run, node, file, live.stops[name], secrets)
+        pinned = "/tool[" in path or node.id in live.flow.lists[node.list_id].guards
+        return Job(live.session_id, path, run, node, file, live.stops[name], secrets, pinned)
 
     def stop_the_flow(self, live: ActiveSession) -> None:
         """Tell all that is not part of `finally` to leave."""
@@ -273,6 +274,8 @@ class Job(Struct, frozen=True):
     stop: StopSignal
     secrets: frozenset[str] = frozenset()
     """The names of secrets whose values nothing that it gives may have, since a model reads it."""
+    pinned: bool = False
+    """See `NodeContext`."""
 
 
 @lru_cache(1_000)
@@ -342,6 +345,7 @@ class JobRunner(Struct, frozen=True):
             secret=self.secret,
             timeout=job.node.timeout,
             saved=job.run.saved,
+            pinned=job.pinned,
             aborted=job.stop,
             flow_file=flow_file,
             meter=lambda meter: self.meter(job.session_id, job.path, meter),

@@ -13,6 +13,7 @@ import pytest
 from engine import Actor, Event, Json, Runtime, Session, State, load_flow, open_store
 from engine.journal.state import Asked
 from engine.language.errors import SeveralPrompts, StorageError
+from engine.nodes.runtime.runner import Completed
 from engine.run import frontend, remote_commands
 from engine.run.frontend import Message, NotDelivered
 from engine.run.runtime import NotOpen
@@ -93,7 +94,7 @@ async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "given, said", [({}, "nobody is known"), ({"manager_of": {"local:ana": "local:ben"}.get}, "")]
+    ("given", "said"), [({}, "nobody is known"), ({"manager_of": {"local:ana": "local:ben"}.get}, "")]
 )
 async def test_a_manager_is_asked_where_one_is_known(
     tmp_path: Path, given: dict[str, Any], said: str
@@ -105,6 +106,28 @@ async def test_a_manager_is_asked_where_one_is_known(
             assert said in str(session.state.nodes["gate"].error)
         else:
             assert [asked.approvers for asked in session.questions] == [("local:ben",)]
+
+
+async def test_what_was_approved_is_pinned(tmp_path: Path) -> None:
+    """A node that an approval covers reaches no other place than it names; another one may be sent elsewhere."""
+    shop = Workshop()
+    text = """
+flow: gated
+nodes:
+  - {id: free, type: shell, with: {run: [wait]}}
+  - {id: gate, type: approval, with: {message: "Go?", approvers: ["local:ben"], covers: apply}}
+  - {id: apply, type: shell, with: {run: [wait]}}
+"""
+    async with runtime(tmp_path, runners={"shell": shop}) as place, asyncio.timeout(20):
+        session = await place.start(load_flow(text), actor=ANA)
+        free = await shop.running("free")
+        free.done.set_result(Completed(shop.output()))
+        await session.rest()
+        await session.answer("approve", actor=BEN)
+        apply = await shop.running("apply")
+        assert (free.context.pinned, apply.context.pinned) == (False, True)
+        apply.done.set_result(Completed(shop.output()))
+        await session.rest()
 
 
 async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path) -> None:

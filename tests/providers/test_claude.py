@@ -618,6 +618,26 @@ async def test_nobody_there_is_unavailable() -> None:
     await provider.close()
 
 
+async def test_a_redirect_takes_no_key_along() -> None:
+    """A redirect of the Messages API is an error: neither the key nor the conversation goes to another address."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 307 T\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}", "ANTHROPIC_API_KEY": KEY}
+        provider = ClaudeProvider(environ)
+        with pytest.raises(ProviderError, match="307"):
+            await complete(provider, request())
+        await provider.close()
+    assert len(asked) == 1
+
+
 async def test_silence_has_an_end(server: ClaudeServer) -> None:
     """A server that accepts and says nothing, or stops in the middle, is unavailable after the time set."""
     provider = ClaudeProvider(server.environ(), silence=0.2)

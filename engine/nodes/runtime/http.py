@@ -1,4 +1,4 @@
-"""The `http` node: one request, and up to five redirects, within the rules of `engine.nodes.types.addresses`.
+"""The `http` node: one request, and up to five redirects that keep it as it is, within the rules of `engine.nodes.types.addresses`.
 
 Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body
 where the content type says JSON and it is (else null). A status of 400 or more, or one that `ok_status` does
@@ -57,7 +57,7 @@ async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     """Send what `config` says: method, url, headers, query, body|json, ok_status, max_body, allow_hosts."""
     resolver = Resolver(ctx.secret)
     try:
-        request = prepare(config, ctx.idempotency_key, resolver)
+        request = replace(prepare(config, ctx.idempotency_key, resolver), pinned=ctx.pinned)
     except Refusal as refusal:
         return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
@@ -157,7 +157,7 @@ async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: R
                 return await _answer(request, response, redactor)
         exchange.go_to(_redirected(request, response.status, target))
     message = f"{reported(exchange.first)} was redirected more than {MAX_REDIRECTS} times"
-    raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}")
+    raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}", _IN_VAIN)
 
 
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:
@@ -283,6 +283,8 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNSAFE = re.compile(r"[\r\n\0]")
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
+_IN_VAIN = {"retryable": False}
+"""Of a redirect that is not followed: the same request would be redirected again."""
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "idempotency-key", "range", "user-agent"})
 """The headers that may go to another host than the one they were meant for; any other may be a credential."""
 
@@ -300,10 +302,10 @@ class Request:
     allow_hosts: tuple[str, ...]
     shown: str | None = None
     """The URL as errors name it, where secrets stand in it."""
-    secret_body: bool = False
-    """Whether secrets stand in the body."""
     schema: Json = None
     """What the JSON of the answer has to fit; None for anything."""
+    pinned: bool = False
+    """Whether people approved this address, or a rule names its host: no other host is asked in its place."""
 
     @property
     def is_safe(self) -> bool:
@@ -332,7 +334,6 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         pair = f"{url.user or ''}:{url.password or ''}".encode()
         headers.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
     body = _body(config, headers, resolver)
-    secret_body = any(marked(config.get(name)) != config.get(name) for name in ("body", "json"))
     headers.setdefault("User-Agent", "sayso")
     if method not in _SAFE:
         headers.setdefault("Idempotency-Key", key)
@@ -347,38 +348,40 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         schema=config.get("schema"),
         allow_hosts=tuple(config.get("allow_hosts") or ()),
         shown=shown,
-        secret_body=secret_body,
     )
 
 
 def _redirected(request: Request, status: int, location: str) -> Request:
     """The request that follows this one when the server sends us elsewhere. Raises `Refusal`.
 
-    Another host, port or scheme gets no credentials: only headers that cannot be any, and no body with secrets. 303, and 301 and 302
-    for a POST, turn the request into a GET without a body, as browsers do.
+    A redirect is followed where it keeps method, body and host. A request that only reads, and is not pinned, may go to another
+    host too, with no header that may be a credential.
     """
     try:
         url = request.url.join(parsed(location))
         _check(url)
     except (ValueError, Refusal) as error:
         raise Refusal(
-            "redirect", f"{reported(request)} was redirected to {location[:200]!r}: {error}"
+            "redirect", f"{reported(request)} was redirected to {location[:200]!r}: {error}", _IN_VAIN
         ) from error
-    headers = request.headers.copy()
-    # A URL can name an origin in many ways; yarl's has scheme, host and port and nothing else.
-    elsewhere = url.origin() != request.url.origin()
-    if elsewhere:
-        headers = CIMultiDict((name, value) for name, value in headers.items() if name.lower() in _HARMLESS)
-    method, body = request.method, request.body
-    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
-        method, body = "GET", None
-        for name in ("Content-Type", "Idempotency-Key"):
-            headers.popall(name, None)
-    if elsewhere and body is not None and request.secret_body:
-        raise Refusal(
-            "redirect", f"{reported(request)} was redirected to another host, and its body has secrets"
-        )
-    return replace(request, url=_bare(url), method=method, body=body, headers=headers)
+    asked, target = ((one.scheme, one.host, one.port) for one in (request.url, url))
+    upgraded = (asked[0], asked[2], target[0], target[2]) == ("http", 80, "https", 443)
+    elsewhere = asked != target and not (upgraded and asked[1] == target[1])
+    method = request.method
+    if (status == 303 and method not in ("GET", "HEAD")) or (status in (301, 302) and method == "POST"):
+        why = "a GET without the body would be sent there"
+    elif elsewhere and (request.pinned or request.body is not None or not request.is_safe):
+        why = "that is another host, port or scheme"
+    elif (asked[0], target[0]) == ("https", "http"):
+        why = "that is not encrypted"
+    else:
+        headers = request.headers
+        if elsewhere:
+            headers = CIMultiDict((n, value) for n, value in headers.items() if n.lower() in _HARMLESS)
+        return replace(request, url=_bare(url), headers=headers)
+    message = f"{reported(request)} was answered with {status}, a redirect to {_bare(url).with_query(None)}"
+    hint = "write that address under `url` if it is the right one"
+    raise Refusal("redirect", f"{message}, which is not followed: {why}; {hint}", _IN_VAIN)
 
 
 def reported(request: Request) -> str:

@@ -116,6 +116,8 @@ class NodeContext(Struct, frozen=True):
     """The file of the flow that the node is in; None where it is known by its text only."""
     grace: float = 10
     saved: Json = None
+    pinned: bool = False
+    """Whether people approved what the node does, or an agent calls it: it reaches no other place than it names."""
 
     def folder(self) -> Path:
         """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""

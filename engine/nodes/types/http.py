@@ -45,8 +45,10 @@ _REFERABLE = WrapValidator(_or_reference)
 class HttpConfig(Config):
     """Sends a request. A status of 400 or more, or one that `ok_status` does not have, fails the node.
 
-    `{{ secrets.NAME }}` may stand anywhere in the request. Redirects are followed, up to five, without credentials across
-    hosts. Everything but `GET`, `HEAD` and
+    `{{ secrets.NAME }}` may stand anywhere in the request. Up to five redirects are followed where they keep
+    method, body and host (from `http` to `https` too). A request that only reads (`GET`, `HEAD`, `OPTIONS` without a body) may go to
+    another host, without credentials, unless an approval covers the node. Any other redirect fails the node with the new
+    address. Everything but `GET`, `HEAD` and
     `OPTIONS` carries an `Idempotency-Key`. Link-local and metadata addresses are refused unless `allow_hosts`
     names their host.
     """
