@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from engine.decide.policy import ACTION_OF, Target, authorize
 from engine.decide.question import DECIDED
 from engine.forms.question import Question
-from engine.journal.events import Event, TimerFired
+from engine.journal.events import Event
 from engine.journal.records import PromptRow, Row
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor, requester_of
@@ -90,8 +90,6 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
     answer_summary: str | None = None
     answer_key: str | None = None
     """The inbox key that carried the answer, where that is somebody's own words."""
-    undo_until: str | None = None
-    """Until when the answer may be taken back; None where it is final."""
     votes: tuple[Vote, ...] = ()
 
     @property
@@ -134,7 +132,7 @@ _OF_ALL = (
 """What every row has, in the order in which it is stored."""
 
 _OF_SOME = (
-    "form", "values", "acceptsFiles", "maxFiles", "maxSize", "undoSeconds", "undoUntil", "required", "veto",
+    "form", "values", "acceptsFiles", "maxFiles", "maxSize", "required", "veto",
     "requireReason", "editable", "covers", "votes", "editors", "excluded", "handed", "timeoutSeconds", "onTimeout",
     "remindSeconds", "escalate", "hours", "answerKey",
 )  # fmt: skip
@@ -147,7 +145,7 @@ _DEFAULTS = to_builtins(
 _SHARED = {*_OF_ALL, *_OF_SOME} & {*Question.__struct_encode_fields__}
 """What a row has of a question as it is."""
 
-_SECONDS = ("undoSeconds", "timeoutSeconds", "remindSeconds")
+_SECONDS = ("timeoutSeconds", "remindSeconds")
 
 
 def thread_key(team: str, channel: str, thread_ts: str) -> str:
@@ -161,12 +159,11 @@ def changed_prompt_ids(events: Iterable[object]) -> set[str]:
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
 
-def project(state: State, events: Iterable[Event], *, also: Iterable[str] = ()) -> list[PromptRow]:
-    """The rows that a commit of `events` writes. `state` is the one after them; `also` are prompts that changed and that
-    no event names (the time to take an answer back is over)."""
+def project(state: State, events: Iterable[Event]) -> list[PromptRow]:
+    """The rows that a commit of `events` writes. `state` is the one after them."""
     return [
         prompt_row(state, state.prompts[prompt_id])
-        for prompt_id in sorted(changed_prompt_ids(events).union(also))
+        for prompt_id in sorted(changed_prompt_ids(events))
         if prompt_id in state.prompts
     ]
 
@@ -206,7 +203,6 @@ def prompt_state(state: State, prompt: Asked) -> PromptState:
             "answeredAt": prompt.at,
             "answerSummary": summary(prompt.kind, prompt.answer),
             "answerKey": prompt.answer_key if own_words(prompt.answer) else None,
-            "undoUntil": prompt.undo_until,
             "votes": [_vote(vote) for vote in prompt.votes],
             **_place(state.thread or {}, prompt.shown or {}),
         }
@@ -291,13 +287,7 @@ def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> 
 
 def projection(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
     """The rows of prompts that a step changed, written with the events that they follow from."""
-    over = {
-        timer.prompt_id
-        for event in events
-        if isinstance(event, TimerFired) and (timer := before.timers.get(event.timer_id)) is not None
-        if timer.purpose == "undo" and timer.prompt_id is not None
-    }
-    return project(after, events, also=over)
+    return project(after, events)
 
 
 # --- reading -----------------------------------------------------------------------------------------------

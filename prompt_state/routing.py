@@ -4,7 +4,7 @@ The steps, in order; the first that knows what to do decides (`_STEPS`):
 
 1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
 2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
-   `resume` may have a message behind it, which goes to the session. `undo` is one where an answer can be taken back, or could.
+   `resume` may have a message behind it, which goes to the session.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
@@ -32,7 +32,7 @@ from engine.journal.transitions import ENDED
 from prompt_state.question_row import PromptState
 from prompt_state.slack_text import text_in
 
-ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "undo", "done"]
+ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "done"]
 _CONTROL: dict[str, ControlWord] = {word: word for word in get_args(ControlWord)}
 
 SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadcast"})
@@ -155,13 +155,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
-    """`undo`: the answer of this prompt is taken back, if its time is not over and this person may."""
-
-    prompt_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Menu:
     """The text could answer any of these: ask which."""
 
@@ -248,19 +241,7 @@ class Ignore:
 
 
 Route: TypeAlias = (
-    Control
-    | Answer
-    | TakeBack
-    | Menu
-    | Hint
-    | Hold
-    | Steer
-    | WhichAgent
-    | Overhear
-    | Say
-    | Chatter
-    | Note
-    | Ignore
+    Control | Answer | Menu | Hint | Hold | Steer | WhichAgent | Overhear | Say | Chatter | Note | Ignore
 )
 
 
@@ -378,9 +359,6 @@ def _control(message: Message, thread: Thread) -> Route | None:
         return Hold(_ids(unshown))
     if any(_sent_after(message, prompt) for prompt in offering):
         return None
-    if word == "undo":
-        undoable = _undoable(thread)
-        return TakeBack(undoable.prompt_id) if undoable is not None else None
     live = tuple(session.session_id for session in thread.sessions if not session.ended)
     rests = _resting(thread)
     if word == "done" or (word == "stop" and rests and rests == live):
@@ -395,20 +373,6 @@ def _resting(thread: Thread) -> tuple[str, ...]:
     """The sessions with an agent that rests, and whose agents all do."""
     works = {agent.session_id for agent in thread.agents if not agent.rests}
     return tuple(dict.fromkeys(each.session_id for each in thread.agents if each.session_id not in works))
-
-
-def _undoable(thread: Thread) -> PromptState | None:
-    """The latest answer that can be taken back, this person's if there is one. Where there is none any more, their
-    latest one that could be: they are told that it is too late, and the word answers nothing else."""
-    answered = [prompt for prompt in thread.prompts if prompt.status == "answered"]
-    found = [prompt for prompt in answered if prompt.undo_until]
-    own = [prompt for prompt in found if prompt.answered_by == thread.author]
-    late = [
-        prompt
-        for prompt in answered
-        if prompt.undo_seconds and thread.author is not None and prompt.answered_by == thread.author
-    ]
-    return max(own or found or late, key=lambda prompt: prompt.answered_at or "", default=None)
 
 
 def _resumed_with(message: Message, thread: Thread) -> Route | None:

@@ -28,7 +28,7 @@ Files:
 * `memory`: what agents have noted for later runs
 * `options`: the options that several commands have
 * `parser`: from the words of a command line to a command and the values of its options
-* `prompts`: `prompts list`, `show`, `answer`, `hand-over` and `undo`; `locks`
+* `prompts`: `prompts list`, `show`, `answer`, and `hand-over`; `locks`
 * `report`: `sessions report`, a session as a page to print
 * `resume`: `sessions resume`, `pause` and `abort`
 * `run`: `run`, a flow in this terminal

@@ -352,13 +352,6 @@ PROMPTS = (
         JSON,
     ),
     command(
-        "undo = prompts:undo_answer",
-        "Take an answer back, as long as the flow lets people do that and nothing followed it.",
-        argument("ID", "The answered question's id.", "prompt_id"),
-        AS,
-        JSON,
-    ),
-    command(
         "show = prompts:show_prompt",
         "Show a question: what it says, and what its answer has to fit.",
         PROMPT,

@@ -118,7 +118,7 @@ def revoke_grant(place: Place, grant_id: str, as_name: str | None, *, as_json: b
     return change_prompt(
         place,
         grant_id,
-        Change("undo", {}, REVOKED),
+        Change("revoke", {}, REVOKED),
         as_name,
         as_json=as_json,
     )

@@ -1,4 +1,4 @@
-"""`prompts list`, `show`, `answer`, `hand-over` and `undo`. `locks` and `locks release`: who holds which
+"""`prompts list`, `show`, `answer`, and `hand-over`. `locks` and `locks release`: who holds which
 lock, who waits, and taking one from a session that was set aside.
 """
 
@@ -133,7 +133,7 @@ class Given:
 class Change:
     """What a person does to a question without answering it: the request's name and fields, and what was done then."""
 
-    do: Literal["edit", "handOver", "undo"]
+    do: Literal["edit", "handOver", "revoke"]
     fields: Mapping[str, Json]
     done: str
 
@@ -332,15 +332,9 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
 
-def undo_answer(place: Place, prompt_id: str, as_name: str | None, *, as_json: bool) -> int:
-    """Take an answer back. Raises `SaysoError`."""
-    change = Change("undo", {}, "Taken back: the question is open again.")
-    return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
-
-
 @also_in_workspace
 def change_prompt(place: Place, text: str, change: Change, as_name: str | None, *, as_json: bool) -> int:
-    """Change a question, hand it over, or take its answer back. Raises `SaysoError`."""
+    """Change a question, hand it over, or revoke what was allowed with it. Raises `SaysoError`."""
     from bot.cli.act import Act, act
     from bot.terminal.follow import Mode
 

@@ -1,4 +1,4 @@
-"""What is done with presses in messages: options, controls, Undo, the end of a session, and which question was meant."""
+"""What is done with presses in messages: options, controls, Revoke, the end of a session, and which question was meant."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bot.outbound.notices import Notices, whispered
 from bot.outbound.posts import posted_of
 from bot.rendering import phrases
 from bot.rendering.agents import NOTED, RATE
-from bot.rendering.approvals import UNDO
 from bot.rendering.calls import ALL, pairs, together
 from bot.rendering.forms import INLINE, read_control
+from bot.rendering.grants import REVOKE
 from bot.rendering.notes import AGENTS, MENU
 from bot.rendering.text import escape, one_line
 from bot.start.grants import WideGrants
 from bot.wire.users import LookupFailed, People
-from engine.decide.commands import Abort, Answer, Steer, Undo
+from engine.decide.commands import Abort, Answer, Revoke, Steer
 from engine.decide.policy import authorize
 from engine.journal.records import Head, InboxItem, InboxRow, Row
 from engine.journal.transitions import ENDED
@@ -61,8 +61,8 @@ class Presses:
             return await self._cancel(row, data, value)
         if action == phrases.KEEP:
             return await self._keep(row, data, value)
-        if action == UNDO:
-            return await self._undo(row, data, value.partition("|")[0])
+        if action == REVOKE:
+            return await self._revoke(row, data, value.partition("|")[0])
         if action == RATE:
             return await self._rated(row, data, *value.partition("|")[::2])
         if action == ALL:
@@ -131,7 +131,7 @@ class Presses:
         self.taken()
         return done
 
-    async def _undo(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
+    async def _revoke(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
         prompt, grants = await self._prompt(row, prompt_id), WideGrants(self.notices)
         if await self._is_over(prompt) and await grants.counts(prompt_id):
             # The run that gave it is over: its row alone is changed.
@@ -139,7 +139,7 @@ class Presses:
         if prompt is None:
             return await self.notices.whisper(row, data, GONE, "refused")
         actor = await self.people.actor(data)
-        return await self.replies.do(row, data, prompt.session_id, Undo(prompt_id, actor, row.key))
+        return await self.replies.do(row, data, prompt.session_id, Revoke(prompt_id, actor, row.key))
 
     async def _is_over(self, prompt: PromptState | None) -> bool:
         """Whether the session of a question has ended, or is gone."""

@@ -26,7 +26,7 @@ from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
 from bot.wire.client import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.people import heard_in, hears_others, listens
-from engine.decide.commands import Answer, Command, EndRest, Resume, Steer, Undo
+from engine.decide.commands import Answer, Command, EndRest, Resume, Steer
 from engine.decide.policy import authorize
 from engine.flow import Flow
 from engine.journal.queries import agent_at, agents_under_way, resting
@@ -53,7 +53,6 @@ from prompt_state.routing import (
     Route,
     Say,
     SessionView,
-    TakeBack,
     Thread,
     WhichAgent,
     route,
@@ -401,9 +400,6 @@ class Conversation:
                 return await self.replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
             case Control():
                 return await self._controls.obey(row, data, actor, found)
-            case TakeBack(prompt_id):
-                session_id = _by_id(asked, prompt_id).session_id
-                return await self.replies.do(row, data, session_id, Undo(prompt_id, actor, row.key))
             case SteerBy(session_id, path, text):
                 return await self.agents.say(row, data, session_id, Steer(text, actor, row.key, to=path))
             case Overhear():

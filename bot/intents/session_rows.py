@@ -31,12 +31,10 @@ from engine.journal.events import (
     PromptReposted,
     PromptRequested,
     PromptShown,
-    PromptUndone,
     PromptVoted,
     SessionAborted,
     SessionEnd,
     SessionUnreachable,
-    TimerFired,
 )
 from engine.journal.folds.prompts import people_among
 from engine.journal.records import PutOutbox
@@ -72,7 +70,6 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
 _COPIED = (
     PromptShown,
     PromptAnswered,
-    PromptUndone,
     PromptExpired,
     PromptCancelled,
     PromptVoted,
@@ -128,7 +125,7 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptRequested(prompt_id=prompt_id):
             row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
             return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
-        case PromptAnswered() | PromptUndone():
+        case PromptAnswered():
             counted = f"taken:{state.session_id}:{event.actor.get('id')}"
             return [_again(state, event.prompt_id, **_pressed(event.key)), *_mark(event.key, counted, TAKEN)]
         case GrantRevoked() | GrantExpired():
@@ -157,9 +154,6 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
             return [_again(state, event.prompt_id, live=False), *_escalate(state, event)]
         case SessionUnreachable():
             return _unreachable(state, event)
-        case TimerFired(timer_id=timer_id) if timer_id in before.timers:
-            timer = before.timers[timer_id]
-            return [_again(state, timer.prompt_id or "")] if timer.purpose == "undo" else []
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):

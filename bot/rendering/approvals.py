@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
-from bot.rendering.text import clip, date, one_line, person, picked, plain, safe, shown, weight
+from bot.rendering.text import clip, one_line, person, picked, plain, safe, shown, weight
 from engine.decide.question import ANSWER, DECIDED
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -19,7 +19,6 @@ from engine.journal.state import Asked
 from engine.language.codec import Json
 
 OPEN = "sayso:open:"
-UNDO = "sayso:undo"
 IN_PLACE = "in-place"
 """The kind of the view in which a tool's result is given in its place."""
 WHOLE, TOLD = "whole", "told"
@@ -302,11 +301,3 @@ def words_view(prompt: Question, option: Mapping[str, Json]) -> str | None:
 def opens(label: str, kind: str, prompt: Asked, style: str | None = None) -> Block:
     """A button that opens a view of this kind."""
     return button(label, f"{OPEN}{kind}", handle(prompt), style)
-
-
-def undo_blocks(prompt: Asked, until: str | None) -> list[Block]:
-    """The button that takes an answer back, while that is possible."""
-    if until is None:
-        return []
-    back: Block = {"type": "actions", "elements": [button("Undo", UNDO, handle(prompt))]}
-    return [context(f"⏪ Can be taken back until {date(until, '{time_secs}')}; then it goes on."), back]

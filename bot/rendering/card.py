@@ -210,9 +210,6 @@ def _waiting(state: State, flow: Flow, names: Mapping[str, str]) -> str:
         for timer in state.timers.values()
         if timer.prompt_id is None
     )
-    undos = sorted(timer.due_at for timer in state.timers.values() if timer.purpose == "undo")
-    if undos and (not timers or undos[0] < timers[0][0]):
-        return f"🟡 *Waiting* until {date(undos[0], '{time_secs}')}: an answer can be taken back until then"
     if not timers:
         return "🟡 *Waiting*"
     if waited_out(state.nodes.get(timers[0][2])):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.approvals import UNDO, handle
+from bot.rendering.approvals import handle
 from bot.rendering.blocks import Block, actions, button, context, field_block, modal, option, section, with_id
 from bot.rendering.text import date, one_line, person, safe, shown
 from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
 from engine.journal.state import Asked, Grant, State
 from engine.language.codec import Json, encode
 
+REVOKE = "sayso:revoke"
+"""The button that takes back what is always allowed."""
 ALWAYS = "always"
 """The kind of the view in which calls are allowed always."""
 PATTERN, FOR, IN = "pattern:", "for", "in"
@@ -103,7 +105,7 @@ def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
     """What was allowed with an approval, with the button that takes it back."""
     if grant.over is not None or state.ended:
         return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
-    return [context(line(grant)), actions([button("Revoke", UNDO, handle(prompt))])]
+    return [context(line(grant)), actions([button("Revoke", REVOKE, handle(prompt))])]
 
 
 def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -> list[Block]:
@@ -115,12 +117,12 @@ def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -
         block = with_id(
             section(f"{line(grant)} · used {grant.used} times", most=900), f"grant:{grant.prompt_id}"
         )
-        made.append({**block, "accessory": button("Revoke", UNDO, value)})
+        made.append({**block, "accessory": button("Revoke", REVOKE, value)})
     for state in states:
         thread = state.thread or {}
         for grant in standing(state, now):
             value = f"{grant.prompt_id}|||{thread.get('channel')}|{thread.get('threadTs')}"
             text = f"{line(grant)} · used {grant.used} times · *{safe(state.flow_name)}*"
             block = with_id(section(text, most=900), f"grant:{grant.prompt_id}")
-            made.append({**block, "accessory": button("Revoke", UNDO, value)})
+            made.append({**block, "accessory": button("Revoke", REVOKE, value)})
     return made

@@ -39,16 +39,13 @@ class Waits(NamedTuple):
     timers: Mapping[str | None, TimerRun]
     meters: Mapping[str, Meter] = {}
     """How far running nodes say that they are."""
-    undos: Mapping[str | None, TimerRun] = {}
-    """Until when answers can be taken back."""
 
     @classmethod
     def of(cls, state: State, flow: Flow, names: Mapping[str, str]) -> Waits:
         """What this state waits for."""
         prompts = {prompt.path: prompt for prompt in open_prompts(state)}
         timers = {timer.path: timer for timer in state.timers.values() if timer.prompt_id is None}
-        undos = {timer.path: timer for timer in state.timers.values() if timer.purpose == "undo"}
-        return cls(state, flow, names, prompts, timers, undos=undos)
+        return cls(state, flow, names, prompts, timers)
 
 
 def open_prompts(state: State) -> list[Asked]:
@@ -198,9 +195,6 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if prompt is not None:
         icon = "⚠️" if prompt.kind == "interrupted" else "🙋"
         return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
-    if path in waits.undos:
-        until = date(waits.undos[path].due_at, "{time_secs}")
-        return f"⏪ {label} · answered, can be taken back until {until}"
     if path in state.containers:
         agent = state.containers[path].agent
         far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)

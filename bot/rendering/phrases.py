@@ -100,7 +100,6 @@ def thread_help() -> str:
         "In this thread you can write:\n"
         "• an answer, where a question asks for text or files (no mention needed); a ✅ on it says that it counts\n"
         "• `#2: your answer`, where several questions are open\n"
-        "• `undo`: take an answer back, where the question says until when\n"
         "• `status`: where this stands\n"
         "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
         "• `resume`, or `resume` and a message for it: go on after a pause\n"
@@ -137,11 +136,6 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
             if waited_out(state.nodes.get(timer.path)):
                 what = "waits for the provider (write to it to try at once), next try"
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
-        elif timer.purpose == "undo" and timer.path is not None:
-            until = date(timer.due_at, "{time_secs}")
-            lines.append(
-                f"goes on at {until}, unless an answer is taken back: {place_of(state, flow, timer.path)}"
-            )
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
     told = "\n   ".join([head, *lines])

@@ -173,10 +173,10 @@ def closed_prompt(
     outcome = outcome_text(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
     answer = _answer(prompt)
-    undo = approvals.undo_blocks(prompt, prompt.undo_until)
+    grants = []
     if (grant := state.grants.get(prompt.prompt_id)) is not None:
-        undo += grant_blocks(state, prompt, grant)
-    tail = [section(outcome, most=1_500), *answer, *undo, context(place_line(state, prompt, flow))]
+        grants = grant_blocks(state, prompt, grant)
+    tail = [section(outcome, most=1_500), *answer, *grants, context(place_line(state, prompt, flow))]
     message = shown(prompt.message)
     under = _decision(prompt, is_open=False)
     covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
@@ -210,7 +210,6 @@ def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
             }
             for v in kept.votes
         ),
-        undo_until=kept.undo_until,
     )
 
 

@@ -162,7 +162,7 @@ VERBS = (
         "form",
         "files",
         "edit",
-        "undo",
+        "revoke",
         "hand_over",
     ),
     *("pause", "resume", "cancel"),

@@ -9,7 +9,18 @@ from typing import TypeAlias
 from bot.config.session_files import SessionFiles, keep
 from bot.scenarios.document import Act, is_asked
 from bot.scenarios.life import GaveUp
-from engine.decide.commands import Abort, Answer, Command, Edit, HandOver, Hold, Message, Resume, Steer, Undo
+from engine.decide.commands import (
+    Abort,
+    Answer,
+    Command,
+    Edit,
+    HandOver,
+    Hold,
+    Message,
+    Resume,
+    Revoke,
+    Steer,
+)
 from engine.decide.policy import ACTION_OF, Gate
 from engine.decide.question import DECIDED
 from engine.forms import match_option
@@ -47,8 +58,8 @@ class Hand:
                 return Resume(text or "go on", actor, key)
             case "cancel":
                 return Abort(actor, text)
-            case "undo":
-                return Undo(self._undone(state).prompt_id, actor, key)
+            case "revoke":
+                return Revoke(self._standing(state).prompt_id, actor, key)
             case "hand_over":
                 to = people[text].id if text in people else text or ""
                 return HandOver(self._open(state, lambda prompt: True).prompt_id, actor, key, to)
@@ -116,15 +127,14 @@ class Hand:
             raise GaveUp([f"No open question takes {_said(self._act)}.", *open_lines(state)])
         return found[0]
 
-    def _undone(self, state: State) -> Asked:
+    def _standing(self, state: State) -> Asked:
         found = [
             prompt
             for prompt in state.prompts.values()
-            if (prompt.undo_until is not None or _stands(state, prompt))
-            and (self._act.on is None or is_asked(prompt, self._act.on))
+            if _stands(state, prompt) and (self._act.on is None or is_asked(prompt, self._act.on))
         ]
         if len(found) != 1:
-            raise GaveUp(["There is no answer that could be taken back now.", *open_lines(state)])
+            raise GaveUp(["No grant stands that could be revoked now.", *open_lines(state)])
         return found[0]
 
     def _may(self, state: State, prompt: Asked) -> bool:

@@ -278,7 +278,7 @@ def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, a
 # --- what a session waits for ------------------------------------------------------------------------------
 
 
-MOVES = ("wait", "retry", "undo", "followUp")
+MOVES = ("wait", "retry", "followUp")
 """The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
 
 
@@ -320,6 +320,6 @@ def line(wait: Mapping[str, Json]) -> str | None:
         held = f", held by {wait['holder']}" if wait["holder"] else ""
         return f"waits for lock {one_line(wait['name'], 80)}{held}"
     if wait["kind"] == "time":
-        why = {"retry": " to try again", "undo": ": an answer can be taken back", "followUp": " for replies"}
+        why = {"retry": " to try again", "followUp": " for replies"}
         return f"waits until {moment(wait['until'])}{why.get(wait['for'], '')}  {clean(wait['path'] or '')}"
     return None

@@ -430,7 +430,7 @@ def asks_why(prompt: Question, line: str) -> bool:
 
 def due_moments(state: State) -> list[str]:
     """The moments at which the session goes on by itself: a wait is over, a node is tried again, an answer stands."""
-    return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry", "undo")]
+    return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry")]
 
 
 def engine_action(kind: str) -> Any:

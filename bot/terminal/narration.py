@@ -112,7 +112,7 @@ def _said(state: State, event: Event, paint: Paint) -> str | None:
     match event:
         case ev.PromptAnswered():
             return _answered(state, event, paint)
-        case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded() | ev.PromptUndone():
+        case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded():
             return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
         case ev.GrantGiven():
             return f"  {paint('green', '∞')} {clean(event.tool)}: calls like this are allowed until {moment(event.until)}"
@@ -143,7 +143,7 @@ def _refusal(event: ev.AgentToolResult) -> str:
     return one_line(told.partition("\n")[0], 200)
 
 
-def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded | ev.PromptUndone) -> str:
+def _did(state: State, event: ev.PromptVoted | ev.PromptEdited | ev.PromptHanded) -> str:
     """What somebody did to a question that is not its answer."""
     prompt = state.prompts[event.prompt_id]
     match event:

@@ -31,7 +31,7 @@ _NO_ID = "Your login does not say who you are in Slack, so you can only look. Lo
 _AT_TERMINAL = "This session lives in a terminal, where nobody of Slack acts. Ask whoever ran sayso there."
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "answer": ("promptId", "value", "text", "values", "reason", "nonce"),
-    "undo": ("promptId",),
+    "revoke": ("promptId",),
     "abort": ("reason",),
     "pause": ("reason",),
     "resume": ("text",),

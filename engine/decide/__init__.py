@@ -14,7 +14,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 Files:
 
 * `agents/`: agents: conversations with a model as part of a flow
-* `approvals`: what people do to a prompt beside answering it: vote, change, hand over, take back
+* `approvals`: what people do to a prompt beside answering it: vote, change, hand over, revoke
 * `begin`: what is due begins: conditions, configurations, limits, and what each kind of node does first
 * `behaviours`: what the core asks of agents
 * `commands`: what can be asked of a session: the commands that `decide` takes

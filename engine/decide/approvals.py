@@ -1,9 +1,9 @@
-"""What people do to a prompt beside answering it: vote, change what is proposed, hand over, take back. Pure.
+"""What people do to a prompt beside answering it: vote, change what is proposed, hand over, revoke. Pure.
 
 An approval that one person decides is answered like any other question. Where several must agree, each vote is a
 fact of its own until one side stands; then the answer follows, with the votes in it. A vote replaces one's own. An edit
 voids the votes before it, and shows the prompt anew under another nonce, so that a button of the copy before decides
-nothing. An answer with `undo` is recorded at once and starts nothing before its timer has fired.
+nothing.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from engine.decide import covered_nodes, prompt_timers, question
+from engine.decide import covered_nodes, question
 from engine.decide.behaviours import conversations
-from engine.decide.commands import Answer, Edit, Facts, HandOver, Undo
-from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
+from engine.decide.commands import Answer, Edit, Facts, HandOver, Revoke
+from engine.decide.prompt_timers import open_prompt
 from engine.decide.step import Turn
 from engine.flow import Flow
 from engine.forms import check_form
 from engine.forms.question import Question, wrong_text
 from engine.journal import events as ev
 from engine.journal.folds.prompts import asked_people, votes_without
-from engine.journal.grammar import undo_id
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -30,7 +29,6 @@ from engine.language.errors import (
     AlreadyAnswered,
     InvalidAnswer,
     PromptClosed,
-    PromptTimedOut,
     SaysoError,
 )
 
@@ -293,44 +291,13 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
         raise InvalidAnswer(f"{to} changed this and cannot approve it. Hand it to somebody else.")
 
 
-# --- taking back -----------------------------------------------------------------------------------------
+# --- revoking --------------------------------------------------------------------------------------------
 
 
-def start_undo(turn: Turn, prompt: Asked, seconds: float) -> None:
-    """The answer can be taken back for so many seconds; what follows it starts then."""
-    turn.emit(
-        ev.TimerSet,
-        path=prompt.path,
-        timer_id=undo_id(turn.state, prompt),
-        due_at=timestamps.after(turn.facts.now, seconds),
-        purpose="undo",
-        prompt_id=prompt.prompt_id,
-    )
-
-
-def undo(turn: Turn, command: Undo) -> None:
-    """Take an answer back: the prompt is open again, its older buttons match no more."""
+def revoke(turn: Turn, command: Revoke) -> None:
+    """Take back what an approval allowed beyond one call."""
     if command.key in turn.state.seen:
         return
-    prompt = turn.state.prompts.get(command.prompt_id)
-    if prompt is None:
-        raise PromptClosed("This question is not known here.")
-    if prompt.prompt_id in turn.state.grants:
-        conversations().grant_revoked(turn, command)
-        return
-    if prompt.open:
-        raise PromptClosed("This question is not answered, so there is nothing to take back.")
-    if turn.state.phase not in OPEN_PHASES or undo_id(turn.state, prompt) not in turn.state.timers:
-        raise PromptClosed(f"This cannot be taken back any more. {question.already(prompt)}")
-    if is_over(prompt.undo_until, turn.facts):
-        raise PromptTimedOut(f"This cannot be taken back any more. {question.already(prompt)}")
-    turn.permit(command.actor, "undo", prompt)
-    turn.emit(
-        ev.PromptUndone,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
-        actor=command.actor.record(),
-        nonce=turn.new_id("", f"nonce {prompt.path}"),
-        key=command.key,
-    )
-    prompt_timers.start_again(turn, prompt, float(prompt.undo_seconds or 0))
+    if command.prompt_id not in turn.state.grants:
+        raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
+    conversations().grant_revoked(turn, command)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
 
-from engine.decide.commands import Steer, Undo
+from engine.decide.commands import Revoke, Steer
 from engine.flow import Flow, Node
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
@@ -71,7 +71,7 @@ class Conversations(Protocol[Turn_contra]):
     def grant_checked(self, turn: Turn_contra, prompt: Asked, asked: Json) -> dict[str, Json]:
         """The grant that goes with the approval of a call, as it is voted on. Raises `InvalidAnswer`."""
 
-    def grant_revoked(self, turn: Turn_contra, command: Undo) -> None:
+    def grant_revoked(self, turn: Turn_contra, command: Revoke) -> None:
         """A person takes a grant back."""
 
     def call_covered(self, turn: Turn_contra, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:

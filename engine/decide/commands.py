@@ -22,7 +22,7 @@ Action: TypeAlias = Literal[
     "resolve",
     "edit",
     "hand_over",
-    "undo",
+    "revoke",
     "steer",
     "stop",
     "pause",
@@ -33,8 +33,8 @@ Action: TypeAlias = Literal[
     "list",
 ]
 """What a person wants to do, as the policy knows it: `answer` an ask or an input, `decide` an approval, `resolve` an
-interrupted or failed node or a question about a cap, `edit` what an approval proposes, `hand_over` a prompt, `undo` an
-answer; the rest as people say it."""
+interrupted or failed node or a question about a cap, `edit` what an approval proposes, `hand_over` a prompt, `revoke`
+what was allowed; the rest as people say it."""
 
 
 class Policy(Protocol):
@@ -161,8 +161,8 @@ class HandOver(Command, frozen=True):
     taker: Actor | None = None
 
 
-class Undo(Command, frozen=True):
-    """Take an answer back while what follows it has not started (`undo: 10s`); the prompt is open again."""
+class Revoke(Command, frozen=True):
+    """Take back what was allowed beyond one call with the approval of a tool call."""
 
     prompt_id: str
     actor: Actor

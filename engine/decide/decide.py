@@ -43,7 +43,7 @@ def carry_out(turn: Turn, command: Command) -> None:
         _HANDLERS[type(command)](turn, command)
         run_to_fixpoint(turn)
     except SaysoError:
-        turn.undo(state, events)
+        turn.rewind(state, events)
         raise
 
 
@@ -129,7 +129,7 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     commands.Answer: replies.answer,
     commands.Edit: approvals.edit,
     commands.HandOver: approvals.hand_over,
-    commands.Undo: approvals.undo,
+    commands.Revoke: approvals.revoke,
     commands.Message: replies.message,
     commands.Steer: replies.steer,
     commands.EndRest: replies.end_rest,

@@ -22,7 +22,6 @@ from engine.journal.queries import (
     interrupted,
     open_prompt_at,
     resting,
-    undo_pending,
 )
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
 from engine.nodes.types.registry import MISSING, mode_of
@@ -161,7 +160,7 @@ def only_waits(flow: Flow, state: State) -> bool:
         timed = run.status == "started" and mode_of(run.type) == "timer"
         if _held_up(state, path):
             continue
-        if timed or run.status == "retrying" or undo_pending(state, path) or resting(state, path):
+        if timed or run.status == "retrying" or resting(state, path):
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
             return False

@@ -227,7 +227,7 @@ class _Copier:
             new["prompt"] = {**event.prompt, **self._covers(event.prompt_id, event.prompt), "nonce": nonce}
         elif isinstance(event, ev.PromptEdited):
             new |= self._covers(event.prompt_id, {"covers": event.covers})
-        if isinstance(event, ev.PromptEdited | ev.PromptUndone):
+        if isinstance(event, ev.PromptEdited):
             new["nonce"] = self._random(f"nonce {event.prompt_id} {event.seq}")
         return new
 

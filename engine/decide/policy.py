@@ -265,7 +265,7 @@ def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
     return None if reason is None or _owner(actor, action, target) is None else reason
 
 
-def _undo(actor: Actor, action: Action, target: Target) -> str | None:
+def _revoke(actor: Actor, action: Action, target: Target) -> str | None:
     """Who answered, the requester and the admins."""
     prompt = target.prompt
     if prompt is not None and prompt.answered_by is not None and actor.id == prompt.answered_by:
@@ -290,7 +290,7 @@ def _owner(actor: Actor, action: Action, target: Target) -> str | None:
 _VERBS: Mapping[str, str] = {
     "resolve": "say how this goes on",
     "steer": "steer this",
-    "undo": "undo this",
+    "revoke": "revoke this",
     "stop": "stop this",
     "pause": "pause this",
     "resume": "resume this",
@@ -307,7 +307,7 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
     "resolve": _resolve,
     "edit": _edit,
     "hand_over": _hand_over,
-    "undo": _undo,
+    "revoke": _revoke,
     "steer": _owner,
     "stop": _owner,
     "pause": _owner,

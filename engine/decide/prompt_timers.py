@@ -91,12 +91,6 @@ def start(turn: Turn, prompt: Asked) -> None:
     _set_all(turn, prompt, deadline)
 
 
-def start_again(turn: Turn, prompt: Asked, at_least: float) -> None:
-    """The answer of a prompt was taken back: its clocks run again. Its deadline stays, but leaves so many seconds."""
-    if prompt.deadline is not None:
-        _set_all(turn, prompt, max(prompt.deadline, timestamps.after(turn.facts.now, at_least)))
-
-
 def _set_all(turn: Turn, prompt: Asked, deadline: str) -> None:
     """Set the clocks of a prompt, but those of the steps that were taken."""
     now, working = turn.facts.now, _hours(prompt)

@@ -68,7 +68,6 @@ def node_prompt(node: Node, config: dict[str, Json]) -> Question:
         **ask_parts(config),
         who=None if config.get("who") is None else tuple(config["who"]),
         default=config.get("default"),
-        undo_seconds=config.get("undo"),
     )
 
 

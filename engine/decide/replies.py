@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.decide import containers, edges, limits, prompt_timers, question
-from engine.decide.approvals import start_undo, vote
+from engine.decide.approvals import vote
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Abort, Answer, Due, EndRest, Hold, Message, Resume, Shown, Steer
 from engine.decide.policy import ACTION_OF
@@ -63,10 +63,6 @@ def _take_answer(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, J
         answer=answer,
         key=command.key,
     )
-    seconds = prompt.undo_seconds
-    if seconds:
-        start_undo(turn, prompt, float(seconds))
-        return
     turn.wake(prompt.path, question.summary(turn.state.prompts[prompt.prompt_id]))
     if prompt.kind == "interrupted":
         _interruption_resolved(turn, prompt, answer["value"], command)
@@ -244,20 +240,12 @@ def timer_due(turn: Turn, command: Due) -> None:
             _expire(turn, turn.state.prompts[timer.prompt_id])
         return
     turn.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
-    if timer.purpose == "undo" and timer.prompt_id is not None:
-        _let_follow(turn, turn.state.prompts[timer.prompt_id])
-    elif timer.purpose != "unreachable":
+    if timer.purpose != "unreachable":
         turn.wake(timer.path)
         if timer.purpose == "wait":
             turn.complete(timer.path or "", {"until": timer.due_at})
         elif timer.purpose == "followUp":
             conversations().end_rest(turn, timer.path or "")
-
-
-def _let_follow(turn: Turn, prompt: Asked) -> None:
-    """The time to take the answer back is over."""
-    turn.wake(prompt.path, question.summary(prompt))
-    conclude(turn, prompt.path, question.output(prompt))
 
 
 def _expire(turn: Turn, prompt: Asked) -> None:

@@ -93,7 +93,7 @@ class Turn:
                 address = None if frame is None else frame.owner
         return found
 
-    def undo(self, state: State, events: int) -> None:
+    def rewind(self, state: State, events: int) -> None:
         """Forget what was written after the first so many events, which left this state."""
         self.state, self._moved = state, None
         del self.events[events:]

@@ -99,7 +99,7 @@ class AskHumanTool(ToolSettings):
     nobody answered in time, that."""
 
     node_type = "ask"
-    evaluated = given = frozenset({"who", "timeout", "remind_every", "escalate", "hours", "undo"})
+    evaluated = given = frozenset({"who", "timeout", "remind_every", "escalate", "hours"})
 
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
@@ -109,7 +109,6 @@ class AskHumanTool(ToolSettings):
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None
-    undo: Duration | None = Field(None, description="How long the answer can be taken back.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -97,7 +97,6 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     """Bytes that one file may have."""
 
     # Taking an answer back.
-    undo_seconds: int | float | None = None
 
     # What is asked about a cap, a limit of rounds, or a model call.
     scope: str | None = None
@@ -163,7 +162,7 @@ _DECISION = (
 _FILES = ("acceptsFiles?", "maxFiles?", "maxSize?")
 _STEP = (*_HEAD, "options", "acceptsText", "who", *_TIME, "attempt?")
 _WIRE = {
-    "ask": (*_HEAD, *_CLOCKS, "form?", *_FILES, "who", "default", "undoSeconds", "covers"),
+    "ask": (*_HEAD, *_CLOCKS, "form?", *_FILES, "who", "default", "covers"),
     "approval": (*_HEAD, *_CLOCKS, *_DECISION, "covers"),
     "tool": (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, "tool", "covers"),
     "input": (*_HEAD, "form?", "options", "acceptsText", "who", *_TIME, "input"),

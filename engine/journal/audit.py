@@ -225,7 +225,6 @@ _BODIES: dict[type[Event], Callable[[Any], Json]] = {
     ev.PromptEdited: lambda event: event.values,
     ev.PromptVoted: _nothing,
     ev.PromptHanded: _nothing,
-    ev.PromptUndone: _nothing,
     ev.PromptAnswered: lambda event: event.answer,
     ev.PromptExpired: _nothing,
     ev.PromptEscalated: _nothing,

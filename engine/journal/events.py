@@ -574,17 +574,8 @@ class PromptHanded(PromptEvent, tag="prompt:handed", kw_only=True):
     key: str
 
 
-class PromptUndone(PromptEvent, tag="prompt:undone", kw_only=True):
-    """An answer was taken back before anything followed from it; the prompt is open again, under a new `nonce`."""
-
-    actor: dict[str, Json]
-    nonce: str
-    key: str
-
-
 class PromptAnswered(PromptEvent, tag="prompt:answered", kw_only=True):
-    """The one answer of a prompt: final from here on, or once the timer of its `undo` has fired. `key` is the inbox
-    key that carried it."""
+    """The one and final answer of a prompt. `key` is the inbox key that carried it."""
 
     actor: dict[str, Json]
     answer: dict[str, Json]
@@ -663,9 +654,7 @@ class TimerSet(Event, tag="timer:set", kw_only=True):
 
     timer_id: str
     due_at: str
-    purpose: Literal[
-        "wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable", "followUp"
-    ]
+    purpose: Literal["wait", "deadline", "retry", "timeout", "remind", "escalate", "unreachable", "followUp"]
     prompt_id: str | None = None
 
 

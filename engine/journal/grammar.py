@@ -109,7 +109,7 @@ def agent_around(state: State, path: str) -> str:
 def closed_prompt(state: State, run: NodeRun) -> Asked | None:
     """The question that was asked last about a node, which is not open, and whose answer is final."""
     prompt = None if run.prompt_id is None else state.prompts.get(run.prompt_id)
-    if prompt is not None and (prompt.open or prompt.undo_until is not None):
+    if prompt is not None and (prompt.open):
         raise MalformedJournal(f"the question {prompt.prompt_id} about it is not decided")
     return prompt
 
@@ -144,11 +144,6 @@ def nothing_open(state: State) -> None:
 def clock_id(state: State, prompt: Asked, word: str) -> str:
     """The id of a timer of a question."""
     return f"{state.session_id}:{prompt.prompt_id}:{word}"
-
-
-def undo_id(state: State, prompt: Asked) -> str:
-    """The id of the timer until which the answer of a question can be taken back."""
-    return clock_id(state, prompt, f"undo{prompt.generation}")
 
 
 def wait_id(state: State, path: str) -> str:
@@ -260,8 +255,6 @@ def _agent_message(state: State, event: ev.AgentMessage) -> tuple[Owed, ...]:
 
 def _answered(state: State, event: ev.PromptAnswered) -> tuple[Owed, ...]:
     prompt = state.prompts[event.prompt_id]
-    if prompt.undo_seconds:
-        return (Owed(("timer:set",), prompt.path, undo_id(state, prompt)),)
     return _answer_owes(state, prompt, event.answer.get("value"))
 
 
@@ -319,11 +312,6 @@ def _shown(state: State, event: ev.PromptShown) -> tuple[Owed, ...]:
     return () if prompt.deadline is not None else _clocks(state, prompt)
 
 
-def _undone(state: State, event: ev.PromptUndone) -> tuple[Owed, ...]:
-    prompt = state.prompts[event.prompt_id]
-    return () if prompt.deadline is None else _clocks(state, prompt)
-
-
 def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:
     return tuple(
         Owed(("timer:set",), prompt.path, clock_id(state, prompt, word)) for word in _clock_words(prompt)
@@ -345,7 +333,7 @@ def _clock_words(prompt: Asked) -> Iterator[str]:
 def _fired(state: State, event: ev.TimerFired) -> tuple[Owed, ...]:
     timer = state.timers[event.timer_id]
     match timer.purpose:
-        case "wait" | "undo":
+        case "wait":
             return (Owed(OUTCOME, timer.path),)
         case "deadline":
             return (Owed(("prompt:expired",), timer.path, timer.prompt_id),)
@@ -398,7 +386,6 @@ OWES: dict[str, Callable[[State, Any], tuple[Owed, ...]]] = {
     "agent:opened": _agent_opened,
     "agent:message": _agent_message,
     "prompt:shown": _shown,
-    "prompt:undone": _undone,
     "prompt:answered": _answered,
     "prompt:expired": _expired,
     "timer:fired": _fired,

@@ -148,9 +148,7 @@ class _Builder:
                 self._asked(event)
             case ev.PromptAnswered() | ev.PromptExpired() | ev.PromptCancelled():
                 self._no_prompt(event.prompt_id)
-            case ev.PromptUndone():
-                self._waits_again(event)
-            case ev.TimerSet(purpose="wait" | "undo"):
+            case ev.TimerSet(purpose="wait"):
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.until = "waiting", event.due_at
                 self._timers[event.timer_id] = entry
@@ -280,13 +278,6 @@ class _Builder:
         # One that has its outcome keeps it: what is asked there is about the edges behind it.
         if entry.status != "interrupted" and entry.ended_at is None:
             entry.status = "waiting"
-        self._prompts[event.prompt_id] = entry
-
-    def _waits_again(self, event: ev.PromptUndone) -> None:
-        """An answer was taken back."""
-        entry = self._nodes[event.path or ""]
-        entry.status, entry.until = "waiting", None
-        entry.prompts.append(event.prompt_id)
         self._prompts[event.prompt_id] = entry
 
     def _no_prompt(self, prompt_id: str) -> None:

@@ -99,13 +99,6 @@ def pending(state: State) -> bool:
     return state.lock is not None and state.lock.acquired_at is None
 
 
-def undo_pending(state: State, path: str) -> bool:
-    """Whether the question of the node at this path has an answer that can still be taken back."""
-    prompt_id = state.nodes[path].prompt_id
-    prompt = None if prompt_id is None else state.prompts.get(prompt_id)
-    return prompt is not None and prompt.undo_until is not None
-
-
 def asked_in_order(state: State) -> list[str]:
     """The ids of the open prompts in the order in which they were asked; ids are random."""
     return sorted(state.open_prompts, key=lambda prompt_id: int(state.prompts[prompt_id].number or 0))

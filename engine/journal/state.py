@@ -96,8 +96,6 @@ class Asked(Question, kw_only=True):
     deadline: str | None = None
     votes: tuple[dict[str, Json], ...] = ()
     """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""
-    undo_until: str | None = None
-    """Until when the answer may be taken back; None where it is final."""
     reminders: int = 0
     """How often those who are asked were told again."""
     escalated: tuple[int, ...] = ()

@@ -24,7 +24,6 @@ _ANY_OPEN = (
     "prompt:voted",
     "prompt:edited",
     "prompt:handed",
-    "prompt:undone",
     "prompt:answered",
     "prompt:expired",
     "prompt:reposted",

@@ -166,7 +166,7 @@ class PromptClosed(Refused):
 
 
 class PromptTimedOut(PromptClosed):
-    """The deadline of the prompt has passed, or the time in which its answer could be taken back; says when."""
+    """The deadline of the prompt has passed; says when."""
 
     code = "prompt_timed_out"
 

@@ -22,9 +22,9 @@ from engine.decide.commands import (
     NodeDone,
     Reachable,
     Resume,
+    Revoke,
     Shown,
     Steer,
-    Undo,
     Unreachable,
 )
 from engine.flow import Flow
@@ -110,7 +110,7 @@ _WORDS: dict[str, tuple[Callable[..., Command], str]] = {
     "answer": (Answer, "promptId actor key value? text? values? reason? files? nonce? always?"),
     "edit": (Edit, "promptId actor key values nonce?"),
     "handOver": (HandOver, "promptId actor key to"),
-    "undo": (Undo, "promptId actor key"),
+    "revoke": (Revoke, "promptId actor key"),
     "message": (Message, "text actor key"),
     "steer": (Steer, "text actor key"),
     "abort": (Abort, "actor reason?"),

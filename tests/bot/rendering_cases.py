@@ -235,7 +235,6 @@ def prompts(draw: st.DrawFn, number: int = 1) -> Asked:
         at=None if status in ("requested", "shown") else T1,
         deadline=draw(st.none() | st.just(T1)),
         votes=tuple(draw(st.lists(votes, max_size=4))),
-        undo_until=draw(st.none() | st.just(T1)),
     )
 
 

@@ -207,16 +207,6 @@ def test_code_that_changed_stands_on_the_card() -> None:
     assert "⚠️ Changed since this began: ./deploy.sh" in str(card(state, FLOW, T1).blocks)
 
 
-def test_an_answer_that_can_be_taken_back_is_said_to_be_what_it_waits_for() -> None:
-    """The card says until when, in its first line and at the node, and not that the node runs."""
-    answered = prompt("ask", "answered", actor=BEN, at=T0, undo_until=T1)
-    undo = TimerRun("undo", "gate", T1, "undo", answered.prompt_id)
-    shown = said(session(answered, timers=Map({"undo": undo})))
-    assert "*Waiting* until <!date^" in shown
-    assert "an answer can be taken back until then" in shown
-    assert "⏪ Gate · answered, can be taken back until" in shown
-
-
 REJECTED = {
     "type": "rejected",
     "message": "gate was rejected by ben: no",

@@ -224,17 +224,6 @@ def test_whoever_handed_it_over_is_not_called_any_more() -> None:
     assert "👉 <@U0LOCALBEN> handed this to <@U0LOCALDEV>" in lines
 
 
-def test_an_answer_that_can_be_taken_back_has_a_button_until_then() -> None:
-    """While the time runs there is Undo with the end of the time; afterwards there is not."""
-    answered = prompt("ask", status="answered", answer={"text": "yes"}, actor=ANA, at=T0, undo_until=T1)
-    made = closed_prompt(session(answered), answered, FLOW)
-    (undo,) = buttons(made.blocks)
-    assert (undo["text"]["text"], undo["action_id"]) == ("Undo", "sayso:undo")
-    assert "Can be taken back until <!date^1795300992^{time_secs}" in "\n".join(texts(made.blocks))
-    final = replace(answered, undo_until=None)
-    assert buttons(closed_prompt(session(final), final, FLOW).blocks) == []
-
-
 @given(wild, wild)
 def test_what_the_thread_is_told_is_inert(old: str, new: str) -> None:
     """Titles and values of an edit, and the question of a hand-over, ping nobody and link nowhere."""

@@ -150,7 +150,7 @@ steps:
         ("  - ben: Because\n    refused: tomorrow", "expected the refusal  tomorrow"),
         ("  - ana: Because\n  - ben: aprove", "No open question takes “aprove”."),
         ("  - ana: Because\n  - ben: approve", "`apply` would run now"),
-        ("  - ana: {undo: a slip}", "There is no answer that could be taken back now."),
+        ("  - ana: {revoke: a slip}", "No grant stands that could be revoked now."),
         ("  - expect: {prompt: gate}", "came      Asked now:"),
         ("  - expect: {prompt: why, choices: ['Yes']}", "came      none"),
         ("  - expect: {prompt: why, asks: ['@sre']}", "came      requester"),

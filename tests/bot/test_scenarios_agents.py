@@ -259,7 +259,7 @@ nodes:
 steps:
   - ana: {always: {command: "systemctl restart *"}}
   - expect: {prompt: diagnose.ask_human}
-  - ana: {undo: true}
+  - ana: {revoke: true}
   - ana: {reply: "yes"}
   - expect: {prompt: diagnose, kind: approval}
   - ana: approve
@@ -268,7 +268,7 @@ steps:
 
 
 async def test_what_is_allowed_always_runs_once_each_until_it_is_taken_back(tmp_path: Path) -> None:
-    """Killed at every event: each call ran once, and after `undo` people are asked again."""
+    """Killed at every event: each call ran once, and after `revoke` people are asked again."""
     flow = FLOW.replace("max_turns: 4", "max_turns: 6\n      grants: run")
     result = await played(tmp_path, ALWAYS, flow=flow, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)

@@ -66,7 +66,7 @@ nodes:
     type: parallel
     branches:
       left:
-        - {{id: which, type: ask, with: {{message: Which?, who: [{approvers}], undo: 500ms}}}}
+        - {{id: which, type: ask, with: {{message: Which?, who: [{approvers}]}}}}
         - {_counted("chosen", then="; sleep 0.2")}
       right:
         - {{id: nap, type: wait, with: {{for: 300ms}}}}
@@ -297,10 +297,8 @@ class Crowd:
         """A command about a question."""
         who, token, of = self.random.choice(PEOPLE), self._token(), prompt.prompt_id
         flags = ["--json"] if self.random.random() < 0.5 else []
-        kind = self.random.choice(["answer"] * 6 + ["undo", "hand-over", "edit"])
+        kind = self.random.choice(["answer"] * 6 + ["hand-over", "edit"])
         match kind:
-            case "undo":
-                return Done("undo", who, ["prompts", "undo", of, *flags], "", prompt.session_id)
             case "hand-over":
                 to = ["--to", f"local:{token}"]
                 return Done("said", who, ["prompts", "hand-over", of, *to, *flags], token, prompt.session_id)

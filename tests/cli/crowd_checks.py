@@ -85,7 +85,7 @@ def _says(event: Event) -> tuple[object, ...]:
 
 def _counts(commands: list[Done], journals: dict[str, list[Event]]) -> Iterator[str]:
     """Of what names no one: not fewer than were told, not more than could be."""
-    for kind, event_type in (("undo", "prompt:undone"), ("migrate", "flow:migrated")):
+    for kind, event_type in (("migrate", "flow:migrated"),):
         if any(done.kind == "fork" for done in commands):
             return  # it copies what is counted
         mine = [done for done in commands if done.kind == kind]
@@ -101,9 +101,6 @@ def _of_session(session_id: str, journal: list[Event], lines: Counter[str]) -> I
     if state.status not in ENDED:
         yield f"it is {state.status}"
     answers = Counter(event.prompt_id for event in journal if event.type == "prompt:answered")
-    for event in journal:
-        if event.type == "prompt:undone":
-            answers[event.prompt_id] -= 1
     if any(count > 1 for count in answers.values()):
         yield f"a question was answered twice: {answers}"
     started = Counter(event.path for event in journal if event.type in _STARTS and _counts_runs(event))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli
 from tests.engine.agents.test_wide_grants import given
@@ -24,12 +22,6 @@ nodes:
           count: {type: integer, default: 2, maximum: 5}
       editable: [count]
   - {id: apply, type: shell, with: {run: [sh, -c, 'echo "$0" >> shipped', "{{ nodes.gate.values.count }}"], cwd: .}}
-"""
-UNDO = """
-flow: ask
-nodes:
-  - {id: q, type: ask, with: {message: Which?, who: [channel], choices: [eu, us], undo: 1h}}
-  - {id: b, type: set, with: {said: "{{ nodes.q.value }}"}}
 """
 
 
@@ -87,39 +79,6 @@ def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
 def open_questions(cli: Cli) -> list[str]:
     """The ids of all open questions."""
     return [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]]
-
-
-@pytest.mark.parametrize("undone", [True, False])
-def test_an_answer_is_taken_back(cli: Cli, undone: bool) -> None:
-    """While nothing followed, `prompts undo` opens the question again and leaves with 3; without it the answer stands."""
-    prompt = asked(cli, UNDO)
-    answered = cli.run("prompts", "answer", prompt, "eu")
-    assert answered.code == 3, answered
-    if undone:
-        done = cli.run("prompts", "undo", prompt)
-        assert done.code == 3, done
-        assert "took the answer back" in done.out
-    assert open_questions(cli) == ([prompt] if undone else [])
-
-
-def test_an_answer_is_taken_back_while_a_command_waits(cli: Cli) -> None:
-    """`prompts answer --wait` holds the session; `prompts undo` asks it to take the answer back, and it does."""
-    prompt = asked(cli, UNDO)
-    with cli.started("prompts", "answer", prompt, "eu", "--wait") as answering:
-        assert answering.stdout is not None
-        assert any("⏸ until" in line for line in answering.stdout)
-        done = cli.run("prompts", "undo", prompt)
-        assert done.code == 0, done
-        assert "Taken back: the question is open again." in done.out
-    assert open_questions(cli) == [prompt]
-
-
-def test_what_is_not_answered_is_not_taken_back(cli: Cli) -> None:
-    """An open question has no answer that could be taken back."""
-    prompt = asked(cli, UNDO)
-    done = cli.run("prompts", "undo", prompt)
-    assert done.code != 0
-    assert "nothing to take back" in done.err
 
 
 def test_the_terminal_shows_what_will_run(cli: Cli) -> None:

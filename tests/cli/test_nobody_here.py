@@ -19,12 +19,6 @@ lock: deploy
 nodes:
   - {id: gate, type: approval, with: {message: Go?, approvers: ["@sre"], timeout: 1h}}
 """
-UNDO = """
-flow: undo
-nodes:
-  - {id: q, type: ask, with: {message: "Which?", who: [channel], undo: 30m}}
-  - {id: b, type: set, with: {said: "{{ nodes.q.text }}"}}
-"""
 NAP = "flow: nap\nnodes: [{id: nap, type: wait, with: {for: 25d}}]\n"
 FLAKY = """
 flow: flaky
@@ -77,15 +71,6 @@ def test_a_wait_of_25_days_is_left(cli: Cli) -> None:
     ]
 
 
-def test_the_time_in_which_an_answer_can_be_taken_back_is_left(cli: Cli) -> None:
-    """`prompts answer` returns once the answer is stored."""
-    cli.write("flows/undo.yml", UNDO)
-    prompt = rests(cli, "run", "undo", "--no-input")["prompts"][0]["promptId"]
-    document = rests(cli, "prompts", "answer", prompt, "eu", "--json")
-    (wait,) = document["waitsFor"]
-    assert (wait["kind"], wait["for"], wait["path"]) == ("time", "undo", "q")
-
-
 def test_the_delay_before_another_try_is_left(cli: Cli) -> None:
     """A backoff is time like any other; the next command does what is due then."""
     cli.write("flows/flaky.yml", FLAKY.replace("200ms", "2h, max_delay: 3h"))
@@ -106,14 +91,6 @@ def test_a_held_session_waits_for_a_person(cli: Cli) -> None:
     session_id = rests(cli, "run", "nap", "--no-input")["sessionId"]
     held = cli.run("sessions", "pause", session_id, "--json")
     assert [wait["kind"] for wait in held.json["waitsFor"]] == ["person", "time"]
-
-
-def test_people_read_what_is_waited_for(cli: Cli) -> None:
-    """Without --json `prompts answer` says it in words."""
-    cli.write("flows/undo.yml", UNDO)
-    prompt = rests(cli, "run", "undo", "--no-input")["prompts"][0]["promptId"]
-    done = cli.run("prompts", "answer", prompt, "eu")
-    assert (done.code, "waits until" in done.out, "can be taken back" in done.out) == (3, True, True), done
 
 
 def test_an_answer_after_its_deadline_is_refused_and_the_deadline_applied(cli: Cli) -> None:

@@ -8,19 +8,12 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.support.acting import Workspace
-from tests.support.bot import MovedClock, bot_here
-from tests.support.browser import SCREENS, Visit, page_port, visiting
+from tests.support.bot import bot_here
+from tests.support.browser import SCREENS, Visit, visiting
 from tests.support.proving import sampled
-from tests.support.workspace import running_workspace
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
-UNDO = """
-flow: region
-nodes:
-  - {id: next, type: ask, with: {message: "Which region is next?", choices: [eu, us, ap], undo: 60s}}
-  - {id: tell, type: message, with: {text: "We go on with {{ nodes.next.text }}."}}
-"""
 GATE = """
 flow: backups
 nodes:
@@ -44,33 +37,6 @@ nodes:
       text: "Thanks for {{ nodes.send.files[0].name }}"
       files: [{path: "{{ nodes.send.files[0].path }}", name: copy.csv}]
 """
-
-
-@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_an_answer_is_taken_back_and_given_again(browser: Browser, tmp_path: Path, screen: str) -> None:
-    """The answer says until when it can be taken back; afterwards the question is open again, and the second answer
-    counts once that time is over."""
-    clock = MovedClock()
-    async with (
-        running_workspace(clock=clock, port=page_port()) as workspace,
-        bot_here(workspace, tmp_path, {"region": UNDO}, clock=clock),
-        visiting(browser, workspace, "undo", screen) as visit,
-    ):
-        await visit.begin("ops", "@sayso region")
-        await visit.button("us").click()
-        await visit.says("Answered by @Ana Ruiz")
-        await visit.pressable(visit.button("Undo"))
-        await visit.shot("answered")
-        await visit.button("Undo").click()
-        await expect(visit.button("ap")).to_be_visible()
-        await visit.shot("open-again")
-        await visit.write("eu")
-        await visit.says("Answered by @Ana Ruiz")
-        await visit.shot("typed")
-        clock.forward(61)
-        await visit.says("We go on with eu.")
-        await expect(visit.button("Undo")).to_have_count(0)
-        await visit.shot("over")
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))

@@ -170,32 +170,6 @@ async def test_a_deleted_reply_was_said_all_the_same(tmp_path: Path) -> None:
         await thread.says("first=one second=two")
 
 
-UNDO = """
-flow: careful
-nodes:
-  - {id: region, type: ask, with: {message: "Which region?", undo: 60s}}
-  - {id: tell, type: message, with: {text: "Going to {{ nodes.region.text }}"}}
-"""
-
-
-@simulated
-async def test_undo_is_a_word_while_an_answer_can_be_taken_back(tmp_path: Path) -> None:
-    """`undo` opens the question again, for its author only; while nothing can be taken back it is a word like others."""
-    async with inhabited_town(tmp_path, {"careful": UNDO.replace("60s", "8s")}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "careful")
-        await thread.says("Which region?")
-        await thread.reply("ana", "north")
-        await thread.says("Can be taken back")
-        await thread.reply("cleo", "undo")
-        await workspace.wait_for(lambda: len(whispers(workspace, "cleo")) == 1)
-        assert "undo this" in whispers(workspace, "cleo")[0]
-        await thread.reply("ana", "Undo")
-        await workspace.wait_for(lambda: thread.find("Can be taken back") is None)
-        # Nothing can be taken back now, so the word is an answer.
-        await thread.reply("ana", "undo")
-        await thread.says("Going to undo", timeout=30)
-
-
 PAIR = """
 flow: pair
 nodes:
@@ -306,7 +280,7 @@ async def test_help_names_what_can_be_done_here(tmp_path: Path) -> None:
         await thread.says("First question")
         await thread.reply("ana", "help")
         told = str(await thread.says("In this thread you can write"))
-        for word in ("undo", "hand", "file", "pause", "resume", "cancel", "status", "Edit"):
+        for word in ("hand", "file", "pause", "resume", "cancel", "status", "Edit"):
             assert word in told
         await thread.reply("ana", "cancel")
         asked = await thread.says("Cancel *two*?")

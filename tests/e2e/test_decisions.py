@@ -1,4 +1,4 @@
-"""Decisions in Slack: quorums, reasons, edits, hand-overs and undo, as people see them. With the real bot."""
+"""Decisions in Slack: quorums, reasons, edits, and hand-overs, as people see them. With the real bot."""
 
 from __future__ import annotations
 
@@ -163,67 +163,6 @@ async def test_a_prompt_is_handed_over(tmp_path: Path) -> None:
         await thread.press("cleo", changed, "Approve")
         await thread.says("The end: approve")
         assert counted(log) == ["eu:3"]
-
-
-UNDO = """
-flow: severity
-nodes:
-  - id: how
-    type: ask
-    with: {message: "How bad?", choices: [mild, severe], undo: 60s}
-  - {id: tell, type: message, with: {text: "It is {{ nodes.how.value }}"}}
-"""
-
-
-@simulated
-async def test_an_answer_is_taken_back_and_given_anew(tmp_path: Path) -> None:
-    """While its time runs an answer has an Undo button, for its author; the question is then open again."""
-    async with inhabited_town(tmp_path, {"severity": UNDO}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "severity")
-        asked = await thread.says("How bad?")
-        await thread.press("ana", asked, "severe")
-        answered = await shows(thread, asked["ts"], "Can be taken back until")
-        assert labels(answered) == ["Undo", "Cancel"]
-        await thread.press("cleo", answered, "Undo")
-        await whispered(workspace, "cleo", "can undo this")
-        await thread.press("ana", answered, "Undo")
-        again = await shows(thread, asked["ts"], "mild")
-        assert labels(again) == ["mild", "severe", "Cancel"]
-        await thread.press("ana", again, "mild")
-        await shows(thread, asked["ts"], "Can be taken back until")
-        assert thread.find("It is") is None
-
-
-@simulated
-async def test_taking_back_while_paused_is_not_called_an_answer(tmp_path: Path) -> None:
-    """Of a paused session an answer can be taken back, and nobody is told that it goes on with that answer."""
-    async with inhabited_town(tmp_path, {"severity": UNDO}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "severity")
-        asked = await thread.says("How bad?")
-        await thread.press("ana", asked, "severe")
-        answered = await shows(thread, asked["ts"], "Can be taken back until")
-        await thread.reply("ana", "pause")
-        await thread.says("is paused by Ana Ruiz")
-        await thread.press("ana", answered, "Undo")
-        again = await shows(thread, asked["ts"], "mild")
-        assert workspace.ephemerals("ana") == []
-        await thread.press("ana", again, "mild")
-        await whispered(workspace, "ana", "it goes on with your answer after `resume`")
-
-
-@simulated
-async def test_the_undo_button_goes_when_its_time_is_over(tmp_path: Path) -> None:
-    """Once the time is over the flow goes on and the message has no button any more."""
-    flow = UNDO.replace("60s", "1s")
-    async with inhabited_town(tmp_path, {"severity": flow}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "severity")
-        asked = await thread.says("How bad?")
-        await thread.press("ana", asked, "severe")
-        await thread.says("It is severe")
-        await workspace.wait_for(
-            lambda: labels(next(m for m in thread.messages() if m["ts"] == asked["ts"])) == []
-        )
-        assert "Can be taken back" not in words(next(m for m in thread.messages() if m["ts"] == asked["ts"]))
 
 
 @simulated

@@ -10,7 +10,8 @@ from typing import Any
 
 from bot.cli.grants import _as_json
 from bot.config.settings import AgentSettings
-from bot.rendering.approvals import OPEN, UNDO
+from bot.rendering.approvals import OPEN
+from bot.rendering.grants import REVOKE
 from bot.workspace.state import View
 from engine.decide.agents.grants import standing
 from engine.journal.state import State
@@ -107,7 +108,7 @@ async def test_what_is_taken_back_in_the_thread_is_asked_about_again(tmp_path: P
     async with allowed(tmp_path) as (bot, root):
         await bot.close()
         await bot.open()
-        message, where = bot.find(root, UNDO)
+        message, where = bot.find(root, REVOKE)
         await bot.press("ana", message, where, where[1]["value"])
         await bot.settle()
         assert grants_of(bot, await state_of(bot)) == []
@@ -225,7 +226,7 @@ async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_o
     async with allowed_widely(tmp_path, "flow", turns) as (bot, root, _):
         (head,) = bot.store.heads()
         await bot.engine.migrate(head.session_id, flow_of(ALLOWS), actor=member(bot, "ana"))
-        message, where = bot.find(root, UNDO)
+        message, where = bot.find(root, REVOKE)
         await bot.press("ana", message, where, where[1]["value"])
         await bot.settle()
         (row,) = bot.store.kept("grant")

@@ -25,9 +25,9 @@ from engine.decide.commands import (
     NodeDone,
     Reachable,
     Resume,
+    Revoke,
     Shown,
     Steer,
-    Undo,
     Unreachable,
 )
 from engine.flow import Flow
@@ -338,7 +338,7 @@ nodes:
       timeout: 2h
       remind_every: 10m
       escalate: [{after: 20m, to: ["@sre"], may_answer: true}]
-  - {id: q, type: ask, with: {message: How?, undo: 1m, timeout: 1h, remind_every: 10m}}
+  - {id: q, type: ask, with: {message: How?, timeout: 1h, remind_every: 10m}}
 """
     case = begin(text)
     prompt = case.prompt.prompt_id
@@ -348,10 +348,7 @@ nodes:
     case.when(HandOver(prompt, ANA, "k4", "U0DAN")).when(Gone(prompt, str((case.prompt.shown or {})["ts"])))
     case.when(case.shown(channel="C1", ts="9.9"))
     case.when(Answer(prompt, ANA, "k5", value="approve")).when(Answer(prompt, BEN, "k6", value="approve"))
-    second = case.prompt.prompt_id
-    case.when(case.shown()).when(case.answer(text="x")).when(Undo(second, ANA, "k7"))
-    case.later(60).when(case.answer(text="y")).later(60)
-    return case.when(*_due(case))
+    return case.when(case.shown()).when(case.answer(text="x"))
 
 
 def _due(case: Scenario) -> list[Due]:
@@ -501,7 +498,7 @@ def granted() -> Talk:
         call = ("shell", {"command": command})
         case.model("", call).decide("approve", always={}).tool("tool[0]", OUTPUT)
     case.model("", ("shell", {"command": "rm a.txt"})).tool("tool[0]", OUTPUT)
-    case.when(Undo(list(case.state.grants)[-1], ANA, "u")).later(9 * 3600)
+    case.when(Revoke(list(case.state.grants)[-1], ANA, "u")).later(9 * 3600)
     case.model("", ("shell", {"command": "rm a.txt"})).decide("reject")
     return case.model("Done.")
 
@@ -517,7 +514,7 @@ def granted_widely() -> Scenario:
     case.model("", ("shell", {"command": "rm b.txt"})).decide("approve", always={"scope": "thread"})
     case.kept = (*case.kept, *(row for row in rows_of(case) if row.scope.startswith("thread")))
     case.tool("tool[0]", OUTPUT).model("", ("shell", {"command": "rm b.txt"})).tool("tool[0]", OUTPUT)
-    case.when(Undo(case.kept[-1].kept_id, ANA, "u"))
+    case.when(Revoke(case.kept[-1].kept_id, ANA, "u"))
     return case.model("Done.")
 
 

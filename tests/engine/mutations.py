@@ -152,7 +152,7 @@ _WORDS = {
     "status": ("complete", "failed", "aborted"),
     "outcome": ("complete", "failed", "aborted", "approve", "fail"),
     "kind": ("foreach", "loop", "parallel", "switch", "flow", "agent"),
-    "purpose": ("wait", "deadline", "retry", "timeout", "undo", "remind", "escalate", "unreachable"),
+    "purpose": ("wait", "deadline", "retry", "timeout", "remind", "escalate", "unreachable"),
     "source": ("prompt", "person", "engine", "model"),
     "role": ("user", "assistant"),
     "vote": ("approve", "reject"),

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.decide.commands import Answer, Command, Due, Edit, Facts, HandOver, Shown, Undo
+from engine.decide.commands import Answer, Command, Due, Edit, Facts, HandOver, Shown
 from engine.decide.decide import decide
 from engine.language.errors import ClockJumped, PromptTimedOut
-from tests.support.engine import ANA, BEN, Scenario, given
+from tests.support.engine import BEN, Scenario, given
 
 APPROVE = """
 nodes:
@@ -105,15 +105,6 @@ def test_a_message_goes_to_the_question_that_still_has_time() -> None:
     case.when(*(Shown(prompt_id, {"ts": prompt_id}) for prompt_id in case.state.open_prompts))
     case.later(605).when(case.message("fine"))
     assert case.event("prompt:answered").path == "fan[b]/r"
-
-
-def test_an_answer_is_final_once_its_time_to_be_taken_back_is_over() -> None:
-    """Before the timer has fired too: what follows may start at any moment."""
-    case = given("nodes: [{id: q, type: ask, with: {message: How?, undo: 10s}}]").started()
-    prompt_id = case.prompt.prompt_id
-    case.when(case.answer(text="fine")).later(10)
-    text = case.refused(Undo(prompt_id, ANA, "u"), PromptTimedOut)
-    assert text.startswith("This cannot be taken back any more.")
 
 
 def test_a_question_that_nobody_has_seen_has_no_deadline_yet() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Shown, Undo
+from engine.decide.commands import Abort, Answer, Edit, HandOver, Message, NodeBroke, NodeDone, Revoke, Shown
 from engine.journal.records import Head, InboxItem, InboxRow, Timer
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
@@ -123,7 +123,7 @@ async def test_requests_mean_what_they_say() -> None:
     assert read("answer", promptId="p", **given) == Answer("p", actor, "key", **given)
     assert read("edit", promptId="p", values={"a": 1}, nonce="n") == Edit("p", actor, "key", {"a": 1}, "n")
     assert read("handOver", promptId="p", to="U2") == HandOver("p", actor, "key", "U2")
-    assert read("undo", promptId="p") == Undo("p", actor, "key")
+    assert read("revoke", promptId="p") == Revoke("p", actor, "key")
     assert read("message", text="hello") == Message("hello", actor, "key")
     assert read("abort", reason="enough") == Abort(actor, "enough")
     with pytest.raises(BadRequest):

@@ -26,10 +26,10 @@ from engine.decide.commands import (
     NodeDone,
     Reachable,
     Resume,
+    Revoke,
     Shown,
     Start,
     Steer,
-    Undo,
     Unreachable,
 )
 from engine.decide.decide import carry_out
@@ -68,7 +68,6 @@ _WITH: dict[str, st.SearchStrategy[dict[str, Any]]] = {
             {"message": "How?"},
             {"message": "Which?", "choices": ["a", "b"], "timeout": "1m"},
             {"message": "How?", "timeout": "1m", "on_timeout": "default", "default": "x"},
-            {"message": "How?", "undo": "1m"},
             {"message": "How?", **_CLOCKS, "timeout": "2h"},
             {"message": "How many?", "form": {"properties": {"n": {"type": "integer"}}, "required": ["n"]}},
         ]
@@ -290,7 +289,7 @@ def commands(draw: st.DrawFn, case: Scenario) -> Command:
         case 15:
             return HandOver(prompt_id, draw(_WHO), draw(_KEYS), draw(st.sampled_from([ANA.id, BEN.id, "x"])))
         case 16:
-            return Undo(prompt_id, draw(_WHO), draw(_KEYS))
+            return Revoke(prompt_id, draw(_WHO), draw(_KEYS))
         case 17:
             shown = state.prompts[prompt_id].shown if prompt_id in state.prompts else None
             return Gone(prompt_id, str((shown or {}).get("ts")))

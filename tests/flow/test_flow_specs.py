@@ -31,7 +31,6 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "on_timeout": "fail",
             **NO_CLOCKS,
             "default": None,
-            "undo": None,
         },
     ),
     (
@@ -57,7 +56,6 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
             "on_timeout": "fail",
             **NO_CLOCKS,
             "default": None,
-            "undo": None,
         },
     ),
     (

@@ -163,12 +163,6 @@ nodes:
       one: [{id: a, type: ask, with: {message: "One?", who: [channel]}}]
       two: [{id: b, type: ask, with: {message: "Two?", who: [channel]}}]
 """,
-    "undo": f"""
-flow: undo
-nodes:
-  - {{id: q, type: ask, with: {{message: "Which?", who: {entries()}, choices: [eu, us], undo: 20h}}}}
-  - {{id: after, type: set, with: {{x: 1}}}}
-""",
     "cut": """
 flow: cut
 nodes:

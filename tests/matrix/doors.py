@@ -299,10 +299,6 @@ DOORS: dict[str, list[Door]] = {
         Door("choice button", "answer", press(OPTION), ANSWERED, "press"),
         Door("typed choice", "answer", says("yes please"), ANSWERED, "message"),
     ],
-    "undo": [
-        Door("undo button", "undo", press("sayso:undo"), ("prompt:undone",), "press"),
-        Door("undo at the terminal", "undo", _change(PromptChange("undo", {}, "done")), ("prompt:undone",), "cli"),
-    ],
     "cut": [
         Door("run again button", "resolve", press(OPTION), ANSWERED, "press"),
         Door("says done", "never", says("Done"), ANSWERED, "message"),

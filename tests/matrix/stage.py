@@ -107,10 +107,6 @@ async def _prepare(stage: Stage) -> None:
         town.say(id_of("ana"), "cancel", stage.root)
         await town.settle()
         stage.menu = copied(town.find(stage.root, "sayso:cancel")[0])
-    if stage.scenario == "undo":
-        await town.press(id_of("ben"), *stage.element(OPTION))
-        await town.settle()
-        await stage.look()
     if stage.scenario == "two":
         town.say(id_of("ana"), "which one?", stage.root)
         await town.settle()

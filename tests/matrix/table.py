@@ -34,8 +34,6 @@ GETS_IN: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("form", "answer"): LISTED,
     ("day", "answer"): LISTED,
     ("everybody", "answer"): MEMBERS,
-    # An answer is taken back by whoever gave it (Ben), the requester and the admins.
-    ("undo", "undo"): ("ben", *OWNERS, *TERMINAL),
     # Interrupted and failed steps, and the course of the run: the requester and the admins. Whoever has the terminal
     # of the machine may steer and end any run, as an admin may.
     ("cut", "resolve"): (*OWNERS, *TERMINAL),
@@ -88,7 +86,6 @@ STATES: Mapping[str, tuple[str, ...]] = {
     "form": ("open", "answered", "expired", "cancelled", "nonce", "held"),
     "day": ("open", "answered", "nonce", "held"),
     "everybody": ("open", "cancelled", "held"),
-    "undo": ("open", "cancelled", "held"),
     "cut": ("open", "answered", "cancelled", "nonce", "held"),
     "broken": ("open", "answered", "cancelled", "nonce", "held"),
 }
@@ -96,4 +93,4 @@ STATES: Mapping[str, tuple[str, ...]] = {
 
 def has_nonce(door: Door) -> bool:
     """Whether what is sent carries the nonce of the question as it was shown."""
-    return door.kind in ("press", "modal") and door.action not in ("undo",)
+    return door.kind in ("press", "modal")

@@ -252,9 +252,9 @@ CASES = [
     Case(
         "a requester without a known name",
         BEN,
-        "undo",
+        "revoke",
         target(names={}),
-        "Only the person who started this can undo this.",
+        "Only the person who started this can revoke this.",
     ),
     Case("the requester resolves", ANA, "resolve", target(STUCK), None),
     Case("an admin resolves", BEN, "resolve", target(STUCK, admins=frozenset({"UBEN"})), None),

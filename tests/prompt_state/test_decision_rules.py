@@ -36,7 +36,7 @@ NEVER = [
 """Nobody of these does anything to a question of this channel, whatever it lists."""
 
 KINDS = ("ask", "input", "approval", "interrupted", "failed", "unheard_of")
-ACTIONS: tuple[Action, ...] = ("answer", "decide", "resolve", "edit", "hand_over", "undo")
+ACTIONS: tuple[Action, ...] = ("answer", "decide", "resolve", "edit", "hand_over", "revoke")
 LISTED = {"UBEN", "UCLEO"}
 OWNERS = {"UANA", "UADA"}
 
@@ -78,7 +78,7 @@ def may(action: Action, asked: Asked, mine: bool) -> set[str]:
         ("resolve", "resolve"): (listed | OWNERS) - set(asked.excluded),
         ("resolve", "hand_over"): (listed | OWNERS) - set(asked.excluded),
     }
-    if action == "undo":
+    if action == "revoke":
         return OWNERS | ({asked.answered_by} if asked.answered_by else set())
     return rules.get((ACTION_OF.get(asked.kind, "nothing"), action), set())
 

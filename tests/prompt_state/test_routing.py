@@ -26,7 +26,6 @@ from prompt_state.routing import (
     Say,
     SessionView,
     Steer,
-    TakeBack,
     Thread,
     WhichAgent,
     control_word,
@@ -66,17 +65,6 @@ def thread(*prompts: PromptState, mine: str | None = None, **changed: Any) -> Th
     may = {prompt.prompt_id for prompt in prompts} if mine is None else set(mine.split())
     values: dict[str, Any] = {"sessions": (WAITING,), "prompts": prompts, "may_answer": frozenset(may)}
     return Thread(**(values | changed))
-
-
-BACK = ask(
-    "p-done", status="answered", answered_by="UANA", answered_at="2026-11-01T10:00:00.000Z", undo_until="x"
-)
-LATE = ask(
-    "p-late", status="answered", answered_by="UANA", answered_at="2026-11-01T10:00:00.000Z", undo_seconds=10.0
-)
-LATER_BY_BEN = ask(
-    "p-later", status="answered", answered_by="UBEN", answered_at="2026-11-01T10:00:05.000Z", undo_until="x"
-)
 
 
 class Case(NamedTuple):
@@ -299,23 +287,6 @@ CASES = [
         thread(A, mine=""),
         said("yes", mentions_bot=True),
         Hint("not_yours", ("p-a",)),
-    ),
-    # -- taking back
-    Case("undo", thread(BACK), said("undo"), TakeBack("p-done")),
-    Case("Undo!", thread(BACK, B), said("Undo!"), TakeBack("p-done")),
-    Case("the latest answer", thread(BACK, LATER_BY_BEN), said("undo"), TakeBack("p-later")),
-    Case("one's own first", thread(BACK, LATER_BY_BEN, author="UANA"), said("undo"), TakeBack("p-done")),
-    Case("nothing to take back", thread(B), said("undo"), Answer("p-b", "undo")),
-    Case("too late to take back", thread(LATE, B, author="UANA"), said("undo"), TakeBack("p-late")),
-    Case("somebody else's, too late", thread(LATE, B, author="UBEN"), said("undo"), Answer("p-b", "undo")),
-    Case("not inside a sentence", thread(BACK, B), said("undo it"), Answer("p-b", "undo it")),
-    Case(
-        "never over a choice",
-        thread(
-            BACK, ask("p-c", accepts_text=False, options=({"value": "undo", "label": "Undo", "style": None},))
-        ),
-        said("undo"),
-        Answer("p-c", "undo"),
     ),
     # -- agents, buttons, the rest
     Case("a prompt goes before an agent", thread(A, agents=(ALPHA,)), said("x"), Answer("p-a", "x")),

@@ -98,11 +98,6 @@ nodes:
   - {id: b, type: shell, with: {run: [do, b]}}
   - {id: c, type: shell, with: {run: [do, "{{ status.b }}"]}}
 """,
-    "ask_undo": """
-nodes:
-  - {id: q, type: ask, with: {message: "How?", undo: 10s}}
-  - {id: a, type: shell, with: {run: [do, "{{ nodes.q.text }}"]}}
-""",
     "message_and_wait": """
 nodes:
   - {id: m, type: message, with: {text: Hello}}

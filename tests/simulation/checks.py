@@ -29,14 +29,12 @@ from tests.simulation.world import EPOCH, World
 TEAM = "T0LOCAL01"
 READING = 60.0
 """Seconds within which what was missed is read again, whatever fails meanwhile."""
-UNDO_SECONDS = 8.0
 SLACK = 6.0
 """Seconds by which a timer may be late: a commit that takes long, a process that has just started."""
 _COUNTED = (
     "prompt:answered",
     "session:message",
     "prompt:voted",
-    "prompt:undone",
     "prompt:edited",
     "prompt:handed",
 )
@@ -109,10 +107,8 @@ def _of_session(world: World, store: Any, session: Session) -> Iterator[str]:
         yield f"{name} ({session.head.flow_name}) is {session.head.status} {session.state.error}"
         return
     answered = Counter(event.prompt_id for event in session.of("prompt:answered"))
-    answered.subtract(event.prompt_id for event in session.of("prompt:undone"))
     yield from (f"{prompt} was answered {times} times" for prompt, times in answered.items() if times > 1)
     yield from _voted(world, session)
-    yield from _taken_back(world, session)
     yield from _truly_said(world, session)
     yield from file_flows.kept(world, session)
     yield from form_checks.Decisions(world, session).wrong()
@@ -185,24 +181,6 @@ def _voted(world: World, session: Session) -> Iterator[str]:
             agreed = [person for person, vote in cast.items() if vote == event.answer["value"]]
             if event.answer["value"] == "approve" and len(agreed) != 2:
                 yield f"{event.prompt_id} was approved by {agreed}"
-
-
-def _taken_back(world: World, session: Session) -> Iterator[str]:
-    """An answer is taken back by somebody who pressed Undo, and within its time."""
-    given: dict[str, float] = {}
-    pressed = {press.delivery.body["actions"][0]["action_ts"]: press for press in world.people.pressed}
-    for event in session.events:
-        at = timestamps.from_text(event.timestamp).timestamp()
-        if event.type == "prompt:answered":
-            given[event.prompt_id] = at
-        elif event.type == "prompt:undone":
-            press = pressed[event.key.rsplit(":", 1)[1]]
-            if (press.prompt, press.label) != (event.prompt_id, "Undo"):
-                yield f"{press.label!r} for {press.prompt} took {event.prompt_id} back"
-            if event.prompt_id not in given:
-                yield f"{event.prompt_id} was taken back and had no answer"
-            elif at > given.pop(event.prompt_id) + UNDO_SECONDS + SLACK and not world.jumped:
-                yield f"{event.prompt_id} was taken back too late"
 
 
 def _locked(world: World, sessions: list[Session]) -> Iterator[str]:

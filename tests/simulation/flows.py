@@ -170,7 +170,7 @@ flow: takeback
 nodes:
   - id: sure
     type: ask
-    with: {message: "Sure?", choices: [keep, change], undo: 8s}
+    with: {message: "Sure?", choices: [keep, change]}
   - id: tell
     type: message
     with: {text: "Sure: {{ nodes.sure.text }}"}

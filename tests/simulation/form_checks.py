@@ -124,7 +124,7 @@ class Decisions:
                         yield f"{event.actor['id']} is recorded to have rejected because of {event.reason!r}"
                 case "prompt:answered":
                     yield from self._answered(event)
-                case "prompt:undone" | "prompt:reposted":
+                case "prompt:reposted":
                     self._asked[event.prompt_id].nonce = event.nonce
 
     def _of(self, event: Any, kind: str) -> Sent | None:

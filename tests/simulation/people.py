@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.rendering.approvals import UNDO
 from bot.workspace import elements
 from bot.workspace.state import copied
 from tests.simulation.errands import Errands
@@ -70,7 +69,6 @@ class Crowd:
         self.said: dict[str, Said] = {}
         self.pressed: list[Pressed] = []
         self._seen: list[tuple[Json, tuple[Json, Json], str]] = []
-        self._undos: list[tuple[Json, tuple[Json, Json]]] = []
         self._serial = 0
         self._calm = False
         self.desk = Desk(world)
@@ -257,7 +255,6 @@ class Crowd:
             self._delete,
             self._speak_up,
             self._type_a_choice,
-            self._take_back,
         )
         self.world.chance.choice(acts)(root)
 
@@ -305,14 +302,6 @@ class Crowd:
         if there is not None and "What now?" in there[0]["text"]:
             self._say("ana", elements.label_of(there[1][1]), root, choice=there[0])
 
-    def _take_back(self, root: str) -> None:
-        """Press Undo, in time or not."""
-        for message in self.world.slack.thread(root):
-            for found in _buttons(message, UNDO):
-                self._undos.append(_kept((message, found)))
-        if self._undos:
-            self._press("ana", *self.world.chance.choice(self._undos))
-
     def _mine(self, root: str) -> Said | None:
         mine = [said for said in self.said.values() if said.root == root and not said.deleted]
         return self.world.chance.choice(mine) if mine else None
@@ -348,7 +337,7 @@ def _buttons(message: Json, action: str = "sayso:option") -> list[tuple[Json, Js
 def live_buttons(message: Json) -> bool:
     """Whether a message of the bot can be pressed."""
     opens = openers(message) if asked_key(message) else {}
-    return bool(_buttons(message) or _buttons(message, UNDO) or opens)
+    return bool(_buttons(message) or opens)
 
 
 def _hint(message: Json) -> str:

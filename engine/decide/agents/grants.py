@@ -29,7 +29,7 @@ from engine.language.errors import InvalidAnswer, PromptClosed
 from engine.language.timestamps import format_duration
 
 if TYPE_CHECKING:
-    from engine.decide.commands import Undo
+    from engine.decide.commands import Revoke
     from engine.decide.step import Turn
 
 USUAL_SECONDS = 8 * 3600.0
@@ -191,14 +191,14 @@ def given_here(state: State, grant: Grant) -> bool:
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
 
-def revoke(turn: Turn, command: Undo) -> None:
+def revoke(turn: Turn, command: Revoke) -> None:
     """Take a grant back, by whoever could give it, and by whoever may steer the run. What ran stays done."""
     grant = turn.state.grants[command.prompt_id]
     prompt = turn.state.prompts[command.prompt_id]
     if grant.over is not None or turn.state.phase not in OPEN_PHASES:
         raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
     if turn.facts.policy(command.actor, "decide", turn.state, prompt) is not None:
-        turn.permit(command.actor, "undo", prompt)
+        turn.permit(command.actor, "revoke", prompt)
     row = next((one for one in wide_grants.standing(turn) if one.prompt_id == grant.prompt_id), None)
     by = command.actor.record()
     turn.emit(

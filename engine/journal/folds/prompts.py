@@ -20,7 +20,6 @@ from engine.journal.grammar import (
     run_at,
     same,
     timeout_id,
-    undo_id,
     wait_id,
 )
 from engine.journal.queries import (
@@ -219,27 +218,6 @@ def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
     return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
 
 
-def prompt_undone(state: State, event: ev.PromptUndone) -> State:
-    prompt = state.prompts.get(event.prompt_id)
-    _new_key(state, event.key)
-    if prompt is None or undo_id(state, prompt) not in state.timers:
-        raise MalformedJournal(f"prompt {event.prompt_id} has no answer that can be taken back")
-    same(event.path, prompt.path, "path")
-    again = renewed(
-        prompt,
-        event.nonce,
-        status="requested" if prompt.shown is None else "shown",
-        answer=None,
-        actor=None,
-        at=None,
-        answer_key=None,
-        undo_until=None,
-    )
-    state = close_prompt(state, again)
-    opened = replace(state, open_prompts=state.open_prompts.set(prompt.prompt_id, None))
-    return change_prompt(opened, again, event.key)
-
-
 def close_prompt(state: State, prompt: Asked) -> State:
     timers = state.timers
     for timer_id, timer in state.timers.items():
@@ -396,8 +374,6 @@ def timer_set(state: State, event: ev.TimerSet) -> State:
     state = replace(state, timers=timers.set(event.timer_id, timer))
     if event.prompt_id is None:
         return state
-    if event.purpose == "undo":
-        return set_undo(state, event.prompt_id, event.due_at)
     if event.purpose != "deadline":
         return state
     prompt = replace(state.prompts[event.prompt_id], deadline=event.due_at)
@@ -438,9 +414,7 @@ def _times_a_question(state: State, event: ev.TimerSet) -> None:
     if prompt is None or event.purpose == "retry":
         raise MalformedJournal(f"there is no question {event.prompt_id}, or it is not timed like this")
     same(event.path, prompt.path, "path")
-    if event.purpose == "undo":
-        same((event.timer_id, prompt.status), (undo_id(state, prompt), "answered"), "timer")
-    elif not prompt.open:
+    if not prompt.open:
         raise MalformedJournal(f"prompt {prompt.prompt_id} is not open")
     else:
         _is_clock(state, prompt, event)
@@ -466,10 +440,6 @@ _SETS: dict[str, Callable[[State, ev.TimerSet], None]] = {
 """What sets a timer by its purpose, where that is no question."""
 
 
-def set_undo(state: State, prompt_id: str, until: str | None) -> State:
-    return with_prompt(state, replace(state.prompts[prompt_id], undo_until=until))
-
-
 def timer_fired(state: State, event: ev.TimerFired) -> State:
     timer = state.timers.get(event.timer_id)
     if timer is None:
@@ -481,8 +451,6 @@ def timer_fired(state: State, event: ev.TimerFired) -> State:
     if event.timestamp < timer.due_at and not spoken_to:
         raise MalformedJournal(f"timer {event.timer_id} is not due before {timer.due_at}")
     state = replace(state, timers=state.timers.delete(event.timer_id))
-    if timer.purpose == "undo" and timer.prompt_id is not None:
-        return set_undo(state, timer.prompt_id, None)
     if timer.purpose == "timeout" and timer.path is not None:
         container = container_at(state, timer.path)
         message = f"node {container.node_id}: it ran out of time"

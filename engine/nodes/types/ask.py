@@ -11,7 +11,7 @@ from engine.forms.question import lacks_default
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, Duration, FileSize, Label, Person, Text, listed
+from engine.nodes.types.fields import Config, FileSize, Label, Person, Text, listed
 from engine.nodes.types.prompts import (
     AskOutcome,
     Escalate,
@@ -102,11 +102,6 @@ class AskConfig(Config):
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None
-    undo: Duration | None = Field(
-        None,
-        description="How long the answer can be taken back. What follows starts only then. Left out: an answer is "
-        "final at once.",
-    )
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.agents import grants
-from engine.decide.commands import Answer, Edit, NodeDone, Undo
+from engine.decide.commands import Answer, Edit, NodeDone, Revoke
 from engine.decide.policy import Gate
 from engine.decide.step import Turn
 from engine.flow.node import plan_of
@@ -132,9 +132,9 @@ def test_what_is_taken_back_is_asked_about_again() -> None:
     """By whoever could give it, and nobody else; once."""
     case = allowed().allowing(ANA)
     (prompt_id,) = case.state.grants
-    case.refused(Undo(prompt_id, BEN, "u0"), NotAllowed)
-    case.when(Undo(prompt_id, ANA, "u1"))
-    case.refused(Undo(prompt_id, ANA, "u2"), PromptClosed)
+    case.refused(Revoke(prompt_id, BEN, "u0"), NotAllowed)
+    case.when(Revoke(prompt_id, ANA, "u1"))
+    case.refused(Revoke(prompt_id, ANA, "u2"), PromptClosed)
     assert grants.standing(case.state, case.now) == []
     assert not next_call(case, "rm a.txt")
 

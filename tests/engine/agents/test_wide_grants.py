@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.decide.agents import wide_grants
 from engine.decide.agents.wide_grants import GrantRows
-from engine.decide.commands import Answer, Facts, Start, Undo
+from engine.decide.commands import Answer, Facts, Revoke, Start
 from engine.decide.policy import Gate
 from engine.journal.records import KeptRow
 from engine.journal.state import State
@@ -174,7 +174,7 @@ def test_what_was_taken_back_in_the_run_that_gave_it_counts_nowhere() -> None:
     case = run([]).model("", RM).decide("approve", always={"scope": "flow"}, actor=BEN)
     (row,) = rows_of(case)
     case.kept = (row,)
-    case.when(Undo(row.kept_id, BEN, "undo"))
+    case.when(Revoke(row.kept_id, BEN, "undo"))
     (after,) = rows_of(case)
     assert (after.rev, after.expires_at) == (2, case.now)
     assert not unasked(run([after]))
