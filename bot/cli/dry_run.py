@@ -31,6 +31,7 @@ from engine.language.codec import Json, encode
 from engine.language.errors import ExpressionError, FlowError, SaysoError
 from engine.language.expressions import Compiled, compile_value, evaluate_condition
 from engine.models.scripted import SUFFIXES as SCRIPTS
+from engine.nodes.types.registry import END
 
 _REFERENCE = re.compile(r'\{"\$secret":"(\w+)"\}')
 
@@ -69,6 +70,11 @@ class Step:
     def fails(self) -> bool:
         """Whether it surely runs, and what is around it surely ends here."""
         return bool(self.runs) and self.node.on_error == "fail" and bool(self.node.spec.fails or self.problem)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it surely runs, and its list is over with it, as a success."""
+        return bool(self.runs) and not self.problem and self.node.type == END
 
     def as_json(self) -> dict[str, Json]:
         """For a machine."""
@@ -120,6 +126,8 @@ class Walk:
             steps += inside
             if step.fails or fails:
                 return steps, True
+            if step.ends:
+                return steps, False
         return steps, False
 
     def _inside(self, step: Step) -> tuple[list[Step], bool]:
@@ -322,6 +330,8 @@ def _rounds(node: Node) -> str:
 def _whether(step: Step, paint: Paint) -> str:
     if step.runs is False:
         return paint("dim", f"skipped: {clean(str(step.node.if_))} is false")
+    if step.ends:
+        return paint("dim", "what follows would be skipped")
     if step.runs is None and step.node.condition is None:
         return ""
     if step.runs is None and not step.needs:

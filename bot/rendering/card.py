@@ -50,7 +50,7 @@ from bot.rendering.text import cut, date, elapsed, one_line, person, safe, short
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
-from engine.journal.queries import agent_of, is_rejected, is_rejection, verdict_and_reason
+from engine.journal.queries import agent_of, ended_at, is_rejected, is_rejection, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
@@ -236,7 +236,8 @@ def _ended(state: State, flow: Flow) -> str:
     icon, word, reason = _end_and_reason(state)
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
-    parts = [f"{icon} *{word}* {after} {safe(took)}"]
+    end = ended_at(state)
+    parts = [f"{icon} *{word}* {after} {safe(took)}" + (f", at `{safe(end.node_id)}`" if end else "")]
     counted = Counter(
         "rejected" if is_rejected(run) else run.status for path, run in state.nodes.items() if "/" not in path
     )

@@ -25,7 +25,7 @@ from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.limits import pending
 from engine.decide.policy import Gate
-from engine.journal.queries import is_rejection, verdict
+from engine.journal.queries import ended_at, is_rejection, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -215,6 +215,7 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "error": state.error,
         "code": (state.error or {}).get("type") if state.status == "failed" else None,
         "limits": list(state.limits),
+        "endedAt": None if (end := ended_at(state)) is None else end.node_id,
     }
 
 
@@ -237,7 +238,7 @@ def _tell_end(
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     match state.status:
         case "complete":
-            screen.line(paint("green", f"complete after {took}") + _limits(state))
+            screen.line(paint("green", f"complete after {took}") + _ended(state) + _limits(state))
         case "failed" if is_rejection(state.error):
             screen.line(paint("red", f"🚫 {one_line(verdict(state.error), 200)}"))
         case "failed":
@@ -253,6 +254,11 @@ def _tell_end(
                     screen.line(f"  {paint('yellow', '●')} {told}")
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+
+
+def _ended(state: State) -> str:
+    """The `end` that it ended at."""
+    return "" if (end := ended_at(state)) is None else f", at {clean(end.node_id)}"
 
 
 def _limits(state: State) -> str:

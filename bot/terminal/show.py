@@ -24,7 +24,7 @@ from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
-from engine.journal.queries import CHANGED, REJECTED, is_rejected, is_rejection, verdict
+from engine.journal.queries import CHANGED, REJECTED, ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -113,11 +113,13 @@ def _code(state: State, view: View) -> Iterator[str]:
 
 
 def _ending(state: State) -> Iterator[str]:
-    """Why it failed, and the limits that it went on at."""
+    """Why it failed, the `end` that it ended at, and the limits that it went on at."""
     if is_rejection(state.error):
         yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
     elif state.error:
         yield _fact("error", error_text(state.error))
+    if end := ended_at(state):
+        yield _fact("ended", f"at {clean(end.node_id)}")
     for limit in state.limits:
         yield _fact("limit", f"went on at {clean(limits.told(limit))} (max_iterations)")
 

@@ -15,7 +15,7 @@ from engine.decide.step import Turn, Work, evaluate_config, evaluate_test
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
-from engine.journal.queries import CHANGED, TURN, alive, changed, given_up
+from engine.journal.queries import CHANGED, TURN, alive, changed, completed, given_up
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -79,8 +79,13 @@ def _start_next(turn: Turn, item: Work) -> None:
     if frame.owner is not None and turn.state.containers[frame.owner].agent is not None:
         _start_of_agent(turn, scope, item.node or "")
         return
-    node = next_node(turn.flow.lists[frame.list_id], frame, item.node)
+    nodes = turn.flow.lists[frame.list_id]
+    node = next_node(nodes, frame, item.node)
     path = visit_path(frame, scope, node.id)
+    ended = next((name for name in nodes.ends if completed(turn.state, frame, name)), None)
+    if ended is not None:
+        _skip(turn, path, node, item, f"ended at `{ended}`")
+        return
     if turn.state.node_runs >= _most_runs(turn):
         _over_limit(turn, path, node)
         return

@@ -31,6 +31,7 @@ from engine.nodes.types.fields import (
     check_headers,
 )
 from engine.nodes.types.prompts import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts, too_few
+from engine.nodes.types.registry import END
 from engine.nodes.types.spec import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
@@ -290,7 +291,7 @@ class ToolDoc(Config):
 
 def usable_as_tool(spec: NodeSpec) -> bool:
     """Whether calls of an agent can be nodes of this type."""
-    return spec.calls or (spec.mode in ("run", "pure") and not spec.internal)
+    return spec.calls or (spec.mode in ("run", "pure") and not spec.internal and spec.name != END)
 
 
 def _verdicts(value: Any) -> Any:

@@ -29,7 +29,7 @@ from engine.flow import reachability
 from engine.flow.node import ROOT, Gate, Node
 from engine.language.codec import Json, canonical
 from engine.language.expressions import Compiled
-from engine.nodes.types.registry import code_key
+from engine.nodes.types.registry import END, code_key
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
@@ -142,6 +142,11 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
             if node.covers is not None:
                 found[node.covers] = (*found.get(node.covers, ()), node.id)
         return found
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The ids of the nodes that end the list early."""
+        return tuple(node.id for node in self.nodes if node.type == END)
 
     @cached_property
     def incoming(self) -> Mapping[str, tuple[Edge, ...]]:

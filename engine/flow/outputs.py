@@ -8,6 +8,7 @@ from typing import Any
 from engine.flow.checks.shape import as_mapping, parts, spec_at
 from engine.flow.checks.visibility import Output
 from engine.flow.reached import Reached, condition_facts, jumps
+from engine.nodes.types.registry import END
 from engine.nodes.types.spec import Known
 from engine.types.facts import NOTHING, Facts
 from engine.types.lattice import ANY, Type
@@ -65,6 +66,7 @@ def first_sight(nodes: Sequence[Any]) -> dict[str, Type]:
     """The types of a list whose nodes nobody has looked into yet: what `last` is in the body of a loop. All of them may
     be null, as a round may have left them out."""
     found: dict[str, Type] = {}
+    ended: str | None = None
     for entry in nodes:
         node = as_mapping(entry)
         if not isinstance(node.get("id"), str):
@@ -76,5 +78,8 @@ def first_sight(nodes: Sequence[Any]) -> dict[str, Type]:
             collected = ANY if with_.get("collect") is not None else None
             seen = spec.output_type(Known(with_, inner=inner, collected=collected))
         output = output_of(node, seen, Reached(0, NOTHING))
-        found.setdefault(node["id"], seen if output.null is None else seen.or_null(output.null))
+        why = output.null or ended
+        found.setdefault(node["id"], seen if why is None else seen.or_null(why))
+        if node.get("type") == END:
+            ended = f"`{node['id']}` may end it before"
     return found

@@ -15,6 +15,7 @@ from engine.flow.checks.shape import as_mapping, covered_by, spec_at
 from engine.language.errors import ExpressionError
 from engine.language.template import Segment, split_text
 from engine.nodes.types.prompts import GOTO
+from engine.nodes.types.registry import END
 from engine.types.facts import NOTHING, Fact, Facts, when_false, when_true
 
 
@@ -66,8 +67,11 @@ def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, 
         if incoming[position]:
             found[position] = _met([_behind(nodes, found, way) for way in incoming[position]])
     if not edges:
-        last = len(nodes) - 1
-        return [*found, _behind(nodes, found, Way(last, last + 1)) if nodes else NOWHERE]
+        ends = [
+            n for n in range(len(nodes)) if n == len(nodes) - 1 or as_mapping(nodes[n]).get("type") == END
+        ]
+        ended = [_at_end(nodes, found, n) for n in ends if incoming[n] or n == 0]
+        return [*found, _met(ended) if ended else NOWHERE]
     # Only a node that waits for all of its ways finds all that they surely come from.
     if not any(as_mapping(edge).get("gate") == "any" for edge in edges):
         found = [_certain(state, order, incoming, leading) for state in found]
@@ -84,17 +88,36 @@ def _met(states: list[Reached]) -> Reached:
 def _behind(nodes: Sequence[Any], found: list[Reached], way: Way) -> Reached:
     ran, facts = found[way.source]
     if way.jump:
-        return Reached(ran, facts)
+        failed = Fact("is", ("status", _text(as_mapping(nodes[way.source]).get("id"))), "failed")
+        return Reached(ran, facts | {failed})
     facts |= condition_facts(way.when) if way.when is not None else NOTHING
     return Reached(ran | 1 << way.source, facts | _passed(as_mapping(nodes[way.source])))
 
 
-def _passed(node: Mapping[str, Any]) -> Facts:
-    """What holds behind a node that ends the flow when its condition holds."""
+def _at_end(nodes: Sequence[Any], found: list[Reached], position: int) -> Reached:
+    """What holds where a list comes to its end at this node."""
+    node = as_mapping(nodes[position])
+    ran, facts = found[position]
+    if node.get("type") == END:
+        return Reached(ran | 1 << position, facts | condition_facts(node.get("if")))
+    return _behind(nodes, found, Way(position, position + 1))
+
+
+def stops(node: Mapping[str, Any]) -> bool:
+    """Whether no node behind this one runs in its list, where this one does."""
     spec = spec_at(node)
-    if spec is not None and spec.fails and node.get("on_error", "fail") == "fail":
-        return condition_facts(node.get("if"), holds=False)
-    return NOTHING
+    ends = spec is not None and (spec.fails or spec.name == END)
+    return ends and node.get("on_error", "fail") == "fail"
+
+
+def always_stops(node: Mapping[str, Any]) -> bool:
+    """Whether it does so whenever it is its turn."""
+    return stops(node) and node.get("if") in (None, True)
+
+
+def _passed(node: Mapping[str, Any]) -> Facts:
+    """What holds behind a node that stops its list when its condition holds."""
+    return condition_facts(node.get("if"), holds=False) if stops(node) else NOTHING
 
 
 def _certain(
@@ -113,7 +136,8 @@ def _certain(
 
 def ways(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, int]) -> list[Way]:
     """The ways forward through a list of nodes."""
-    found = [*_edges(edges, positions)] if edges else [Way(n, n + 1) for n in range(len(nodes) - 1)]
+    steps = [n for n, node in enumerate(nodes[:-1]) if not always_stops(as_mapping(node))]
+    found = [*_edges(edges, positions)] if edges else [Way(n, n + 1) for n in steps]
     pairs = [(way.source, way.target) for way in found]
     before = reachability.ancestors(len(nodes), pairs)
     for position, node in enumerate(nodes):

@@ -24,10 +24,21 @@ from engine.journal.events import (
     NodeRetried,
     NodeStarted,
 )
-from engine.journal.state import LEFT, ROOT, AgentRun, Asked, NodeRun, State, below, in_finally, scope_of
+from engine.journal.state import (
+    LEFT,
+    ROOT,
+    AgentRun,
+    Asked,
+    Frame,
+    NodeRun,
+    State,
+    below,
+    in_finally,
+    scope_of,
+)
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.nodes.types.registry import code_key, mode_of
+from engine.nodes.types.registry import END, code_key, mode_of
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
@@ -56,6 +67,18 @@ ASKED_OR_RUN = "asked or run"
 
 REJECTED = "rejected"
 """The type of the error of an approval that was rejected, and of what fails with it."""
+
+
+def completed(state: State, frame: Frame, node_id: str) -> bool:
+    """Whether a node of a pass has completed."""
+    path = frame.nodes.get(node_id)
+    return path is not None and state.nodes[path].status == "completed"
+
+
+def ended_at(state: State) -> NodeRun | None:
+    """The `end` at which the flow ended, where one did."""
+    runs = (state.nodes[path] for path in state.frames[ROOT].nodes.values()) if ROOT in state.frames else ()
+    return next((run for run in runs if run.type == END and run.status == "completed"), None)
 
 
 def doomed(state: State, path: str) -> bool:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from engine.decide import begin
 from engine.decide.commands import Begin, NodeBroke, NodeDone
-from tests.support.engine import ANA, given
+from engine.flow.load import load_flow
+from engine.journal.queries import ended_at
+from tests.support.engine import ANA, Scenario, given
 
 SHELL = "nodes: [{id: a, type: shell, with: {run: [ls]}}, {id: b, type: noop}]"
 OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
@@ -87,6 +92,107 @@ def test_fail_fails_the_flow_with_its_message() -> None:
     assert case.state.error == {"type": "fail", "message": "No more"}
     case = given("nodes: [{id: a, type: fail, on_error: continue, with: {message: No more}}]").started()
     assert case.state.status == "complete"
+
+
+ENDING = """
+inputs: {n: {type: integer}}
+nodes:
+  - {id: a, type: set, with: {x: 1}}
+  - {id: enough, type: end, if: "{{ inputs.n == 1 }}", with: {output: {x: "{{ nodes.a.x }}"}}}
+  - {id: b, type: shell, with: {run: [ls]}}
+  - {id: c, type: approval, with: {message: "Go?", approvers: [channel]}}
+finally:
+  - {id: z, type: set, with: {b: "{{ status.b }}"}}
+"""
+
+
+def test_end_completes_the_flow_with_its_output() -> None:
+    """`end` skips the nodes behind it, `finally` runs, and the flow is complete and says where it ended."""
+    case = given(ENDING).started(n=1)
+    case.then(
+        *(
+            "session:start",
+            "flow:started",
+            "node:started",
+            "node:completed",
+            "node:started",
+            "node:completed",
+        ),
+        *("node:skipped", "node:skipped", "flow:finalizing", "node:started", "node:completed"),
+        *("flow:completed", "session:end"),
+    )
+    assert case.state.status == "complete"
+    assert case.node("enough").output == {"output": {"x": 1}}
+    assert case.node("b").reason == "ended at `enough`"
+    assert case.node("finally/z").output == {"b": "skipped"}
+    end = ended_at(case.state)
+    assert end is not None
+    assert end.node_id == "enough"
+
+
+def test_an_end_whose_if_is_false_ends_nothing() -> None:
+    """The flow goes on behind it, and ends at its last node."""
+    case = given(ENDING).started(n=2)
+    assert case.state.launched
+    assert ended_at(case.state) is None
+
+
+@pytest.mark.parametrize(
+    ("around", "ended"),
+    [
+        ("type: foreach, with: {items: [1, 2]}, body: LIST", ["each[0]/b", "each[1]/b"]),
+        ("type: loop, with: {while: '{{ index < 2 }}'}, body: LIST", ["each[0]/b", "each[1]/b"]),
+        ("type: parallel, branches: {x: LIST, y: [{id: w, type: set, with: {v: 2}}]}", ["each[x]/b"]),
+        ("type: switch, with: {on: x}, cases: {x: LIST}", ["each[x]/b"]),
+    ],
+)
+def test_an_end_inside_ends_the_list_that_it_stands_in(around: str, ended: list[str]) -> None:
+    """A round, branch or case that ends early has succeeded, and what is around it goes on."""
+    inner = "[{id: stop, type: end}, {id: b, type: fail, with: {message: no}}]"
+    flow = f"nodes: [{{id: each, {around.replace('LIST', inner)}}}, {{id: after, type: set, with: {{v: 1}}}}]"
+    case = given(flow).started()
+    assert [event.path for event in case.last if event.type == "node:skipped"] == ended
+    assert case.node("after").status == "completed"
+    assert case.state.status == "complete"
+    assert ended_at(case.state) is None
+
+
+@pytest.mark.parametrize("fault", [lambda *_: False, lambda state, frame, name: True])
+def test_an_end_that_ends_nothing_or_always_is_noticed(
+    fault: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seeded fault: what stands behind an `end` runs all the same, or never runs."""
+    monkeypatch.setattr(begin, "completed", fault)
+    with pytest.raises(AssertionError):
+        test_end_completes_the_flow_with_its_output()
+        test_an_end_whose_if_is_false_ends_nothing()
+
+
+def test_an_end_of_a_called_flow_ends_that_flow() -> None:
+    """The flow that calls it goes on, and has its output."""
+    called = load_flow("flow: inner\nnodes: [{id: stop, type: end, with: {output: 7}}, {id: b, type: noop}]")
+    text = "flow: demo\nnodes: [{id: call, type: flow, with: {flow: inner}}, {id: after, type: noop}]"
+    case = Scenario(load_flow(text, flows={"inner": called}.get)).started()
+    assert case.node("call").output == {"outputs": {"stop": {"output": 7}, "b": None}}
+    assert case.node("after").status == "completed"
+    assert case.state.status == "complete"
+
+
+def test_an_end_before_the_target_of_a_jump_keeps_it_for_the_jump() -> None:
+    """What a timeout leads to does not run after the ordinary end, and does run after the timeout."""
+    flow = """
+nodes:
+  - {id: gate, type: ask, with: {message: "Go?", timeout: 5m, on_timeout: "goto:late"}}
+  - {id: done, type: end}
+  - {id: late, type: set, with: {why: "{{ errors.gate.message }}"}}
+"""
+    case = given(flow).started()
+    case.when(case.answer(text="yes"))
+    assert (case.node("late").status, case.state.status) == ("skipped", "complete")
+    case = given(flow).started()
+    case.when(case.shown())
+    case.later(300).when(case.timer_due())
+    assert (case.node("late").status, case.state.status) == ("completed", "complete")
 
 
 def test_a_shell_node_is_begun_and_waits_for_its_outcome() -> None:

@@ -71,6 +71,7 @@ nodes:
   - {id: rest, type: wait, with: {for: "{{ inputs.seconds | default('5s', true) }}"}}
   - {id: until, type: wait, with: {until: "2026-12-01T08:00:00+01:00"}}
   - {id: place, type: noop, if: true}
+  - {id: early, type: end, if: "{{ nodes.keep.total > 9 }}", with: {output: {total: "{{ nodes.keep.total }}"}}}
   - {id: stop, type: fail, if: "{{ nodes.keep.total > 3 }}", with: {message: "{{ nodes.keep.name }} is too much"}}
 """
 

@@ -121,6 +121,8 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
     ("wait", {"until": "2026-12-01T08:00:00+01:00"}, {"for": None, "until": "2026-12-01T07:00:00.000Z"}),
     ("fail", {"message": "no"}, {"message": "no"}),
     ("noop", {}, {}),
+    ("end", {}, {"output": None}),
+    ("end", {"output": [1]}, {"output": [1]}),
 ]
 
 

@@ -169,6 +169,65 @@ def test_a_jump_forward_leaves_out_what_it_passes() -> None:
     ]
 
 
+ENDS = """
+- {id: asked, type: ask, with: {message: "?", on_timeout: "goto:late"}}
+- {id: missing, type: end, if: "{{ inputs.maybe is none }}"}
+- {id: each, type: foreach, with: {items: [1], collect: "COLLECT"}, body: [{id: stop, type: end, if: "{{ item > 1 }}"}, {id: v, type: set, with: {x: 1}}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("node", "collect", "found"),
+    [
+        (
+            '- {id: t, type: message, with: {text: "{{ inputs.maybe }} {{ nodes.asked.text }}"}}',
+            "{{ index }}",
+            [],
+        ),
+        (
+            "- {id: t, type: noop}",
+            "{{ nodes.v.x }}",
+            ["`nodes.v` may be null (`v` may be left out), and has no `x` then"],
+        ),
+        (
+            '- {id: done, type: end}\n- {id: late, type: message, with: {text: "{{ errors.asked.message }}"}}',
+            "1",
+            [],
+        ),
+        (
+            '- {id: done, type: end}\n- {id: late, type: message, with: {text: "{{ nodes.each.iterations }}"}}',
+            "1",
+            ["may be left out"],
+        ),
+    ],
+)
+def test_types_know_where_a_list_ends_and_where_a_jump_leads(
+    node: str, collect: str, found: list[str]
+) -> None:
+    """Behind an `end` its `if` is false, at the end of the list what is behind it may be missing, and the target of a jump
+    knows that its source failed."""
+    last = node if "late" in node else f"{node}\n- {{id: late, type: noop}}"
+    nodes = f"nodes:\n{ENDS.replace('COLLECT', collect)}{last}\n"
+    told = str(failure(f"flow: f\ninputs: {{maybe: {{type: string, required: false}}}}\n{nodes}") or "")
+    assert all(text in told for text in found)
+    assert bool(told) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("flow", "says"),
+    [
+        (
+            "nodes: [{id: a, type: end}, {id: b, type: noop}]\nedges: [{from: a, to: b}]",
+            "a graph has no `end`",
+        ),
+        ("nodes: [{id: a, type: noop, on_failure: [{id: b, type: end}]}]", "does not undo the failure"),
+    ],
+)
+def test_an_end_is_refused_where_it_would_mean_nothing(flow: str, says: str) -> None:
+    """An `end` in a graph, or in `on_failure`, does not load."""
+    assert says in str(failure(f"flow: f\n{flow}"))
+
+
 def test_a_paused_session_is_never_refused_for_its_types() -> None:
     """The text that a session pinned is read without types: what is wrong with it is said when it is evaluated."""
     text = next(entry["flow"] for entry in SLIPS if "failed" not in entry and "switch" in entry["flow"])

@@ -105,6 +105,26 @@ def test_a_called_flow_with_effects_is_named_at_its_call() -> None:
     assert [problem.message for problem in warnings(flow)] == ["`call` runs after a rejection of `gate` too"]
 
 
+@pytest.mark.parametrize(
+    ("first", "jump", "found"),
+    [
+        ({"type": "end"}, None, ["b"]),
+        ({"type": "fail", "with": {"message": "no"}}, None, ["b"]),
+        ({"type": "end", "if": True}, None, ["b"]),
+        ({"type": "end", "if": "{{ inputs.x }}"}, None, []),
+        ({"type": "end"}, "goto:b", []),
+        ({"type": "fail", "with": {"message": "no"}, "on_error": "continue"}, None, []),
+    ],
+)
+def test_what_stands_behind_an_end_never_runs(
+    first: dict[str, Any], jump: str | None, found: list[str]
+) -> None:
+    """A step behind an `end` or `fail` without an `if` is warned of, unless a jump leads there."""
+    ask = {"id": "ask", "type": "ask", "with": {"message": "?", **({"on_timeout": jump} if jump else {})}}
+    nodes = [ask, {"id": "a", **first}, {"id": "b", "type": "noop"}, {"id": "c", "type": "noop"}]
+    assert warned(*nodes, inputs={"x": {"type": "boolean"}}) == found
+
+
 def test_a_loop_edge_that_always_fails_is_named() -> None:
     """Without `when` it is taken until its limit, which is a failure unless the file says `continue`."""
     nodes = [{"id": "a", "type": "noop"}, {"id": "b", "type": "noop"}]

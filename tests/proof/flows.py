@@ -109,6 +109,19 @@ inputs: {name: {type: string}, count: {type: integer, description: 'How many? ->
 nodes: [{id: a, type: set, with: {n: "{{ inputs.name }}"}}, {id: b, type: shell, with: {run: [do, "{{ nodes.a.n }}"]}}]
 """,
     "fails": "nodes: [{id: a, type: shell, with: {run: [do, a]}}, {id: f, type: fail, with: {message: no}}, {id: b, type: noop}]",
+    "ends_early": """
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [1, 2]}
+    body:
+      - {id: enough, type: end, if: "{{ item == 2 }}"}
+      - {id: a, type: shell, with: {run: [do, "{{ item }}"]}}
+  - {id: done, type: end, with: {output: {n: "{{ nodes.each.iterations | length }}"}}}
+  - {id: b, type: shell, with: {run: [do, b]}}
+finally:
+  - {id: c, type: shell, on_crash: again, with: {run: [do, c]}}
+""",
     "fails_but_goes_on": """
 nodes:
   - {id: f, type: shell, on_error: continue, with: {run: [fail, 9]}}

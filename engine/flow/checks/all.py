@@ -26,11 +26,13 @@ from engine.flow.checks.visibility import Scope, check_text, name_hint
 from engine.flow.input_document import InputDoc
 from engine.flow.model import Edge, Flow, NodeList
 from engine.flow.node import Node
+from engine.flow.reached import always_stops, jumps
 from engine.flow.triggers import Given, check_trigger
 from engine.language.diagnostics import Fault, Path
 from engine.language.errors import Problem
 from engine.language.expressions import Compiled
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
+from engine.nodes.types.registry import END
 from engine.types.annotations import Sources, no_source
 from engine.types.lattice import ANY, input_type, mapping_of
 
@@ -124,11 +126,28 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     for node in nodes.nodes:
         for message, hint in node.spec.warnings(node.id, node.config) if node.spec.warnings else ():
             yield Problem(flow.file, node.line, 1, message, hint)
+    yield from _unreachable(flow, nodes)
     for edge in nodes.edges:
         if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
             message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always reaches its limit, and fails there"
             hint = "write `when`, or `on_limit: continue` for a number of rounds that is fixed"
             yield Problem(flow.file, nodes.by_id[edge.from_].line, 1, message, hint)
+
+
+def _unreachable(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
+    """The first node of each part of a list that nothing leads to, behind an unconditional `end` or `fail`."""
+    written = [
+        {"id": node.id, "type": node.type, "if": node.if_, "on_error": node.on_error, "with": node.config}
+        for node in nodes.nodes
+    ]
+    targets = {target for node in written for target in jumps(node)}
+    before: Node | None = None
+    for node, told in zip(nodes.nodes, written, strict=True):
+        if before is not None and node.id not in targets and not nodes.is_graph:
+            message = f"`{node.id}` never runs: `{before.id}` always ends the list before it"
+            hint = f"give `{before.id}` an `if`, or lead to `{node.id}` with `goto:{node.id}`"
+            yield Problem(flow.file, node.line, 1, message, hint)
+        before = node if always_stops(told) else None
 
 
 class _Later:
@@ -165,7 +184,7 @@ class _Later:
                 yield from self._effects(node, around)
                 continue
             self.known.add(node.id)
-            if _ends(node) and not self.flow.lists[node.list_id].is_graph:
+            if (_ends(node) or node.type == END) and not self.flow.lists[node.list_id].is_graph:
                 return
 
     def _behind(self, nodes: NodeList, node: Node) -> Sequence[Node]:

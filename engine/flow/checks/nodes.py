@@ -46,7 +46,7 @@ from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, s
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.prompts import GOTO
-from engine.nodes.types.registry import code_key, node_types, unusable_type
+from engine.nodes.types.registry import END, code_key, node_types, unusable_type
 from engine.nodes.types.spec import PARTS, Known, NodeSpec
 from engine.types.facts import NOTHING, Fact, not_null
 from engine.types.lattice import ANY, Type, list_of
@@ -114,6 +114,8 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
     for position in _in_order(len(nodes), edges, positions):
         node = nodes[position]
         if isinstance(node, dict):
+            if node.get("type") == END and (edges or site.path[-1] == "on_failure"):
+                yield from _no_end((*site.path, position, "type"), graph=bool(edges))
             found = yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
             if positions.get(str(node.get("id"))) == position:
                 covers = gates.get(node["id"], ())
@@ -125,6 +127,15 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
     if edges:
         yield from _edges(nodes, edges, positions, levels, site, edges_path)
     return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
+
+
+def _no_end(path: Path, *, graph: bool) -> Iterator[Fault]:
+    if graph:
+        message, hint = "a graph has no `end`", "it ends at the nodes that no edge leads away from"
+    else:
+        message = "an `end` in `on_failure` does not undo the failure"
+        hint = "write `on_error: goto:<id>` to go on, and an `end` there"
+    yield Fault(path, message, hint)
 
 
 def _edges(

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from engine.flow.model import FINALLY, Edge, Flow, NodeList
 from engine.flow.node import ROOT, Node
 from engine.language.codec import Json
+from engine.nodes.types.registry import END
 
 Marks: TypeAlias = Mapping[tuple[str, str], str]
 
@@ -89,6 +90,9 @@ def _facts(node: Node) -> list[str]:
     on_reject = str(node.config.get("on_reject") or "stop")
     if node.spec.mode == "prompt" and on_reject != "stop":
         lines.append(f"on reject: {on_reject.replace('goto:', 'go to ')}")
+    on_timeout = str(node.config.get("on_timeout"))
+    if node.spec.mode == "prompt" and on_timeout.startswith("goto:"):
+        lines.append(f"on timeout: {on_timeout.replace('goto:', 'go to ')}")
     return lines
 
 
@@ -104,7 +108,11 @@ def _edges_of(nodes: NodeList) -> list[Edge]:
     """The edges of a list: those it has, or one node after the other."""
     if nodes.is_graph:
         return list(nodes.edges)
-    return [Edge(one.id, two.id) for one, two in zip(nodes.nodes, nodes.nodes[1:], strict=False)]
+    return [
+        Edge(one.id, two.id)
+        for one, two in zip(nodes.nodes, nodes.nodes[1:], strict=False)
+        if one.type != END or one.condition is not None
+    ]
 
 
 def _edge_label(edge: Edge) -> str:

@@ -15,6 +15,7 @@ Files:
 * `agent`: agents: instructions, tools, caps
 * `approval`: questions that are decided
 * `ask`: questions that are answered
+* `end`: an early end, as a success
 * `fail`: ends with an error of the flow's own
 * `flow`: another flow, called
 * `foreach`: a body for each item

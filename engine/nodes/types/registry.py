@@ -40,11 +40,15 @@ TYPES: Mapping[str, Mode] = {
     "switch": "container",
     "flow": "container",
     "agent": "container",
+    "end": "pure",
     "fail": "pure",
     "noop": "pure",
 }
 """sayso's own types in the order of the flow reference, each with who does its work. The module of that name has its
 `SPEC`; it is loaded by the first node of the type, since loading all of them is a large part of a start."""
+
+END = "end"
+"""The type whose nodes end their list as a success."""
 
 INTERNAL: Mapping[str, Mode] = {
     "turn": "run",
