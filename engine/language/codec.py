@@ -32,6 +32,7 @@ Json: TypeAlias = Any
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 _MAX_INTEGER = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG, _LONG_BYTES = re.compile(r"\d{19}", re.ASCII), re.compile(rb"\d{19}")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -61,9 +62,57 @@ def decode(data: bytes) -> Json:
         raise NotJson(f"not JSON: {error}") from error
 
 
+def read(data: bytes | str) -> Json:
+    """The JSON value of what others wrote. Raises `NotJson`, also for an integer beyond 64 bits: it would become another
+    number."""
+    value = decode(data.encode("utf-8", "replace") if isinstance(data, str) else data)
+    if (_LONG if isinstance(data, str) else _LONG_BYTES).search(data):  # type: ignore[arg-type]
+        try:
+            json.loads(data, parse_int=_exact)
+        except RecursionError as error:
+            raise NotJson(f"not JSON: {error}") from error
+    return value
+
+
+def _exact(digits: str) -> None:
+    if not -_MAX_INTEGER <= int(digits[:40]) < 2 * _MAX_INTEGER:
+        raise NotJson(f"the number {digits[:40]} does not fit into 64 bits; as a text it would be exact")
+
+
 def copy(value: Json) -> Json:
     """What a reader will see of this value once it is stored."""
     return decode(encode(value))
+
+
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text, which end with `\n` or `\r\n` and with nothing else; the last one need not."""
+    found = text.replace("\r\n", "\n").split("\n")
+    return found if found[-1] else found[:-1]
+
+
+def same(left: Json, right: Json) -> bool:
+    """Whether two values are equal: numbers by what they are worth (1 is 1.0), of which true and false are none."""
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def whole(value: Json) -> Json:
+    """The same value, each number without a fraction as an integer: 1.0 is found where 1 is looked up."""
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    return (
+        int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_INTEGER else value
+    )
+
+
+def same_text(left: str, right: str) -> bool:
+    """Whether two texts are one name: `é` may be one character or two, as a Mac writes it."""
+    return left == right or unicodedata.normalize("NFC", left) == unicodedata.normalize("NFC", right)
 
 
 def clean_text(text: str) -> tuple[str, bool]:

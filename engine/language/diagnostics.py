@@ -78,6 +78,17 @@ def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     return f"known here: {', '.join(names)}" if 0 < len(names) <= 20 else None
 
 
+NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING, MISSING = (1 << bit for bit in range(7))
+"""The kinds of JSON values, and of what is not there, as bits."""
+
+_KINDS: Mapping[type, int] = {bool: BOOLEAN, int: NUMBER, float: NUMBER, str: TEXT, list: LIST, tuple: LIST}
+
+
+def kind_bit(value: Any) -> int:
+    """The kind of a JSON value, of the bits above."""
+    return NULL if value is None else _KINDS.get(type(value), MAPPING)
+
+
 def kind_of(value: Any) -> str:
     """The JSON type of a value, in the words of the flow format."""
     if value is None:

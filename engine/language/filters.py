@@ -8,14 +8,14 @@ of thin air is not what a runbook should scale to.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import inspect
-import json
-import math
 import operator as operators
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 import orjson
 from jinja2 import Environment, TemplateError, Undefined
@@ -24,9 +24,10 @@ from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 
 from engine.language import matching, working_hours
-from engine.language.codec import Json
-from engine.language.diagnostics import shape_of
-from engine.language.timestamps import format_duration
+from engine.language.codec import Json, canonical, lines_of, read, same, whole
+from engine.language.diagnostics import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, kind_bit, shape_of
+from engine.language.errors import NotJson
+from engine.language.timestamps import format_duration, parse_moment
 from engine.language.value_types import MAX_BYTES, BadValue, TooLarge, as_text, fail_undefined, plain
 
 MAX_RANGE = 10_000
@@ -53,23 +54,43 @@ def bounded_range(*args: int) -> list[int]:
     return list(numbers)
 
 
-def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same operator, filter or test, whose errors say what it was given and not what Python thinks of it."""
+ANYTHING = NULL | BOOLEAN | NUMBER | TEXT | LIST | MAPPING
+PRESENT = ANYTHING & ~NULL
+SIZED = TEXT | LIST | MAPPING
+ORDERED = NUMBER | TEXT | LIST
+
+
+def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> Callable[..., Any]:
+    """The same operator, filter or test, whose errors say what it was given and not what Python thinks of it. `takes`: the
+    kinds of values that it is for."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
+            if takes != ANYTHING and not kind_bit(_subject(args)) & takes:
+                raise TypeError
             return function(*args, **kwargs)
         except (BadValue, TemplateError):
             raise
         except ZeroDivisionError:
             raise BadValue("a division by zero") from None
         except Exception as error:
-            given = [each for each in args if not isinstance(each, Environment | EvalContext | Context)]
-            shapes = " and ".join(map(shape_of, given))
+            shapes = " and ".join(map(shape_of, filter(_is_given, args)))
             raise BadValue(f"{name} cannot take {shapes}") from error
 
     return called
+
+
+def _is_given(argument: Any) -> bool:
+    """Whether an argument stands in the expression, and is none that Jinja adds."""
+    return not isinstance(argument, Environment | EvalContext | Context)
+
+
+def _subject(args: Iterable[Any]) -> Any:
+    found = next(filter(_is_given, args))
+    if isinstance(found, Undefined):
+        fail_undefined(found)
+    return found
 
 
 def in_order(left: Any, operator: str, right: Any) -> bool:
@@ -77,17 +98,41 @@ def in_order(left: Any, operator: str, right: Any) -> bool:
     for value in (left, right):
         if isinstance(value, Undefined):
             fail_undefined(value)
-    sign, compare = _ORDERS[operator]
+    sign, compare = _COMPARISONS[operator]
     return bool(guarded(f"`{sign}`", compare)(left, right))
 
 
-_ORDERS: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "lt": ("<", operators.lt),
-    "lteq": ("<=", operators.le),
-    "gt": (">", operators.gt),
-    "gteq": (">=", operators.ge),
-    "in": ("in", lambda left, right: left in right),
-    "notin": ("not in", lambda left, right: left not in right),
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """A comparison that knows no order of true and false: to Python they are numbers."""
+
+    def compared(left: Any, right: Any) -> bool:
+        if not kind_bit(left) & kind_bit(right) & ORDERED:
+            raise TypeError
+        return compare(left, right)
+
+    return compared
+
+
+def _among(value: Any, values: Any) -> bool:
+    if isinstance(values, list | tuple):
+        return any(same(value, each) for each in values)
+    return value in values
+
+
+def _apart(left: Any, right: Any) -> bool:
+    return not same(left, right)
+
+
+_lt, _le, _gt, _ge = map(_ordered, (operators.lt, operators.le, operators.gt, operators.ge))
+_COMPARISONS: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "eq": ("==", same),
+    "ne": ("!=", _apart),
+    "lt": ("<", _lt),
+    "lteq": ("<=", _le),
+    "gt": (">", _gt),
+    "gteq": (">=", _ge),
+    "in": ("in", _among),
+    "notin": ("not in", lambda left, right: not _among(left, right)),
 }
 
 
@@ -121,9 +166,7 @@ _FORMAT = re.compile(r"%(%|[-+ 0#]*\d{0,3}(?:\.\d{1,3})?[sdifgGeExXo])")
 def _format(value: str, *args: Any) -> str:
     if "%" in _FORMAT.sub("", value):
         raise BadValue("format knows %s, %d, %.2f and the like, with a width of at most three digits")
-    return value % tuple(
-        as_text(item) if isinstance(item, bool | dict | list | None) else item for item in args
-    )
+    return value % tuple(item if type(item) in (int, float, str) else as_text(item) for item in args)
 
 
 def _join(value: Iterable[Any], separator: str = "", attribute: str | int | None = None) -> str:
@@ -142,6 +185,8 @@ def _item(value: Any, attribute: str | int) -> Any:
 
 
 def _replace(value: str, old: str, new: str, count: int = -1, regex: bool = False) -> str:
+    if count == 0:
+        return value
     if regex:
         if len(new) > matching.MAX_PATTERN or new.count("\\") * len(value) > 16 * MAX_BYTES:
             raise TooLarge
@@ -153,43 +198,51 @@ def _replace(value: str, old: str, new: str, count: int = -1, regex: bool = Fals
     return value.replace(old, new, count)
 
 
+_ROUNDINGS = {"common": decimal.ROUND_HALF_UP, "ceil": decimal.ROUND_CEILING, "floor": decimal.ROUND_FLOOR}
+_DIGITS = decimal.Context(prec=400)
+
+
 def _round(value: float, precision: int = 0, method: str = "common") -> float | int:
     if not 0 <= precision <= 15:
         raise BadValue("round takes a precision from 0 to 15")
-    if method not in ("common", "ceil", "floor"):
+    if method not in _ROUNDINGS:
         raise BadValue("round knows the methods common, ceil and floor")
-    if method == "common":
-        result: float = round(value, precision)
-    else:
-        factor = 10**precision
-        result = (math.ceil if method == "ceil" else math.floor)(value * factor) / factor
-    return result if precision else int(result)
+    if isinstance(value, int):
+        return value
+    # As it is written: the number that a computer keeps for 0.29 is a little less.
+    digit = decimal.Decimal(1).scaleb(-precision)
+    result = decimal.Decimal(repr(value)).quantize(digit, _ROUNDINGS[method], _DIGITS)
+    return float(result) if precision else int(result)
 
 
 _NO_DEFAULT: Any = object()
+_WHOLE = re.compile(r"\s*[+-]?\d{1,40}\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def _number(value: Any, default: Any, make: type[int] | type[float]) -> Any:
+    """A number from text in the digits of JSON; Python also reads `1_000`, and digits of other scripts."""
+    what, pattern = ("a whole number", _WHOLE) if make is int else ("a number", _DECIMAL)
+    try:
+        if isinstance(value, str) and not pattern.fullmatch(value):
+            raise ValueError
+        return plain(make(value))
+    except (TypeError, ValueError, OverflowError):
+        if default is _NO_DEFAULT:
+            told = as_text(value)[:40]
+            beyond = (
+                " of 64 bits" if make is int and (_WHOLE.fullmatch(told) or isinstance(value, float)) else ""
+            )
+            raise BadValue(f"{told!r} is not {what}{beyond}; {make.__name__}(0) gives 0 instead") from None
+        return default
 
 
 def _int(value: Any, default: Any = _NO_DEFAULT) -> Any:
-    try:
-        if isinstance(value, str) and len(value) > 40:
-            raise BadValue
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        if default is _NO_DEFAULT:
-            raise BadValue(f"{as_text(value)[:40]!r} is not a whole number; int(0) gives 0 instead") from None
-        return default
+    return _number(value, default, int)
 
 
 def _float(value: Any, default: Any = _NO_DEFAULT) -> Any:
-    try:
-        number = float(value)
-        if not math.isfinite(number):
-            raise BadValue
-        return number
-    except (TypeError, ValueError, OverflowError):
-        if default is _NO_DEFAULT:
-            raise BadValue(f"{as_text(value)[:40]!r} is not a number; float(0) gives 0 instead") from None
-        return default
+    return _number(value, default, float)
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
@@ -201,10 +254,11 @@ def _tojson(value: Any, indent: int | None = None) -> str:
 
 def _fromjson(value: str, default: Any = _NO_DEFAULT) -> Json:
     try:
-        return plain(orjson.loads(value))
-    except (json.JSONDecodeError, TypeError):
+        return plain(read(value))
+    except NotJson as error:
         if default is _NO_DEFAULT:
-            raise BadValue("the text is not JSON; fromjson(none) gives none instead") from None
+            why = "the text is not JSON" if str(error).startswith("not JSON") else str(error)
+            raise BadValue(f"{why}; fromjson(none) gives none instead") from None
         return default
 
 
@@ -212,14 +266,10 @@ def _split(value: str, separator: str | None = None) -> list[str]:
     return value.split(separator)
 
 
-def _lines(value: str) -> list[str]:
-    return value.splitlines()
-
-
 def _unique(value: Iterable[Any]) -> list[Any]:
     seen: dict[bytes, Any] = {}
     for item in _all(value):
-        seen.setdefault(orjson.dumps(plain(item), option=orjson.OPT_SORT_KEYS), item)
+        seen.setdefault(canonical(whole(plain(item))), item)
     return list(seen.values())
 
 
@@ -229,6 +279,41 @@ def _reverse(value: Any) -> Any:
 
 def _trim(value: str, characters: str | None = None) -> str:
     return value.strip(characters)
+
+
+def _truncate(
+    value: str, length: int = 255, killwords: bool = False, end: str = "...", leeway: int = 0
+) -> str:
+    if length < 0:
+        raise BadValue("truncate takes a length of 0 or more")
+    if len(value) <= length + leeway:
+        return value
+    if length < len(end):
+        return value[:length]
+    kept, following = value[: length - len(end)], value[length - len(end)]
+    if not killwords and not following.isspace():
+        kept = kept.rsplit(" ", 1)[0]
+    return kept + end
+
+
+def _size(value: Any, binary: bool = False) -> str:
+    number, base = _float(value, None), 1024 if binary else 1000
+    if number is None:
+        raise BadValue(f"{value[:40]!r} is no number of bytes")
+    if abs(number) < base:
+        return f"{number:.0f} Byte{'' if abs(number) == 1 else 's'}"
+    steps = next((step for step in range(1, 8) if round(abs(number) / base**step, 1) < base), 8)
+    prefix = " kMGTPEZY"[steps]
+    return f"{number / base**steps:.1f} {f'{prefix.upper()}i' if binary else prefix}B"
+
+
+def _urlencode(value: Any) -> str:
+    if isinstance(value, str | int | float):
+        return quote(as_text(value), safe="/")
+    pairs = list(value.items() if isinstance(value, Mapping) else value)
+    if any(each is None for _, each in pairs):
+        raise BadValue("a query has no null; leave the field out, or give it a `default`")
+    return urlencode([(as_text(name), as_text(each)) for name, each in pairs])
 
 
 def _eager(name: str) -> Callable[..., list[Any]]:
@@ -271,6 +356,10 @@ def _match(value: str, pattern: str) -> list[Json] | None:
     return _own(matching.found, value, pattern)
 
 
+def _moment(value: str) -> str:
+    return _own(parse_moment, value)
+
+
 def _after(value: str, duration: str | float) -> str:
     return _own(working_hours.moved, value, duration, 1)
 
@@ -307,88 +396,199 @@ def _reached(item: Any, path: str) -> Any:
 
 _T = TypeVar("_T")
 
-FILTERS: dict[str, tuple[Callable[..., Any], str]] = {
-    "abs": (abs, "the number without its sign"),
-    "after": (_after, "the moment so much later: `now | after('2h')`; a number is seconds"),
-    "before": (_before, "the moment so much earlier: `now | before('30d')`"),
-    "capitalize": (_text(str.capitalize), "the first letter large, the others small"),
+FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
+    "abs": (abs, NUMBER, "the number without its sign"),
+    "after": (_after, TEXT, "the moment so much later: `now | after('2h')`; a number is seconds"),
+    "before": (_before, TEXT, "the moment so much earlier: `now | before('30d')`"),
+    "capitalize": (_text(str.capitalize), PRESENT, "the first letter large, the others small"),
     "date": (
         _date,
+        TEXT,
         "a moment as people write it: `now | date('%d.%m.%Y %H:%M', 'Europe/Berlin')`; left out: `%Y-%m-%d` in UTC",
     ),
     "default": (
         DEFAULT_FILTERS["default"],
-        "another value where this one is undefined: `x | default('none')`; "
-        "with `true` as second argument also where it is empty or null",
+        ANYTHING,
+        "another value where this one is undefined: `x | default('none')`; with `true` as second "
+        "argument also where it is null, empty, 0 or false",
     ),
-    "dictsort": (_eager("dictsort"), "the pairs of a mapping, sorted by key"),
-    "duration": (_duration, "seconds as a duration: `5400 | duration` is `1h30m`"),
-    "filesizeformat": (DEFAULT_FILTERS["filesizeformat"], "a number of bytes for people: `13.4 kB`"),
-    "first": (DEFAULT_FILTERS["first"], "the first item of a list"),
-    "float": (_float, "a number from text; an error if it is none, unless a default is given: `float(0)`"),
-    "format": (_format, "text with the values in its places: `'%s: %.1f' | format(name, load)`"),
+    "dictsort": (
+        _eager("dictsort"),
+        MAPPING,
+        "the pairs of a mapping, sorted by key without regard to case; `dictsort(by='value')`, "
+        "`dictsort(case_sensitive=true)`",
+    ),
+    "duration": (_duration, NUMBER, "seconds, 0 or more, as a duration: `5400 | duration` is `1h30m`"),
+    "filesizeformat": (
+        _size,
+        NUMBER | TEXT,
+        "a number of bytes for people: `13.4 kB`; with `true` as argument in steps of 1024: `13.1 KiB`",
+    ),
+    "first": (DEFAULT_FILTERS["first"], SIZED, "the first item of a list; an error if it is empty"),
+    "float": (
+        _float,
+        BOOLEAN | NUMBER | TEXT,
+        "a number from text; an error if it is none, unless a default is given: `float(0)`",
+    ),
+    "format": (
+        _format,
+        TEXT,
+        "text with the values in its places: `'%s: %.1f' | format(name, load)`; `%d` cuts a fraction off",
+    ),
     "fromjson": (
         _fromjson,
-        "the value that a JSON text is; an error if it is none, unless a default is given",
+        TEXT,
+        "the value that a JSON text is; an error if it is none or has an integer beyond 64 bits, "
+        "unless a default is given",
     ),
-    "int": (_int, "a whole number from text; an error if it is none, unless a default is given: `int(0)`"),
-    "items": (_eager("items"), "the pairs of a mapping"),
+    "int": (
+        _int,
+        BOOLEAN | NUMBER | TEXT,
+        "a whole number from text, or a number without its fraction; an error if it is none or "
+        "has more than 64 bits, unless a default is given: `int(0)`",
+    ),
+    "items": (_eager("items"), MAPPING, "the pairs of a mapping"),
     "join": (
         _join,
-        "the items of a list as one text: `join(', ')`, of their fields: `join(', ', attribute='name')`",
+        SIZED,
+        "the items of a list as one text, what is no text as JSON: `join(', ')`, of their fields: "
+        "`join(', ', attribute='name')`",
     ),
-    "last": (DEFAULT_FILTERS["last"], "the last item of a list"),
-    "length": (len, "how many items or characters"),
-    "lines": (_lines, "the lines of a text as a list"),
-    "list": (_eager("list"), "a list of the items, of the keys of a mapping, or of the characters of a text"),
-    "lower": (_text(str.lower), "small letters"),
+    "last": (DEFAULT_FILTERS["last"], TEXT | LIST, "the last item of a list; an error if it is empty"),
+    "length": (len, SIZED, "how many items or characters (Unicode code points)"),
+    "lines": (
+        lines_of,
+        TEXT,
+        r"the lines of a text as a list, without their ends `\n` or `\r\n`; nothing else ends a "
+        r"line",
+    ),
+    "list": (
+        _eager("list"),
+        SIZED,
+        "a list of the items, of the keys of a mapping, or of the characters of a text",
+    ),
+    "lower": (_text(str.lower), PRESENT, "small letters"),
     "map": (
         _eager("map"),
-        "one field of each item, `map(attribute='name')`, or a filter on each, `map('upper')`",
+        SIZED,
+        "one field of each item, `map(attribute='name')`, or a filter on each, `map('upper')`; an "
+        "error where the field is missing, unless a default is given: `map(attribute='name', "
+        "default='')`",
     ),
     "match": (
         _match,
+        TEXT,
         "what a regular expression matches first in a text, and its groups, as a list; null where it does not: "
         "`tag | match('v([0-9]+)')`",
     ),
-    "max": (DEFAULT_FILTERS["max"], "the largest item"),
-    "min": (DEFAULT_FILTERS["min"], "the smallest item"),
+    "max": (
+        DEFAULT_FILTERS["max"],
+        SIZED,
+        "the largest item, of texts without regard to case; of the items by a field: "
+        "`max(attribute='size')`; an error if the list is empty",
+    ),
+    "min": (
+        DEFAULT_FILTERS["min"],
+        SIZED,
+        "the smallest item, of texts without regard to case; of the items by a field: "
+        "`min(attribute='size')`; an error if the list is empty",
+    ),
+    "moment": (
+        _moment,
+        TEXT,
+        "a moment in the form that `now` has, from ISO-8601 text with an offset, so that both can be compared: "
+        "`inputs.until | moment > now`",
+    ),
     "project": (
         _project,
+        LIST,
         "a list of mappings, each field from a dotted path in the item: "
         "`nodes.each.iterations | project(host='item', up='outputs.check.stdout')`; null where there is nothing",
     ),
-    "reject": (_eager("reject"), "the items that do not pass a test: `reject('none')`"),
+    "reject": (
+        _eager("reject"),
+        SIZED,
+        "the items that do not pass a test: `reject('none')`; without one those that are null, "
+        "empty, 0 or false",
+    ),
     "rejectattr": (
         _eager("rejectattr"),
+        SIZED,
         "the items whose field does not pass: `rejectattr('state', 'eq', 'ok')`",
     ),
     "replace": (
         _replace,
-        "the text with one part replaced by another; with `regex=true` what a regular expression matches: "
-        "`replace('\\s+', ' ', regex=true)`, where `\\1` is a group",
+        TEXT,
+        "the text with each occurrence of a part replaced by another, `replace('-', '_')`, or the "
+        "first so many of them, `replace('-', '_', 1)`; with `regex=true` what a regular "
+        "expression matches: `replace('\\s+', ' ', regex=true)`, where `\\1` is a group",
     ),
-    "reverse": (_reverse, "the other way round"),
-    "round": (_round, "rounded: `round`, `round(2)`, `round(1, 'ceil')`, `round(0, 'floor')`"),
-    "since": (_since, "seconds from an earlier moment to this one: `now | since(nodes.gate.at)`"),
-    "select": (_eager("select"), "the items that pass a test: `select('gt', 3)`"),
-    "selectattr": (_eager("selectattr"), "the items whose field passes: `selectattr('state', 'eq', 'ok')`"),
-    "sort": (_eager("sort"), "sorted; `sort(reverse=true)`, `sort(attribute='name')`"),
-    "split": (_split, "the parts of a text between separators, as a list: `split(',')`"),
-    "string": (as_text, "the value as text; what is no text becomes JSON"),
-    "sum": (DEFAULT_FILTERS["sum"], "the sum of the items, of their fields: `sum(attribute='size')`"),
-    "title": (_text(DEFAULT_FILTERS["title"]), "each word with a large first letter"),
-    "tojson": (_tojson, "the value as JSON text; `tojson(indent=2)` for people"),
-    "trim": (_trim, "without white space, or the given characters, at both ends"),
+    "reverse": (_reverse, TEXT | LIST, "a list or a text the other way round"),
+    "round": (
+        _round,
+        NUMBER,
+        "rounded, a half away from zero: `round`, `round(2)`; up or down: `round(1, 'ceil')`, "
+        "`round(0, 'floor')`",
+    ),
+    "since": (
+        _since,
+        TEXT,
+        "seconds from an earlier moment to this one, less than 0 if it is later: `now | "
+        "since(nodes.gate.at)`",
+    ),
+    "select": (
+        _eager("select"),
+        SIZED,
+        "the items that pass a test: `select('gt', 3)`; without one those that are not null, "
+        "empty, 0 or false",
+    ),
+    "selectattr": (
+        _eager("selectattr"),
+        SIZED,
+        "the items whose field passes: `selectattr('state', 'eq', 'ok')`",
+    ),
+    "sort": (
+        _eager("sort"),
+        SIZED,
+        "sorted, texts without regard to case; `sort(reverse=true)`, `sort(attribute='name')`, "
+        "`sort(case_sensitive=true)`",
+    ),
+    "split": (
+        _split,
+        TEXT,
+        "the parts of a text between separators, as a list: `split(',')`; without one between white space",
+    ),
+    "string": (as_text, ANYTHING, "the value as text; what is no text becomes JSON"),
+    "sum": (
+        DEFAULT_FILTERS["sum"],
+        LIST,
+        "the sum of the items, 0 of an empty list; of their fields: `sum(attribute='size')`",
+    ),
+    "title": (
+        _text(DEFAULT_FILTERS["title"]),
+        PRESENT,
+        "each word with a large first letter, the others small",
+    ),
+    "tojson": (_tojson, ANYTHING, "the value as JSON text; `tojson(indent=2)` for people"),
+    "trim": (_trim, TEXT, "without white space, or the given characters, at both ends"),
     "truncate": (
-        DEFAULT_FILTERS["truncate"],
-        "cut to a length, with `...` where something was cut: `truncate(80)`",
+        _truncate,
+        TEXT,
+        "cut to at most a length, behind a word, with `...` (which counts) where something was "
+        "cut: `truncate(80)`; `truncate(80, true)` cuts within a word too",
     ),
-    "unique": (_unique, "each item once"),
-    "upper": (_text(str.upper), "large letters"),
-    "urlencode": (DEFAULT_FILTERS["urlencode"], "quoted for use in a URL"),
+    "unique": (_unique, SIZED, "each item once, where 1 and 1.0 are the same"),
+    "upper": (_text(str.upper), PRESENT, "large letters"),
+    "urlencode": (
+        _urlencode,
+        NUMBER | TEXT | LIST | MAPPING,
+        "quoted for use in a URL, all but `/`; a mapping as the query of one: `a=1&b=2`",
+    ),
 }
-"""Each filter with the sentence that the flow reference has for it."""
+"""Each filter, with the kinds of values that it takes and the sentence that the flow reference has for it."""
+
+WITH_DEFAULT = frozenset({"float", "fromjson", "int"})
+"""Filters that take anything where a default is given."""
 
 
 @functools.cache
@@ -416,34 +616,47 @@ def _matching(value: str, pattern: str) -> bool:
     return _match(value, pattern) is not None
 
 
-TESTS: dict[str, tuple[Callable[..., bool], str]] = {
-    "defined": (_jinja_test("defined"), "it is there"),
-    "undefined": (_jinja_test("undefined"), "it is not there"),
-    "none": (_jinja_test("none"), "it is null, as the output of a skipped node is"),
-    "boolean": (_jinja_test("boolean"), "it is true or false"),
-    "number": (_jinja_test("number"), "it is a number"),
-    "integer": (_jinja_test("integer"), "it is a whole number"),
-    "float": (_jinja_test("float"), "it is a number with a point"),
-    "string": (_jinja_test("string"), "it is text"),
-    "mapping": (_jinja_test("mapping"), "it is a mapping"),
-    "sequence": (_jinja_test("sequence"), "it is a list or text"),
-    "true": (_jinja_test("true"), "it is true"),
-    "false": (_jinja_test("false"), "it is false"),
-    "even": (_jinja_test("even"), "the number is even"),
-    "odd": (_jinja_test("odd"), "the number is odd"),
-    "divisibleby": (_jinja_test("divisibleby"), "the number divides without remainder: `is divisibleby(3)`"),
-    "in": (_jinja_test("in"), "it is one of these: `select('in', ['a', 'b'])`"),
-    "matching": (_matching, "a regular expression matches somewhere in the text: `is matching('^v[0-9]')`"),
-    "startswith": (_starts, "the text starts so: `is startswith('v')`"),
-    "endswith": (_ends, "the text ends so: `is endswith('.yml')`"),
-    "eq": (
-        _jinja_test("eq"),
-        "equal; with `ne`, `lt`, `le`, `gt`, `ge` for use in `select` and `selectattr`",
+TESTS: dict[str, tuple[Callable[..., bool], int, str]] = {
+    "defined": (_jinja_test("defined"), ANYTHING, "it is there"),
+    "undefined": (_jinja_test("undefined"), ANYTHING, "it is not there"),
+    "none": (_jinja_test("none"), ANYTHING, "it is null, as the output of a skipped node is"),
+    "boolean": (_jinja_test("boolean"), ANYTHING, "it is true or false"),
+    "number": (lambda value: kind_bit(value) == NUMBER, ANYTHING, "it is a number; true and false are none"),
+    "integer": (_jinja_test("integer"), ANYTHING, "it is a number without a point: 2, not 2.0"),
+    "float": (_jinja_test("float"), ANYTHING, "it is a number with a point: 2.0, not 2"),
+    "string": (_jinja_test("string"), ANYTHING, "it is text"),
+    "mapping": (_jinja_test("mapping"), ANYTHING, "it is a mapping"),
+    "sequence": (lambda value: isinstance(value, str | list | tuple), ANYTHING, "it is a list or text"),
+    "true": (_jinja_test("true"), ANYTHING, "it is true"),
+    "false": (_jinja_test("false"), ANYTHING, "it is false"),
+    "even": (_jinja_test("even"), NUMBER, "the number is even"),
+    "odd": (_jinja_test("odd"), NUMBER, "the number is odd"),
+    "divisibleby": (
+        _jinja_test("divisibleby"),
+        NUMBER,
+        "the number divides without remainder: `is divisibleby(3)`",
     ),
-    "ne": (_jinja_test("ne"), "not equal"),
-    "lt": (_jinja_test("lt"), "less"),
-    "le": (_jinja_test("le"), "less or equal"),
-    "gt": (_jinja_test("gt"), "greater"),
-    "ge": (_jinja_test("ge"), "greater or equal"),
+    "in": (
+        _among,
+        ANYTHING,
+        "it is one of these, `select('in', ['a', 'b'])`, a part of a text, or a key of a mapping",
+    ),
+    "matching": (
+        _matching,
+        TEXT,
+        "a regular expression matches somewhere in the text: `is matching('^v[0-9]')`",
+    ),
+    "startswith": (_starts, TEXT, "the text starts so: `is startswith('v')`"),
+    "endswith": (_ends, TEXT, "the text ends so: `is endswith('.yml')`"),
+    "eq": (
+        same,
+        ANYTHING,
+        "equal, as `==`; with `ne`, `lt`, `le`, `gt`, `ge` for use in `select` and `selectattr`",
+    ),
+    "ne": (_apart, ANYTHING, "not equal"),
+    "lt": (_lt, ORDERED, "less"),
+    "le": (_le, ORDERED, "less or equal"),
+    "gt": (_gt, ORDERED, "greater"),
+    "ge": (_ge, ORDERED, "greater or equal"),
 }
-"""Each test (`x is defined`) with the sentence that the flow reference has for it."""
+"""Each test (`x is defined`), with the kinds that it takes and the sentence that the flow reference has for it."""

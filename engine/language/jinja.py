@@ -19,8 +19,10 @@ from jinja2.utils import missing
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of, nearest, shape_of, suggest
 from engine.language.filters import (
+    ANYTHING,
     FILTERS,
     TESTS,
+    WITH_DEFAULT,
     bounded_range,
     guarded,
     in_order,
@@ -75,11 +77,18 @@ class _Environment(ImmutableSandboxedEnvironment):
         # Not optimized: folding constants would evaluate parts of a flow while it is only being checked.
         super().__init__(undefined=Missing, optimized=False, cache_size=0)
         self.filters = {
-            name: function if name == "default" else guarded(f"the filter `{name}`", strict(function))
-            for name, (function, _) in FILTERS.items()
+            name: function
+            if name == "default"
+            else guarded(
+                f"the filter `{name}`", strict(function), ANYTHING if name in WITH_DEFAULT else takes
+            )
+            for name, (function, takes, _) in FILTERS.items()
         }
         self.filters |= {_HOP: self._hop, _COMPARE: in_order, _OR_FALSE: _or_false}
-        self.tests = {name: guarded(f"the test `{name}`", function) for name, (function, _) in TESTS.items()}
+        self.tests = {
+            name: guarded(f"the test `{name}`", function, takes)
+            for name, (function, takes, _) in TESTS.items()
+        }
         self.globals = {"range": guarded("`range`", bounded_range), "null": None}
         self.binop_table.update({"*": times, "**": power, "%": remainder})
         for table in (self.binop_table, self.unop_table):
@@ -357,14 +366,11 @@ def _replacement(node: nodes.Expr, excused: bool) -> nodes.Expr:
 
 
 def _compared(node: nodes.Compare) -> nodes.Expr:
-    """`a < b` and `a in b` by a filter, which knows what to say of values that have no order."""
+    """`a == b`, `a < b` and `a in b` by a filter, which knows what to say of values that have no order."""
     parts: list[nodes.Expr] = []
     left = node.expr
     for operand in node.ops:
-        if operand.op in ("eq", "ne"):
-            parts.append(nodes.Compare(left, [operand]))
-        else:
-            parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
+        parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
         left = operand.expr
     return functools.reduce(nodes.And, parts)
 

@@ -148,6 +148,8 @@ MAX_FORMAT = 100
 
 def moved(moment: str, duration: str | int | float, sign: int) -> str:
     """The moment so much later or earlier. Raises `ValueError`."""
+    if isinstance(duration, bool):
+        raise ValueError("a duration is text such as 2h, or a number of seconds")
     seconds = float(duration) if isinstance(duration, int | float) else parse_duration(duration)
     try:
         return timestamps.to_text(

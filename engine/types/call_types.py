@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from jinja2 import nodes
 
 from engine.language.diagnostics import suggest
-from engine.language.filters import FILTERS, most_arguments
+from engine.language.filters import ANYTHING, FILTERS, TESTS, WITH_DEFAULT, most_arguments
 from engine.language.matching import BadPattern, compiled
 from engine.types.facts import Facts
 from engine.types.lattice import (
@@ -17,17 +18,23 @@ from engine.types.lattice import (
     MISSING,
     NULL,
     NUMBER,
+    NUMBERS,
     TEXT,
     TEXTS,
     Type,
+    either,
     list_of,
     mapping_of,
     words,
 )
-from engine.types.signatures import SIGNATURES, TESTED, given_default, items_of
+from engine.types.signatures import GIVES, given_default, items_of
 from engine.types.signatures import told as named
 
 _OF_FIELDS = ("join", "sum", "map", "sort", "unique", "min", "max", "selectattr", "rejectattr")
+
+
+Side = tuple[nodes.Node, Type]
+"""One of the two values that are compared, and its type."""
 
 
 class Expressions(Protocol):
@@ -38,6 +45,9 @@ class Expressions(Protocol):
 
     def present(self, node: nodes.Node, found: Type, use: str) -> Type:
         """The type of a value that may not be null where it is used."""
+
+    def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
+        """Note what is wrong with a comparison of two values."""
 
     def report(self, node: nodes.Node, message: str, hint: str | None = ..., name: str | None = ...) -> Type:
         """Note what is wrong with a part of the expression; its type is not known then."""
@@ -59,26 +69,32 @@ class Calls:
         arguments = [self._inference.of(argument, facts) for argument in node.args]
         for keyword in node.kwargs:
             self._inference.of(keyword.value, facts)
+        return self._applied(node, found, arguments)
+
+    def _applied(self, node: nodes.Filter, found: Type, arguments: list[Type]) -> Type:
+        """What a filter gives for a value of this type."""
         if not self._fits(node):
             return ANY
-        signature = SIGNATURES.get(node.name)
-        if signature is None:
-            return ANY
-        found = self._taken(node, found, signature.takes)
+        gives = GIVES[node.name]
+        defaulted = node.name in WITH_DEFAULT and bool(arguments)
+        found = self._taken(node, found, ANYTHING if defaulted else FILTERS[node.name][1])
         if found.unknown:
-            return signature.gives(ANY)
-        return self._special(node, found, arguments) or signature.gives(found)
+            return gives(ANY)
+        return self._special(node, found, arguments) or gives(found)
 
     def tested(self, node: nodes.Test, facts: Facts) -> Type:
         """True or false; what a test looks at must be of a kind that it takes."""
         excused = node.name in ("defined", "undefined")
         found = self._inference.of(node.node, facts, excused=excused)
-        for argument in node.args:
-            self._inference.of(argument, facts)
-        takes = TESTED.get(node.name)
-        if takes is not None:
-            self._taken(node, found, takes)
+        self._passes(node, found, [self._inference.of(argument, facts) for argument in node.args])
         return FLAG
+
+    def _passes(self, node: nodes.Test, found: Type, arguments: list[Type]) -> None:
+        """A test of a value of this type: it takes it, and can compare it with its argument."""
+        compares = _COMPARES.get(node.name)
+        taken = self._taken(node, found, TESTS[node.name][1])
+        if compares is not None and arguments:
+            self._inference.compared(node, compares, (node.node, taken), (node.args[0], arguments[0]))
 
     def _default(self, node: nodes.Filter, facts: Facts) -> Type:
         assert node.node is not None
@@ -96,7 +112,7 @@ class Calls:
             return True
         takes = "no arguments" if not most else f"at most {most} argument{'s' if most > 1 else ''}"
         self._inference.report(
-            node, f"the filter `{node.name}` takes {takes}", FILTERS[node.name][1], node.name
+            node, f"the filter `{node.name}` takes {takes}", FILTERS[node.name][2], node.name
         )
         return False
 
@@ -127,7 +143,11 @@ class Calls:
         if node.name in ("match", "replace"):
             self._pattern(node)
         if node.name == "map" and attribute is None:
-            return self._mapped(node, item)
+            return self._mapped(node, item, arguments)
+        if node.name in _CHOOSING:
+            self._chosen(node, item, arguments)
+        if node.name in ("float", "int") and arguments:
+            return either(NUMBERS, arguments[0])
         return None
 
     def _field_of_items(self, node: nodes.Filter, item: Type, attribute: str) -> Type:
@@ -173,17 +193,49 @@ class Calls:
             message = f"the items are {words(item)}, and `sum` takes numbers"
             self._inference.report(node, message, "make them numbers first: `| map('int') | sum`", "sum")
 
-    def _mapped(self, node: nodes.Filter, item: Type) -> Type | None:
+    def _mapped(self, node: nodes.Filter, item: Type, arguments: list[Type]) -> Type | None:
         """`map('int')`: a filter on each item."""
-        named = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
-        if not isinstance(named, str) or named == "default":
+        named = self._by_name(node, 0, FILTERS, "filter")
+        if named is None or named == "default":
             return None
-        if named not in FILTERS:
-            hint = suggest(named, FILTERS, f"for a field of the items: `map(attribute='{named}')`")
-            self._inference.report(node, f"unknown filter `{named}`", hint, named)
-            return None
-        signature = SIGNATURES.get(named)
-        return None if signature is None else list_of(signature.gives(ANY if item.unknown else item))
+        each = nodes.Filter(_first(node), named, node.args[1:], node.kwargs, None, None)
+        return list_of(self._applied(each, item, arguments[1:]))
+
+    def _chosen(self, node: nodes.Filter, item: Type, arguments: list[Type]) -> None:
+        """`select('gt', 3)`, `selectattr('age', 'gt', 3)`: a test of each item."""
+        at = _CHOOSING[node.name]
+        named = self._by_name(node, at, TESTS, "test")
+        if named is None:
+            return
+        attribute = _attribute(node)
+        subject = _first(node) if attribute is None else nodes.Getattr(_first(node), attribute, "load")
+        each = nodes.Test(subject, named, node.args[at + 1 :], [], None, None)
+        self._passes(each, item, arguments[at + 1 :])
+
+    def _by_name(self, node: nodes.Filter, at: int, known: Iterable[str], kind: str) -> str | None:
+        """The filter or test that an argument names; None where nobody knows yet, or there is none of that name."""
+        given = node.args[at] if len(node.args) > at else None
+        named = given.value if isinstance(given, nodes.Const) else None
+        if not isinstance(named, str) or named in known:
+            return named if isinstance(named, str) else None
+        otherwise = (
+            f"for a field of the items: `{node.name}(attribute='{named}')`" if kind == "filter" else ""
+        )
+        self._inference.report(
+            node, f"unknown {kind} `{named}`", suggest(named, known, otherwise) or None, named
+        )
+        return None
+
+
+_CHOOSING = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+"""Filters that test each item, and the place of the test among their arguments."""
+_COMPARES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "lteq", "gt": "gt", "ge": "gteq", "in": "in"}
+"""Tests that are comparisons, by Jinja's names of these."""
+
+
+def _first(node: nodes.Filter) -> nodes.Expr:
+    """An item of what a filter goes through, in words."""
+    return nodes.Getitem(node.node, nodes.Const(0), "load")
 
 
 def _attribute(node: nodes.Filter) -> str | None:

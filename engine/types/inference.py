@@ -13,7 +13,7 @@ from jinja2 import nodes
 from engine.language.diagnostics import suggest
 from engine.language.jinja import static_path
 from engine.language.template import Names
-from engine.types.call_types import Calls
+from engine.types.call_types import Calls, Side
 from engine.types.facts import NOTHING, Facts, when_false, when_true
 from engine.types.lattice import (
     ANY,
@@ -217,16 +217,20 @@ class Inference:
         left_node, left = node.expr, self.of(node.expr, facts)
         for operand in node.ops:
             right = self.of(operand.expr, facts)
-            if operand.op in ("eq", "ne"):
-                self._equality(node, (left_node, left), (operand.expr, right))
-            elif operand.op in ("in", "notin"):
-                self._membership(node, (left_node, left), (operand.expr, right))
-            else:
-                self._order(node, (left_node, left), (operand.expr, right))
+            self.compared(node, operand.op, (left_node, left), (operand.expr, right))
             left_node, left = operand.expr, right
         return FLAG
 
-    def _equality(self, node: nodes.Node, left: _Side, right: _Side) -> None:
+    def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
+        """Note what is wrong with a comparison of two values."""
+        if operator in ("eq", "ne"):
+            self._equality(node, left, right)
+        elif operator in ("in", "notin"):
+            self._membership(node, left, right)
+        else:
+            self._order(node, left, right)
+
+    def _equality(self, node: nodes.Node, left: Side, right: Side) -> None:
         a, b = left[1], right[1]
         if a.unknown or b.unknown or not a.kinds or not b.kinds or (a.kinds & b.kinds & NULL):
             return
@@ -244,7 +248,7 @@ class Inference:
         ):
             self._impossible(node, left, right)
 
-    def _impossible(self, node: nodes.Node, left: _Side, right: _Side) -> None:
+    def _impossible(self, node: nodes.Node, left: Side, right: Side) -> None:
         known, other = (left, right) if isinstance(right[0], nodes.Const) else (right, left)
         values = known[1].values or frozenset()
         given = sorted(other[1].values or frozenset(), key=str)
@@ -252,7 +256,7 @@ class Inference:
         message = f"{told(known[0])} is never {' or '.join(map(shown, given))}: it is {words(known[1])}"
         self.report(node, message, close or None)
 
-    def _membership(self, node: nodes.Node, left: _Side, right: _Side) -> None:
+    def _membership(self, node: nodes.Node, left: Side, right: Side) -> None:
         a, b = left[1], right[1]
         if b.unknown:
             return
@@ -285,7 +289,7 @@ class Inference:
                     node, f"{_pair(left, inner)} in the list: it is never in it", _conversion(a, b.items)
                 )
 
-    def _order(self, node: nodes.Node, left: _Side, right: _Side) -> None:
+    def _order(self, node: nodes.Node, left: Side, right: Side) -> None:
         sides = [
             (each, self.present(each, found, "null is neither more nor less"))
             for each, found in (left, right)
@@ -357,7 +361,6 @@ class Inference:
         return list_of(NUMBERS)
 
 
-_Side = tuple[nodes.Node, Type]
 _SUMS: Mapping[str, tuple[tuple[int, int, int], ...]] = {
     "+": ((NUMBER, NUMBER, NUMBER), (TEXT, TEXT, TEXT), (LIST, LIST, LIST)),
     "*": ((NUMBER, NUMBER, NUMBER), (TEXT, NUMBER, TEXT), (NUMBER, TEXT, TEXT), (LIST, NUMBER, LIST)),
@@ -391,7 +394,7 @@ def _falsy(found: Type) -> Type:
 # --- words -----------------------------------------------------------------------------------------------
 
 
-def _pair(left: _Side, right: _Side) -> str:
+def _pair(left: Side, right: Side) -> str:
     (a, found), (b, other) = left, right
     if isinstance(a, nodes.Const):
         (a, found), (b, other) = (b, other), (a, found)

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from engine.language.codec import Json
+from engine.language.diagnostics import BOOLEAN as BOOLEAN
+from engine.language.diagnostics import LIST as LIST
+from engine.language.diagnostics import MAPPING as MAPPING
+from engine.language.diagnostics import MISSING as MISSING
+from engine.language.diagnostics import NULL as NULL
+from engine.language.diagnostics import NUMBER as NUMBER
+from engine.language.diagnostics import TEXT as TEXT
 from engine.language.template import has_expression
 
-NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING, MISSING = (1 << bit for bit in range(7))
 KNOWN = NULL | BOOLEAN | NUMBER | TEXT | LIST | MAPPING
 EVERYTHING = KNOWN | MISSING
 SCALAR = NUMBER | TEXT

@@ -1,9 +1,8 @@
-"""What filters and tests take and give; a part of an expression as it was written, for messages."""
+"""What filters give; a part of an expression as it was written, for messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from jinja2 import nodes
 
@@ -13,7 +12,6 @@ from engine.types.lattice import (
     LIST,
     MAPPING,
     NULL,
-    NUMBER,
     NUMBERS,
     TEXT,
     TEXTS,
@@ -23,16 +21,6 @@ from engine.types.lattice import (
     shown,
     union,
 )
-
-ALL = NULL | 2 | NUMBER | TEXT | LIST | MAPPING
-SIZED = TEXT | LIST | MAPPING
-
-
-class Signature(NamedTuple):
-    """The kinds that a filter takes, and the type that it gives for one."""
-
-    takes: int
-    gives: Callable[[Type], Type]
 
 
 def _always(found: Type) -> Callable[[Type], Type]:
@@ -51,79 +39,39 @@ def _as_list(found: Type) -> Type:
     return list_of(items_of(found))
 
 
-def _pairs(_: Type) -> Type:
-    return list_of(list_of(None))
-
-
 def _reversed(found: Type) -> Type:
     return found if found.kinds == TEXT else _as_list(found)
 
 
-_LISTED = Signature(SIZED, _as_list)
-_WORDED = Signature(ALL, _always(TEXTS))
-_ITEM = Signature(SIZED, items_of)
+_TEXT = (
+    *(
+        "after",
+        "before",
+        "capitalize",
+        "date",
+        "duration",
+        "filesizeformat",
+        "format",
+        "join",
+        "lower",
+        "moment",
+    ),
+    *("replace", "string", "title", "tojson", "trim", "truncate", "upper", "urlencode"),
+)
 
-SIGNATURES: Mapping[str, Signature] = {
-    "after": Signature(TEXT, _always(TEXTS)),
-    "before": Signature(TEXT, _always(TEXTS)),
-    "date": Signature(TEXT, _always(TEXTS)),
-    "duration": Signature(NUMBER, _always(TEXTS)),
-    "match": Signature(TEXT, _always(list_of(None).or_null("the pattern may match nothing"))),
-    "project": Signature(LIST, _always(list_of(None))),
-    "since": Signature(TEXT, _always(NUMBERS)),
-    "abs": Signature(NUMBER, _always(NUMBERS)),
-    "capitalize": _WORDED,
-    "dictsort": Signature(MAPPING, _pairs),
-    "filesizeformat": Signature(NUMBER | TEXT, _always(TEXTS)),
-    "first": _ITEM,
-    "float": Signature(NUMBER | TEXT | 2, _always(NUMBERS)),
-    "format": Signature(TEXT, _always(TEXTS)),
-    "fromjson": Signature(TEXT, _always(ANY)),
-    "int": Signature(NUMBER | TEXT | 2, _always(NUMBERS)),
-    "items": Signature(MAPPING, _pairs),
-    "join": Signature(SIZED, _always(TEXTS)),
-    "last": Signature(LIST | TEXT, items_of),
-    "length": Signature(SIZED, _always(NUMBERS)),
-    "lines": Signature(TEXT, _always(list_of(TEXTS))),
-    "list": _LISTED,
-    "lower": _WORDED,
-    "map": Signature(SIZED, _always(list_of(None))),
-    "max": _ITEM,
-    "min": _ITEM,
-    "reject": _LISTED,
-    "rejectattr": _LISTED,
-    "replace": Signature(TEXT, _always(TEXTS)),
-    "reverse": Signature(LIST | TEXT, _reversed),
-    "round": Signature(NUMBER, _always(NUMBERS)),
-    "select": _LISTED,
-    "selectattr": _LISTED,
-    "sort": _LISTED,
-    "split": Signature(TEXT, _always(list_of(TEXTS))),
-    "string": _WORDED,
-    "sum": Signature(LIST, _always(ANY)),
-    "title": _WORDED,
-    "tojson": _WORDED,
-    "trim": Signature(TEXT, _always(TEXTS)),
-    "truncate": Signature(TEXT, _always(TEXTS)),
-    "unique": _LISTED,
-    "upper": _WORDED,
-    "urlencode": Signature(TEXT | MAPPING | LIST | NUMBER, _always(TEXTS)),
+GIVES: Mapping[str, Callable[[Type], Type]] = {
+    **dict.fromkeys(_TEXT, _always(TEXTS)),
+    **dict.fromkeys(("abs", "float", "int", "length", "round", "since"), _always(NUMBERS)),
+    **dict.fromkeys(("list", "reject", "rejectattr", "select", "selectattr", "sort", "unique"), _as_list),
+    **dict.fromkeys(("first", "last", "max", "min"), items_of),
+    **dict.fromkeys(("lines", "split"), _always(list_of(TEXTS))),
+    **dict.fromkeys(("dictsort", "items"), _always(list_of(list_of(None)))),
+    **dict.fromkeys(("map", "project"), _always(list_of(None))),
+    **dict.fromkeys(("fromjson", "sum"), _always(ANY)),
+    "match": _always(list_of(None).or_null("the pattern may match nothing")),
+    "reverse": _reversed,
 }
-"""Every filter but `default`, which takes what no other does."""
-
-TESTED: Mapping[str, int] = {
-    "even": NUMBER,
-    "odd": NUMBER,
-    "divisibleby": NUMBER,
-    "matching": TEXT,
-    "startswith": TEXT,
-    "endswith": TEXT,
-    "lt": NUMBER | TEXT | LIST,
-    "le": NUMBER | TEXT | LIST,
-    "gt": NUMBER | TEXT | LIST,
-    "ge": NUMBER | TEXT | LIST,
-}
-"""The kinds that tests take; those that are not here take all."""
+"""What every filter gives for a type that it takes, but `default`, which depends on its argument."""
 
 
 def given_default(found: Type, other: Type, *, also_empty: bool) -> Type:

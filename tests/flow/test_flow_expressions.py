@@ -110,7 +110,7 @@ FILTERED: list[tuple[str, str, Json]] = [
     ("lines", "{{ nodes.run.stdout | lines }}", ["one", "two"]), ("list", "{{ 'ab' | list }}", ["a", "b"]), ("list", "{{ {'a': 1} | list }}", ["a"]),
     ("lower", "{{ 'ABC' | lower }}", "abc"), ("map", "{{ inputs.people | map(attribute='name') }}", ["Ana", "Ben"]),
     ("map", "{{ ['a'] | map('upper') }}", ["A"]), ("map", "{{ [{}, {'a': 1}] | map(attribute='a', default=0) }}", [0, 1]),
-    ("max", "{{ inputs.list | max }}", 3), ("max", "{{ (inputs.people | max(attribute='age')).name }}", "Ana"), ("min", "{{ inputs.list | min }}", 1),
+    ("moment", "{{ '2026-11-21T23:40:00+01:00' | moment }}", "2026-11-21T22:40:00.000Z"), ("max", "{{ inputs.list | max }}", 3), ("max", "{{ (inputs.people | max(attribute='age')).name }}", "Ana"), ("min", "{{ inputs.list | min }}", 1),
     ("reject", "{{ [1, none, 2] | reject('none') }}", [1, 2]), ("rejectattr", "{{ inputs.people | rejectattr('age', 'gt', 35) | length }}", 1),
     ("replace", "{{ 'aaa' | replace('a', 'b', 2) }}", "bba"), ("reverse", "{{ 'abc' | reverse }}", "cba"), ("reverse", "{{ [1, 2] | reverse }}", [2, 1]),
     ("round", "{{ 2.567 | round }}", 3), ("round", "{{ 2.567 | round(2) }}", 2.57), ("round", "{{ 2.51 | round(1, 'ceil') }}", 2.6),

@@ -381,13 +381,13 @@ def _filters() -> str:
 
 `value | filter`, one after the other: `nodes.list.stdout | lines | map('trim') | join(', ')`.
 
-{_list((f"`{name}`", text) for name, (_, text) in FILTERS.items())}
+{_list((f"`{name}`", text) for name, (_, _, text) in FILTERS.items())}
 
 ### Tests
 
 `value is test`, `value is not test`.
 
-{_list((f"`{name}`", text) for name, (_, text) in TESTS.items())}"""
+{_list((f"`{name}`", text) for name, (_, _, text) in TESTS.items())}"""
 
 
 def _secrets() -> str:
