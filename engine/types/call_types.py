@@ -151,9 +151,13 @@ class Calls:
         return None
 
     def _field_of_items(self, node: nodes.Filter, item: Type, attribute: str) -> Type:
+        lenient = node.name == "project" or any(each.key == "default" for each in node.kwargs)
         for name in attribute.split("."):
             if item.unknown or name.isdigit():
                 return ANY
+            if item.nullable and not lenient:
+                message = f"an item's way to `{attribute}` may end before `{name}`: there may be null"
+                return self._inference.report(node, message, _HINT_ITEMS, attribute)
             item = item.without(NULL)
             if item.fields is None:
                 if item.kinds and not item.kinds & (1 << 5):
@@ -165,6 +169,8 @@ class Calls:
                 hint = suggest(name, item.fields, known)
                 return self._inference.report(node, f"the items have no field `{name}`", hint, attribute)
             item = item.fields.get(name, item.rest or ANY)
+            if item.kinds & MISSING and not item.unknown and not lenient:
+                return self._inference.report(node, f"an item may have no `{name}`", _HINT_ITEMS, attribute)
         return item
 
     def _projected(self, node: nodes.Filter, item: Type) -> Type:
@@ -227,6 +233,7 @@ class Calls:
         return None
 
 
+_HINT_ITEMS = "give it a default, `map(attribute='...', default='')`, or use `project`"
 _CHOOSING = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
 """Filters that test each item, and the place of the test among their arguments."""
 _COMPARES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "lteq", "gt": "gt", "ge": "gteq", "in": "in"}

@@ -16,9 +16,10 @@ from engine.language.template import Names
 
 
 class Fact(NamedTuple):
-    """A path that is, or is not, this value; under `held` and no path, the text of a condition that held."""
+    """A path that is, or is not, this value, or is there at all (`has`); under `held` and no path, the text of a condition
+    that held."""
 
-    kind: Literal["is", "not", "held"]
+    kind: Literal["is", "not", "has", "held"]
     path: Names
     value: Json
 
@@ -31,6 +32,11 @@ _FLIPPED = {"eq": "ne", "ne": "eq", "gt": "lteq", "gteq": "lt", "lt": "gteq", "l
 def not_null(path: Names) -> Fact:
     """The fact that a path is not null."""
     return Fact("not", path, None)
+
+
+def present(path: Names) -> Fact:
+    """The fact that a path is there, null or not."""
+    return Fact("has", path, None)
 
 
 def when_true(node: nodes.Node) -> Facts:
@@ -73,8 +79,9 @@ def _false(node: nodes.Node) -> Facts:
             return frozenset(_compared(node, negated=True)) | used(node)
         case nodes.Test() if node.name in ("none", "undefined"):
             path = static_path(node.node)
-            known = path if node.name == "none" or path is None else path[:-1]
-            return frozenset({not_null(known)}) if known else NOTHING
+            if path is None or node.name == "none":
+                return frozenset({not_null(path)}) if path else NOTHING
+            return _upwards(path[:-1]) | {present(path)}
     return used(node)
 
 
@@ -98,7 +105,7 @@ def _tested(node: nodes.Test) -> Facts:
     path = static_path(node.node)
     if path is None or node.name in ("none", "undefined"):
         return NOTHING
-    return _upwards(path[:-1] if node.name == "defined" else path)
+    return _upwards(path[:-1]) | {present(path)} if node.name == "defined" else _upwards(path)
 
 
 def _upwards(path: Names) -> Facts:
@@ -120,7 +127,10 @@ def _compared(node: nodes.Compare, *, negated: bool) -> Facts:
 def _relation(op: str, left: nodes.Node, right: nodes.Node) -> Facts:
     path, excused = _subject(left)
     if path is None:
-        return NOTHING
+        holder = static_path(right)
+        if op != "in" or holder is None or not isinstance(left, nodes.Const):
+            return NOTHING
+        return frozenset({present((*holder, str(left.value)))})
     if op == "in":
         constant, value = _constants(right)
         return _one_of(path, value) if constant and excused not in value else NOTHING

@@ -42,6 +42,7 @@ from engine.types.lattice import (
 )
 from engine.types.signatures import source_of, told
 
+_HINT_THERE = "guard it with a condition on `case`, with `is defined`, or with `default`"
 _HINT_GUARD = "guard it with `if`, or with `default`"
 
 
@@ -122,7 +123,10 @@ class Inference:
         key = node.attr if isinstance(node, nodes.Getattr) else node.arg.as_const()
         item = self._hop(node, found, key, excused)
         path = static_path(node)
-        return item if path is None else self.names.narrowed(path, item, facts)
+        item = item if path is None else self.names.narrowed(path, item, facts)
+        if item.kinds & MISSING and not item.unknown and not excused:
+            self.report(node, f"{told(node.node)} may have no `{key}`", _HINT_THERE)
+        return item if excused else item.without(MISSING)
 
     def _hop(self, node: nodes.Getattr | nodes.Getitem, found: Type, key: object, excused: bool) -> Type:
         if found.unknown:

@@ -41,7 +41,7 @@ class Type(NamedTuple):
 
     `kinds` is a set of the bits above. `values` is the finite set of the texts and numbers that it may be, None for any;
     `items` the type of a list's items, `fields` those of a mapping by name, `rest` the type of its other fields (None:
-    it has no others). `why` says why it may be null.
+    it has no others). `why` says why it may be null. `variants` is what it is for each value of the field `case` beside it.
     """
 
     kinds: int
@@ -50,6 +50,7 @@ class Type(NamedTuple):
     fields: Mapping[str, Type] | None = None
     rest: Type | None = None
     why: str | None = None
+    variants: tuple[tuple[Value | None, Type], ...] = ()
 
     @property
     def unknown(self) -> bool:

@@ -428,3 +428,124 @@ def test_what_is_collected_has_a_type() -> None:
         failure("flow: f" + COLLECT.replace("attribute='up'", "attribute='pu'"))
     )
     assert "there is no node `r`" in str(failure("flow: f" + COLLECT.replace("nodes.s.x", "nodes.r.x")))
+
+
+BRANCHES = """
+- id: w
+  type: switch
+  with: {on: "{{ inputs.a }}"}
+  cases:
+    x: [{id: r, type: set, with: {done: 1}}]
+    y: [{id: s, type: set, with: {done: 2}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes.w.outputs.r.done if nodes.w.case == 'x' else 0",
+        "nodes.w.outputs.r.done if nodes.w.case in ['x'] else 0",
+        "nodes.w.outputs.r.done if nodes.w.outputs.r is defined else 0",
+        "nodes.w.outputs.r.done if 'r' in nodes.w.outputs else 0",
+        "nodes.w.outputs.r.done if nodes.w.outputs.r is not undefined else 0",
+        "nodes.w.outputs.r.done if nodes.w.case is not none and nodes.w.case != 'y' else 0",
+        "nodes.w.outputs.r.done | default(0)",
+        "0 if nodes.w.outputs.r is undefined else nodes.w.outputs.r.done",
+    ],
+)
+def test_the_output_of_a_branch_is_used_where_the_branch_was_taken(text: str) -> None:
+    """A condition on `case`, `is defined`, `in` and `default` let an output inside a switch be used."""
+    assert only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', BRANCHES) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes.w.outputs.r.done",
+        "nodes.w.outputs.r",
+        "nodes.w.outputs.r.done if nodes.w.case == 'y' else 0",
+        "nodes.w.outputs.r.done if nodes.w.case in ['x', 'y'] else 0",
+        "nodes.w.outputs.r.done if nodes.w.case != 'y' else 0",
+        "'a' if nodes.w.outputs.r else 'b'",
+        "({'r': 1} if inputs.n > 1 else {'s': 1}).r",
+    ],
+)
+def test_the_output_of_a_branch_that_may_not_have_been_taken_is_a_mistake(text: str) -> None:
+    """What would fail in a run that took another branch is told while the flow is loaded."""
+    assert any(
+        re.search(r"(may have|has) no (field )?`r`", message)
+        for message in only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', BRANCHES)
+    )
+
+
+def test_a_switch_whose_cases_are_all_choices_always_takes_one() -> None:
+    """Where the value can only be one of its cases, `case` is never null."""
+    flow = """
+flow: f
+inputs: {a: {choices: [x, z]}}
+nodes:
+  - id: w
+    type: switch
+    with: {on: "{{ inputs.a }}"}
+    cases:
+      x: [{id: r, type: set, with: {done: 1}}]
+      z: [{id: s, type: set, with: {done: 3}}]
+  - {id: t, type: set, with: {v: "{{ nodes.w.case | upper }}"}}
+"""
+    assert failure(flow) is None
+    assert "`nodes.w.case` may be null" in str(failure(flow.replace("[x, z]", "[x, y, z]")))
+
+
+ITEMS = """
+- {id: h, type: set, with: {words: [a, b], disks: [{name: a, use: "20", size: 3}, {name: b, use: "7", size: 4}], n: [1, 2]}}
+- id: each
+  type: foreach
+  with: {items: [1, 2]}
+  body: [{id: s, type: set, if: "{{ item > 1 }}", with: {x: 1}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "nodes.h.disks | selectattr('use', 'lt', 20)",
+            "`nodes.h.disks[0].use` is '20', '7', compared with 20",
+        ),
+        (
+            "nodes.h.disks | rejectattr('size', 'eq', '3')",
+            "`nodes.h.disks[0].size` is 3, 4, compared with '3'",
+        ),
+        ("nodes.h.words | select('gt', 3)", "`nodes.h.words[0]` is 'a', 'b', compared with 3"),
+        ("nodes.h.words | select('even')", "the test `even` takes a number"),
+        ("nodes.h.n | reject('startswith', 'a')", "the test `startswith` takes text"),
+        ("nodes.h.n | select('nope')", "unknown test `nope`"),
+        ("nodes.h.words | map('round')", "the filter `round` takes a number"),
+        ("nodes.h.words | map('int', 0, 5)", "the filter `int` takes at most 1 argument"),
+        ("nodes.h.n[0] is eq('a')", "never equal"),
+        ("nodes.each.iterations | map(attribute='outputs.s.x')", "there may be null"),
+        ("inputs.a | int(none) + 1", "may be null"),
+    ],
+)
+def test_what_a_filter_does_with_each_item_is_checked(text: str, says: str) -> None:
+    """A test or filter on each item of a list is checked as one on a value."""
+    found = only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', ITEMS)
+    assert any(says in message for message in found), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nodes.h.disks | selectattr('size', 'lt', 20)",
+        "nodes.h.disks | selectattr('name', 'in', ['a', 'c'])",
+        "nodes.h.disks | selectattr('use', 'defined')",
+        "nodes.h.words | select('startswith', 'a') | map('upper') | join",
+        "nodes.h.words | map('int', 0) | sum",
+        "nodes.each.iterations | map(attribute='outputs.s.x', default=0)",
+        "nodes.each.iterations | project(x='outputs.s.x')",
+        "inputs.o.list | selectattr('n', 'gt', 3)",
+    ],
+)
+def test_a_sound_filter_on_each_item_loads(text: str) -> None:
+    """What fits, and what nobody can know, is no mistake."""
+    assert only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', ITEMS) == []

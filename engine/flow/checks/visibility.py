@@ -25,7 +25,7 @@ from engine.language.template import BadExpression, Names, Reference, Segment, h
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
 from engine.nodes.types.spec import ERROR, MESSAGES, REQUESTER
 from engine.types.annotations import Sources, no_source
-from engine.types.facts import NOTHING, Facts, not_null
+from engine.types.facts import NOTHING, Facts, not_null, present
 from engine.types.lattice import (
     ANY,
     BOOLEAN,
@@ -38,6 +38,7 @@ from engine.types.lattice import (
     TEXTS,
     Type,
     mapping_of,
+    union,
     words,
 )
 from engine.types.pieces import Pieces
@@ -160,8 +161,13 @@ class Scope(Struct, frozen=True):
         if len(path) == 2 and path[0] in ("nodes", "status", "errors") and path[0] not in self.variables:
             facts = self._grown(facts)
             found = self._of_node(path[0], path[1], facts)
-        elif found.nullable:
+        elif found.nullable or found.variants or found.kinds & MISSING:
             facts = self._grown(facts)
+        if found.variants:
+            tag = (*path[:-1], "case")
+            found = union(each for case, each in found.variants if _possible(case, tag, facts))
+        if found.kinds & MISSING and present(path) in facts:
+            found = found.without(MISSING)
         if found.nullable and not_null(path) in facts:
             return found.without(NULL)
         return found
@@ -221,6 +227,15 @@ def _grow(scope: Scope, facts: Facts) -> Facts:
         facts |= more
         pending += more
     return facts
+
+
+def _possible(value: Json, path: Names, facts: Facts) -> bool:
+    """Whether a path can have this value where these facts hold."""
+    return not any(
+        fact.path == path
+        and ((fact.kind == "is" and fact.value != value) or (fact.kind == "not" and fact.value == value))
+        for fact in facts
+    )
 
 
 _SESSION = mapping_of({"id": TEXTS, "requester": REQUESTER, "flow": TEXTS})

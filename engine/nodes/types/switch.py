@@ -15,6 +15,7 @@ from engine.nodes.types.fields import Config
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.annotations import Sources
 from engine.types.lattice import (
+    ANY,
     BOOLEAN,
     LIST,
     MAPPING,
@@ -58,10 +59,16 @@ class SwitchConfig(Config):
 
 
 def _output(known: Known) -> Type:
-    nothing: list[Mapping[str, Type]] = [] if "" in known.inner else [{}]
-    cases = union(mapping_of(outputs) for outputs in [*known.inner.values(), *nothing])
-    taken = one_of([key for key in known.inner if key]) if any(known.inner) else NONE
-    return mapping_of({"case": taken.or_null("`default` or no case was taken"), "outputs": cases})
+    variants = [(case or None, mapping_of(outputs)) for case, outputs in known.inner.items()]
+    on = known.within.fields.get("on", ANY) if known.within is not None and known.within.fields else ANY
+    possible = _as_cases(on)
+    if "" not in known.inner and (possible is None or not possible <= set(known.inner)):
+        variants.append((None, mapping_of({})))
+    outputs = union(each for _, each in variants)._replace(variants=tuple(variants))
+    taken = one_of([case for case, _ in variants if case]) if any(known.inner) else NONE
+    if any(case is None for case, _ in variants):
+        taken = taken.or_null("`default` or no case was taken")
+    return mapping_of({"case": taken, "outputs": outputs})
 
 
 def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
