@@ -22,7 +22,7 @@ from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import InboxItem
-from engine.language.codec import Json, decode
+from engine.language.codec import Json, decode, read
 from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
 from engine.run.session import carry_out
@@ -83,7 +83,7 @@ def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
 def _fields(path: str, words: str) -> dict[str, Json]:
     """The fields of a form, by name."""
     try:
-        fields = decode(words.encode())
+        fields = read(words)
     except NotJson as error:
         raise UsageError(f"--answer {path}=...: the fields of a form are JSON, {error}.") from error
     assert isinstance(fields, dict), "JSON that begins with a brace"

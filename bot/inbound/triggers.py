@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
-from engine.language.codec import Json
+from engine.language.codec import Json, nfc
 from prompt_state.question_row import TooLong
 from prompt_state.slack_text import text_in
 
@@ -146,7 +146,7 @@ def _inside(pattern: str) -> re.Pattern[str]:
 
 
 def _words(part: str) -> str:
-    return r"\s+".join(re.escape(word) for word in part.split(" "))
+    return r"\s+".join(re.escape(word) for word in nfc(part).split(" "))
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from engine.flow import Flow
 from engine.journal.state import Asked
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, encode, nfc
 from engine.language.diagnostics import Fault, Path, kind_of
 from engine.language.timestamps import parse_moment
 from engine.language.yaml import Located
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.models.scripted import Script
 
 
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Text: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(nfc)]
 
 NODE_STATUS = (
     *("completed", "skipped", "failed", "waiting", "started", "retrying", "interrupted", "stopped"),
@@ -44,9 +44,9 @@ class Part(BaseModel):
 def _people(value: Any) -> Any:
     """A list of names is a mapping without facts."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return {name: {} for name in value}
+        return {nfc(name): {} for name in value}
     if isinstance(value, dict):
-        return {name: {} if facts is None else facts for name, facts in value.items()}
+        return {nfc(name): {} if facts is None else facts for name, facts in value.items()}
     return value
 
 

@@ -23,7 +23,7 @@ from engine.journal.events import AgentMessage, Event, PromptEscalated, PromptEx
 from engine.journal.history import Entry, tree
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
-from engine.language.codec import Json, canonical
+from engine.language.codec import Json, canonical, nfc, same
 from engine.language.diagnostics import Path
 
 _REGEX = re.compile(r"/(.*)/", re.DOTALL)
@@ -83,7 +83,7 @@ def _place(entry: Entry) -> str:
 def says(text: str, expected: str) -> bool:
     """Whether a text has these words in it; `/.../` is a regular expression."""
     pattern = _REGEX.fullmatch(expected)
-    return re.search(pattern[1], text) is not None if pattern else expected in text
+    return re.search(pattern[1], text) is not None if pattern else nfc(expected) in nfc(text)
 
 
 def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
@@ -236,7 +236,7 @@ def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, 
         if not says(came, expected):
             yield path, expected, described(came)
         return
-    if expected != came or isinstance(expected, bool) != isinstance(came, bool):
+    if not same(nfc(expected), nfc(came)):
         yield path, expected, "nothing (null)" if came is None else described(came)
 
 

@@ -29,7 +29,7 @@ from bot.scenarios.document import (
 from engine.flow import Flow, Node
 from engine.forms import form_faults
 from engine.journal.queries import TURN
-from engine.language.codec import Json
+from engine.language.codec import Json, nfc
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.timestamps import parse_duration
 from engine.language.yaml import Located
@@ -253,6 +253,7 @@ class Reader:
         if not isinstance(given, dict) or not given:
             self._wrong(path, f"expected a step, not {kind_of(given)}", _STEP_HINT)
             return None
+        given = {nfc(name): said for name, said in given.items()}
         heads = [name for name in given if name not in BESIDE]
         if len(heads) != 1:
             said = ", ".join(f"`{name}`" for name in heads) or "none"

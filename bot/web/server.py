@@ -25,7 +25,7 @@ from bot.web.index import Index, Wanted
 from bot.workspace.pages import HEADERS, is_foreign, page_file
 from bot.workspace.server import PAGE as SHARED
 from engine.language.actors import Actor
-from engine.language.codec import Json, decode
+from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
@@ -343,9 +343,9 @@ async def _body(request: web.Request) -> dict[str, Json]:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     try:
-        body = decode(await request.read())
+        body = read(await request.read())
     except NotJson as error:
-        raise web.HTTPBadRequest(reason="The body is no JSON.") from error
+        raise web.HTTPBadRequest(reason="The body is no JSON that can be read exactly.") from error
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(reason="The body is no object.")
     return body

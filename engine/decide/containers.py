@@ -34,7 +34,7 @@ from engine.journal.state import (
     scope_of,
 )
 from engine.language import timestamps
-from engine.language.codec import Json, copy
+from engine.language.codec import Json, copy, place_of
 from engine.language.errors import ExpressionError, InvalidInputs
 from engine.language.expressions import evaluate_condition
 
@@ -73,9 +73,9 @@ def _frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[
             keys = list(node.lists)
             return {"keys": keys, "total": COLLECT if config["mode"] == "collect" else len(keys)}
         case "switch":
-            value = config["on"]
-            case = value if isinstance(value, str) else _words(value)
-            taken = case if case in node.lists and case != "" else "" if "" in node.lists else None
+            cases = [case for case in node.lists if case]
+            place = place_of(config["on"], cases)
+            taken = cases[place] if place is not None else "" if "" in node.lists else None
             return {"keys": [] if taken is None else [taken], "total": 0 if taken is None else 1}
         case "flow":
             called = turn.flow.flows[node.calls or ""]
@@ -85,10 +85,6 @@ def _frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[
             return {"inputs": copy(values), "total": 1}
         case _:
             return conversations().frozen(turn, path, node, config)
-
-
-def _words(value: Json) -> str:
-    return {True: "true", False: "false", None: "null"}.get(value, str(value))
 
 
 # --- progress ----------------------------------------------------------------------------------------------

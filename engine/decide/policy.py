@@ -25,7 +25,7 @@ from engine.decide.commands import Action
 from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor, requester_of
-from engine.language.codec import Json
+from engine.language.codec import Json, nfc
 
 ROTA = "rota:"
 """What an entry begins with that means whoever is on call: `rota:payments`."""
@@ -334,7 +334,7 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
     if entry == "requester":
         return _is_requester(actor, target)
     if entry.startswith("local:"):
-        return actor.kind == "local" and actor.id == entry
+        return actor.kind == "local" and nfc(actor.id) == nfc(entry)
     if actor.kind == "local" and not actor.simulated:
         return False
     if entry == "channel":
@@ -345,12 +345,12 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
         return _fold(entry[1:]) in {_fold(group) for group in actor.groups}
     if "@" in entry:
         return actor.email is not None and _fold(actor.email) == _fold(entry)
-    return actor.id == entry
+    return bool(nfc(actor.id) == nfc(entry))
 
 
 def _fold(text: str) -> str:
     """Without case, in ASCII only: elsewhere folding makes different addresses equal (`ß` and `ss`)."""
-    return text.lower() if text.isascii() else text
+    return text.lower() if text.isascii() else str(nfc(text))
 
 
 def _is_requester(actor: Actor, target: Target) -> bool:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from engine.flow.model import Flow, Input, InputType
-from engine.language.codec import Json, clean_text, copy, decode
+from engine.language.codec import Json, clean_text, copy, place_of, read
 from engine.language.diagnostics import kind_of, suggest
-from engine.language.errors import InvalidInputs, NotJson
+from engine.language.errors import Inexact, InvalidInputs, NotJson
 
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")
@@ -50,15 +50,15 @@ def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json
 
 def parse_input(entry: Input, given: Json) -> Json:
     """One value for an input, from text or JSON. Raises `InvalidInputs`, naming the input and what it takes."""
-    value = _read(entry.type, entry.items, given) if isinstance(given, str) else given
-    problem = check_value(entry, value)
-    if problem is not None:
-        shown = given if isinstance(given, str) else value
-        raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}")
     try:
-        return copy(value)
+        value = _read(entry.type, entry.items, given) if isinstance(given, str) else given
+        problem = check_value(entry, value)
+        if problem is not None:
+            shown = given if isinstance(given, str) else value
+            raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}")
+        return copy(_spelled(entry, value))
     except NotJson as error:
-        raise InvalidInputs(f"input `{entry.name}`: {error}") from error
+        raise InvalidInputs(f"input `{entry.name}`: expected {_WORDS[entry.type]}, and {error}") from error
 
 
 def check_value(entry: Input, value: Json) -> str | None:
@@ -71,7 +71,7 @@ def check_value(entry: Input, value: Json) -> str | None:
                 return f"expected {_WORDS[entry.items]} as item {position}"
     if entry.choices is not None:
         values = value if entry.type == "array" else [value]
-        if any(not _among(item, entry.choices) for item in values):
+        if any(place_of(item, entry.choices) is None for item in values):
             return f"expected one of {', '.join(str(choice) for choice in entry.choices)}"
     return None
 
@@ -82,9 +82,13 @@ def _unknown(flow: Flow, name: str) -> str:
     return f"unknown input `{name[:80]}`" + (f" ({hint})" if hint else "")
 
 
-def _among(value: Json, choices: tuple[Json, ...]) -> bool:
-    # `True == 1` in Python, but not in JSON.
-    return any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in choices)
+def _spelled(entry: Input, value: Json) -> Json:
+    """A value with its choices as the flow has them."""
+    if entry.choices is None:
+        return value
+    if isinstance(value, list):
+        return [entry.choices[place_of(item, entry.choices) or 0] for item in value]
+    return entry.choices[place_of(value, entry.choices) or 0]
 
 
 def _fits(kind: InputType, value: Json) -> bool:
@@ -120,6 +124,8 @@ def _read(kind: InputType, items: InputType | None, text: str) -> Json:
 
 def _json(stripped: str, otherwise: str) -> Json:
     try:
-        return decode(stripped.removeprefix("+").encode())
+        return read(stripped.removeprefix("+"))
+    except Inexact:
+        raise
     except NotJson:
         return otherwise

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.forms.formats import FORMATS, pattern_problem
 from engine.forms.parse import MOST_TEXT, is_empty, read_value
-from engine.language.codec import Json, clean_text
+from engine.language.codec import Json, clean_text, nfc
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.errors import InvalidAnswer
 from engine.language.template import has_expression
@@ -355,7 +355,7 @@ class _Field:
     def _twins(self, listed: list[Json], path: Path) -> Iterator[Fault]:
         seen: set[str] = set()
         for index, value in enumerate(listed):
-            words = str(value)
+            words = str(nfc(value))
             if words in seen and not self.open(value):
                 yield Fault((*path, index), f"{words[:80]!r} stands here twice")
                 return

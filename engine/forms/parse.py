@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from engine.forms.formats import read_format
-from engine.language.codec import Json, clean_text
+from engine.language.codec import Json, clean_text, nfc, place_of
 from engine.language.diagnostics import nearest, suggest
 from engine.language.errors import InvalidAnswer
 
@@ -32,7 +32,7 @@ MOST_CHOSEN = 100
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,400}", re.ASCII)
 
 
 def is_empty(raw: Json) -> bool:
@@ -109,10 +109,9 @@ def _number(field: Field, raw: Json) -> int | float:
         raise InvalidAnswer(
             "Write a number with a point for decimals and nothing between the thousands, such as 1200.5."
         )
-    if (isinstance(value, float) and not math.isfinite(value)) or not -(2**1023) <= value <= 2**1023:
+    exact = math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
+    if not exact:
         raise InvalidAnswer("This number is too large.")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        value = float(value)
     _refuse_bounds(field, value)
     return value
 
@@ -294,7 +293,7 @@ def match_option(
     A label as it is written, where it is no other option's value; else label or value without regard to case; with
     `by_number` also a place in the list, counted from one, where no option says a number itself.
     """
-    typed = text.strip()
+    typed = str(nfc(text.strip()))
     if not typed:
         return None
     found = [option for option in options if typed in _words(option)]
@@ -310,11 +309,10 @@ def match_option(
 
 
 def _among(options: Iterable[Mapping[str, Json]], value: Json) -> Mapping[str, Json] | None:
-    """The option with exactly this value. `True` is not 1 in JSON, although it is in Python."""
-    for option in options:
-        if option["value"] == value and isinstance(option["value"], bool) == isinstance(value, bool):
-            return option
-    return None
+    """The option with this value."""
+    listed = list(options)
+    found = place_of(value, [option["value"] for option in listed])
+    return None if found is None else listed[found]
 
 
 def listed(options: Sequence[Mapping[str, Json]]) -> str:
@@ -333,7 +331,7 @@ def meant(options: Sequence[Mapping[str, Json]], text: str) -> str:
 def _words(option: Mapping[str, Json]) -> tuple[str, str]:
     value = option["value"]
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    return str(option["label"]).strip(), text.strip()
+    return str(nfc(option["label"])).strip(), str(nfc(text)).strip()
 
 
 # --- display -----------------------------------------------------------------------------------------------

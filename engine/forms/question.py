@@ -24,7 +24,7 @@ from engine.forms.parse import (
     match_option,
     parse_typed,
 )
-from engine.language.codec import Json, clean_text
+from engine.language.codec import Json, clean_text, place_of
 from engine.language.errors import InvalidAnswer, MalformedJournal
 
 
@@ -256,10 +256,8 @@ def wrong_text(fields: Sequence[Field], wrong: Mapping[str, str]) -> str:
 
 def choice_answer(prompt: Question, value: Json, text: str | None) -> dict[str, Json]:
     """The answer to a question with choices: a value, or (never for a decision) a text that is one of them."""
-    for option in prompt.options:
-        if value == option["value"] and type(value) is type(option["value"]):
-            return {"value": value, "text": str(option["label"]), "label": option["label"]}
-    found = None
+    place = place_of(value, [option["value"] for option in prompt.options])
+    found: Mapping[str, Json] | None = None if place is None else prompt.options[place]
     if value is None and text is not None and takes_typed_choice(prompt):
         found = match_option(prompt.options, text, by_number=True)
     if found is None:

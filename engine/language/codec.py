@@ -14,13 +14,14 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
-from engine.language.errors import NotJson
+from engine.language.errors import Inexact, NotJson
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
@@ -63,8 +64,7 @@ def decode(data: bytes) -> Json:
 
 
 def read(data: bytes | str) -> Json:
-    """The JSON value of what others wrote. Raises `NotJson`, also for an integer beyond 64 bits: it would become another
-    number."""
+    """The JSON value of what others wrote. Raises `NotJson`, and `Inexact` for an integer beyond 64 bits."""
     value = decode(data.encode("utf-8", "replace") if isinstance(data, str) else data)
     if (_LONG if isinstance(data, str) else _LONG_BYTES).search(data):  # type: ignore[arg-type]
         try:
@@ -76,7 +76,7 @@ def read(data: bytes | str) -> Json:
 
 def _exact(digits: str) -> None:
     if not -_MAX_INTEGER <= int(digits[:40]) < 2 * _MAX_INTEGER:
-        raise NotJson(f"the number {digits[:40]} does not fit into 64 bits; as a text it would be exact")
+        raise Inexact(f"the number {digits[:40]} does not fit into 64 bits; as a text it would be exact")
 
 
 def copy(value: Json) -> Json:
@@ -110,9 +110,19 @@ def whole(value: Json) -> Json:
     )
 
 
-def same_text(left: str, right: str) -> bool:
-    """Whether two texts are one name: `é` may be one character or two, as a Mac writes it."""
-    return left == right or unicodedata.normalize("NFC", left) == unicodedata.normalize("NFC", right)
+def nfc(value: Json) -> Json:
+    """A text as it is compared: `é` may be one character or two, as a Mac writes it. What is no text stays."""
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def place_of(value: Json, known: Sequence[Json]) -> int | None:
+    """Where a value stands among those that are known, however its letters are composed; None for none of them."""
+    compared = [known, [nfc(each) for each in known]]
+    for wanted, among in zip((value, nfc(value)), compared, strict=True):
+        for index, each in enumerate(among):
+            if same(wanted, each):
+                return index
+    return None
 
 
 def clean_text(text: str) -> tuple[str, bool]:
@@ -121,7 +131,7 @@ def clean_text(text: str) -> tuple[str, bool]:
     Returns the text and whether anything had to be replaced.
     """
     cleaned = _UNSTORABLE.sub("\ufffd", text)
-    return unicodedata.normalize("NFC", cleaned), cleaned != text
+    return str(nfc(cleaned)), cleaned != text
 
 
 def _has_nan(value: Json) -> bool:

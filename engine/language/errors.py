@@ -66,6 +66,12 @@ class NotJson(SaysoError):
     code = "not_json"
 
 
+class Inexact(NotJson):
+    """An integer in JSON has more than 64 bits: it would become another number."""
+
+    code = "inexact"
+
+
 # --- sessions ------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from jinja2.runtime import Context
 from engine.language import matching, working_hours
 from engine.language.codec import Json, canonical, lines_of, read, same, whole
 from engine.language.diagnostics import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, kind_bit, shape_of
-from engine.language.errors import NotJson
+from engine.language.errors import Inexact, NotJson
 from engine.language.timestamps import format_duration, parse_moment
 from engine.language.value_types import MAX_BYTES, BadValue, TooLarge, as_text, fail_undefined, plain
 
@@ -257,7 +257,7 @@ def _fromjson(value: str, default: Any = _NO_DEFAULT) -> Json:
         return plain(read(value))
     except NotJson as error:
         if default is _NO_DEFAULT:
-            why = "the text is not JSON" if str(error).startswith("not JSON") else str(error)
+            why = str(error) if isinstance(error, Inexact) else "the text is not JSON"
             raise BadValue(f"{why}; fromjson(none) gives none instead") from None
         return default
 

@@ -29,7 +29,7 @@ from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import Asked, Call, State, scope_of
-from engine.language.codec import Json, clean_text, copy, decode, encode
+from engine.language.codec import Json, clean_text, copy, encode, read
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError
 from engine.language.expressions import evaluate_condition
 from engine.language.template import escape_markup
@@ -394,7 +394,7 @@ def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]
 
 def _rest_of(text: str) -> dict[str, Json]:
     try:
-        value = decode(text.encode("utf-8", "replace"))
+        value = read(text)
     except NotJson as error:
         raise InvalidAnswer(f'This is {error}. Write JSON, such as {{"limit": 10}}.') from error
     if not isinstance(value, dict):

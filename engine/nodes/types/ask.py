@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
 from engine.forms.question import lacks_default
-from engine.language.codec import Json
+from engine.language.codec import Json, nfc
 from engine.language.diagnostics import Fault, kind_of
 from engine.language.template import has_expression
 from engine.nodes.types.fields import Config, FileSize, Label, Person, Text, listed
@@ -158,10 +158,10 @@ def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
         label = entry.get("label", value)
         if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
             return
-        if value in values or label in labels:
+        if nfc(value) in values or nfc(label) in labels:
             yield Fault(("choices", index), f"the choice {label!r} stands here twice")
-        values[value] = labels[label] = None
-    if isinstance(default, str) and not has_expression(default) and default not in values:
+        values[nfc(value)] = labels[nfc(label)] = None
+    if isinstance(default, str) and not has_expression(default) and nfc(default) not in values:
         yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.language.codec import encode
+from engine.language.codec import encode, whole
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.errors import NotJson
 from engine.language.template import has_expression
@@ -38,7 +38,7 @@ def _case(value: Any) -> str:
     if isinstance(value, list | dict):
         raise ValueError(f"expected text, a number, true or false, not {kind_of(value)}")
     try:
-        return encode(value).decode()
+        return encode(whole(value)).decode()
     except NotJson as error:
         raise ValueError(str(error)) from error
 
@@ -54,7 +54,7 @@ class SwitchConfig(Config):
     """Runs the nodes of the one case that fits, else those of `default`, else nothing."""
 
     on: Case = Field(
-        description="The value. It is compared with the cases as text: 3 is `3`, true is `true`, null is `null`."
+        description="The value. It is compared with the cases as text: 3 and 3.0 are `3`, true is `true`, null is `null`."
     )
 
 
@@ -92,7 +92,7 @@ def _as_cases(on: Type) -> set[str] | None:
         return None
     if on.kinds & ~(NULL | BOOLEAN) and on.values is None:
         return None
-    found = {str(value) for value in on.values or ()}
+    found = {_case(value) for value in on.values or ()}
     found |= {"true", "false"} if on.kinds & BOOLEAN else set()
     return found | ({"null"} if on.kinds & NULL else set())
 
