@@ -26,7 +26,7 @@ from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural
 from engine.journal.audit import COLUMNS, AuditRecord, audit
 from engine.journal.events import decode_event
 from engine.journal.records import Head
-from engine.language.codec import Json, canonical, decode, encode
+from engine.language.codec import Json, canonical, decode_signed, encode
 from engine.language.errors import Corrupt, Erased, MalformedJournal, NotJson
 from engine.language.timestamps import from_text
 from engine.storage.port import Store
@@ -233,7 +233,7 @@ def _mac(store: Store, purpose: str, told: dict[str, Any]) -> str:
 def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
     """What is wrong with a sealed file; None for one that is as it was written. Without a key only its bytes are compared."""
     try:
-        seal = decode(seal_file(file).read_bytes())
+        seal = decode_signed(seal_file(file).read_bytes())
         mac = bytes.fromhex(seal.pop("mac"))
         with file.open("rb") as sealed:
             same = file_digest(sealed, "sha256").hexdigest() == seal["sha256"]
@@ -257,7 +257,7 @@ def _same(cursor: Path, output: Path) -> bool:
 
 def _read_cursor(cursor: Path) -> dict[str, Any]:
     with suppress(OSError, NotJson, KeyError, TypeError, AttributeError):
-        found: dict[str, Any] = decode(cursor.read_bytes())
+        found: dict[str, Any] = decode_signed(cursor.read_bytes())
         if found["version"] == 1 and all(isinstance(seq, int) for seq in found["after"].values()):
             return {name: found[name] for name in ("version", "after", "seal", "mac")}
     raise UsageError(f"{cursor} is no cursor of an audit export; name a new file to export everything.")

@@ -26,7 +26,7 @@ from engine.flow import Flow
 from engine.flow.inputs import coerce_inputs
 from engine.flow.model import Trigger
 from engine.journal.records import InboxItem
-from engine.language.codec import Json, clean_text, read
+from engine.language.codec import Json, clean_text, decode_signed
 from engine.language.errors import InvalidInputs, NotJson, SaysoError, StorageError
 from engine.storage.group_commit import Writer
 
@@ -79,7 +79,7 @@ class Hooks:
         if not heard:
             return _unknown()
         try:
-            sent = read(body)
+            sent = decode_signed(body)
         except NotJson as error:
             return _told(400, f"The body is no JSON: {error}")
         if not isinstance(sent, dict):

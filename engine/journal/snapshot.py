@@ -44,7 +44,7 @@ from engine.journal.state import (
     State,
     scope_of,
 )
-from engine.language.codec import Json, canonical, decode, encode
+from engine.language.codec import Json, canonical, decode, decode_signed, encode
 from engine.language.errors import MalformedJournal, NotJson, SnapshotRefused
 
 VERSION = 1
@@ -149,13 +149,13 @@ def _pieces(data: bytes) -> list[Json]:
     """One document, however it is laid out, or a line for each. A last line without an end was cut by a crash, and the
     file is as good as before it."""
     try:
-        return [decode(data)]
+        return [decode_signed(data)]
     except NotJson as error:
         *whole, _cut = data.split(b"\n")
         if not whole:
             raise SnapshotRefused(f"This is no snapshot file: {error}") from error
     try:
-        return [decode(line) for line in whole]
+        return [decode_signed(line) for line in whole]
     except NotJson as error:
         raise SnapshotRefused(f"This is no snapshot file: {error}") from error
 

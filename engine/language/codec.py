@@ -79,6 +79,23 @@ def _exact(digits: str) -> None:
         raise Inexact(f"the number {digits[:40]} does not fit into 64 bits; as a text it would be exact")
 
 
+def decode_signed(data: bytes) -> Json:
+    """The same for what was signed. A key that stands twice in an object is refused: readers differ in which one counts."""
+    value = read(data)
+    try:
+        json.loads(data, object_pairs_hook=_refuse_twice, parse_int=str, parse_float=str)
+    except RecursionError as error:
+        raise NotJson("nested too deeply") from error
+    return value
+
+
+def _refuse_twice(pairs: list[tuple[str, Json]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise NotJson(f"the key {twice[:80]!r} stands twice in one object")
+
+
 def copy(value: Json) -> Json:
     """What a reader will see of this value once it is stored."""
     return decode(encode(value))

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from engine.journal.records import DataKey
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, decode_signed, encode
 from engine.language.errors import NotJson, SnapshotRefused
 from engine.storage.sealing import BEGINS, Sealer
 from engine.storage.vault import Wrapping
@@ -79,7 +79,7 @@ def _verified(sealer: Sealer, data: bytes) -> Iterator[tuple[DataKey, bytes]]:
     *whole, last = data.split(b"\n")
     for line in whole or [last]:
         try:
-            told: Json = decode(line)
+            told: Json = decode_signed(line)
             wrapped, body = (base64.b64decode(told[name], validate=True) for name in ("key", "body"))
             key, mac = DataKey(_SCOPE, str(told["keyId"]), wrapped), str(told["mac"]).encode()
         except (NotJson, ValueError, KeyError, TypeError) as error:

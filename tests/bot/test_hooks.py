@@ -178,3 +178,13 @@ async def test_a_flood_without_signatures_is_a_line_a_minute(
         "what was sent to /hooks/alerts is not signed with its secret",
         "what was sent to /hooks/alerts is not signed with its secret (4 times more since the last line)",
     ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"amount": 1, "amount": 1000}', b'{"event": [{"host": "a", "host": "b"}]}', b'{"a": 1, "\\u0061": 2}'],
+)
+async def test_a_key_that_stands_twice_is_refused(bot: Served, body: bytes) -> None:
+    """Whoever signed a body may have read the other value: nothing is started with either."""
+    assert await bot.post(body) == 400
+    assert bot.stored() == []

@@ -99,6 +99,10 @@ def test_a_file_that_was_changed_does_not_verify(cli: Cli, approved: str, what: 
     assert "nobody changed it" in cli.run("verify", "page").out
     alone = cli.run("--home", "elsewhere", "verify", "page")
     assert (alone.code, "the key that signed it is not here" in alone.out) == (0, True), alone
+    sealed = (cli.cwd / "page.seal").read_text()
+    (cli.cwd / "page.seal").write_text(sealed.replace('"sha256"', '"sha256":"other","sha256"'))
+    assert cli.run("verify", "page").code == 6
+    (cli.cwd / "page.seal").write_text(sealed)
     file.write_bytes(file.read_bytes().replace(b"ana", b"eve"))
     assert cli.run("verify", "page").code == 6
     seal = json.loads((cli.cwd / "page.seal").read_bytes())

@@ -79,6 +79,14 @@ def test_a_tampered_file_says_which_event_is_wrong_and_why(
         assert told["problem"].startswith(event), told
 
 
+def test_a_key_that_stands_twice_is_refused(exported: Path, cli: Cli) -> None:
+    """A file that another reader takes for another one is not verified."""
+    text = exported.read_text()
+    cli.write("changed.json", text.replace('"sessionId"', '"sessionId":"session-other","sessionId"', 1))
+    done = cli.run("verify", "changed.json")
+    assert (done.code, "'sessionId' stands twice" in done.err) == (5, True), done
+
+
 def test_what_was_said_is_covered_by_the_signature(
     exported: Path, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -503,7 +503,13 @@ def changed_line(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "spoil", [changed_line, lambda data: data[:60] + b"}\n", lambda data: b'{"encrypted":1}\n']
+    "spoil",
+    [
+        changed_line,
+        lambda data: data[:60] + b"}\n",
+        lambda data: b'{"encrypted":1}\n',
+        lambda data: data.replace(b'"body"', b'"body":"","body"', 1),
+    ],
 )
 def test_a_changed_file_is_refused(spoil: Callable[[bytes], bytes]) -> None:
     """With the key that decrypts, and without."""
