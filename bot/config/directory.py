@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from stat import S_ISREG
 
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -101,11 +102,11 @@ class Directory:
     def _document(self) -> dict[str, Json]:
         """The file's content; what was read last where it cannot be read now."""
         try:
-            changed = self._path.stat().st_mtime
+            found = self._path.stat()
         except OSError:
             return {}
-        if changed != self._read[0]:
-            self._read = (changed, self._loaded() or self._read[1])
+        if found.st_mtime != self._read[0] and S_ISREG(found.st_mode):  # nobody waits for a pipe
+            self._read = (found.st_mtime, self._loaded() or self._read[1])
         return self._read[1]
 
     def _loaded(self) -> dict[str, Json] | None:

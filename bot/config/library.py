@@ -30,6 +30,8 @@ _NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
 
 DIRTY_SECONDS = 5.0
 """How long it is believed whether a checkout has changes."""
+UNFINISHED_SECONDS = 60.0
+"""How long a version may stay unfinished before it is said."""
 
 
 class _Shelf(NamedTuple):
@@ -54,30 +56,61 @@ class Library:
         self._versions: tuple[Version, ...] | None = None
         self._refused: tuple[tuple[Version, ...], _Shelf] | None = None
         self._dirty: dict[Path, tuple[float, bool]] = {}
+        self._refusal = "", ""
+        self._unread = False
+        self._waits_since: float | None = None
+        self._told_of: float | None = None
 
     def refresh(self) -> Mapping[str, Flow]:
         """Look at the files again. Read are those that changed, and, when anything did, those that rest on others: flows
-        that call flows, and broken ones; and all of another version. Returns the flows by name."""
+        that call flows, and broken ones; and all of another version. Returns the flows by name, those from before where
+        the files cannot be read now."""
+        try:
+            self._look()
+            self._unread = False
+        except OSError as error:
+            if not self._unread:
+                log.error("the flows stay as they were, for their files cannot be read now: %s", error)
+            self._unread = True
+        return self._by_name
+
+    def _look(self) -> None:
         versions = tuple(version_of(place) for place in self._places)
-        if self._versions is not None and any(version.unfinished for version in versions):
-            return self._by_name
+        unfinished = [version for version in versions if version.unfinished]
+        if self._versions is not None and unfinished:
+            self._wait_for(unfinished[0])
+            return
+        self._waits_since = None
         files = self._files()
         stamps = {path: _stamp(path) for path in self._watched(files)}
         if stamps == self._seen and versions == self._versions:
-            return self._by_name
+            return
         if self._refused is not None and (versions, stamps) == (self._refused[0], self._refused[1].seen):
-            return self._by_name
+            return
         before = _Shelf(self._seen, dict(self._loaded), dict(self.errors), self._by_name)
-        self._read(files, stamps, anew=versions != self._versions)
-        if self._versions is not None and not self._taken(versions, before):
-            self._seen, self._loaded, self.errors, self._by_name = before
-            return self._by_name
+        taken = False
+        try:
+            self._read(files, stamps, anew=versions != self._versions)
+            taken = self._versions is None or self._taken(versions, before)
+        finally:
+            if not taken:
+                self._seen, self._loaded, self.errors, self._by_name = before
+        if not taken:
+            return
         self._versions, self._refused = versions, None
         for path, error in self.errors.items():
             if str(self._reported.get(path)) != str(error):
                 log.error("flow file not loaded:\n%s", error)
         self._reported = dict(self.errors)
-        return self._by_name
+
+    def _wait_for(self, version: Version) -> None:
+        """Serve what is served while a version is not finished; say so once that takes long."""
+        now = time.time()
+        if self._waits_since is None:
+            self._waits_since = now if version.since is None else min(now, version.since)
+        if self._waits_since != self._told_of and now - self._waits_since > UNFINISHED_SECONDS:
+            self._told_of = self._waits_since
+            log.warning("the flows of %s stay as they were: %s", version.folder, version.unfinished)
 
     def _read(self, files: list[Path], stamps: dict[Path, tuple[int, int]], anew: bool) -> None:
         if anew:
@@ -89,7 +122,9 @@ class Library:
             del self._loaded[path]
         for path in set(self.errors) - set(files):
             del self.errors[path]
-        self._seen = stamps
+        # What could not be read at all is read again at the next look.
+        unread = {path for path, error in self.errors.items() if isinstance(error.__cause__, OSError)}
+        self._seen = {path: (0, 0) if path in unread else stamp for path, stamp in stamps.items()}
         self._index()
 
     def _taken(self, versions: tuple[Version, ...], before: _Shelf) -> bool:
@@ -101,11 +136,14 @@ class Library:
             return True
         self._refused = versions, _Shelf(self._seen, self._loaded, self.errors, self._by_name)
         names = ", ".join(version.revision or str(version.folder) for version in versions)
-        log.error(
-            "the flows of %s are not served, the version before is, for not all of its files can be loaded:\n%s",
-            names,
-            "\n".join(map(str, broken)),
-        )
+        text = "\n".join(map(str, broken))
+        if (names, text) != self._refusal:
+            log.error(
+                "the flows of %s are not served, the version before is, for not all of its files can be loaded:\n%s",
+                names,
+                text,
+            )
+        self._refusal = names, text
         return False
 
     async def revision(self, flow: Flow) -> str | None:
@@ -194,7 +232,7 @@ class Library:
 
 
 def _flow_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.y*ml") if is_flow_file(path))
+    return sorted(path for path in folder.iterdir() if is_flow_file(path))
 
 
 def _name_in(path: Path) -> str:

@@ -1,17 +1,22 @@
 """Which version of the flows a folder holds: the commit of the git checkout around it, or what a file `REVISION` says.
 
+Folders above the flows are nobody's choice, so only plain files and folders of root or of this user count there, and the
+search ends at the first folder that others may write: whoever writes a `.git` names programs that git runs.
+
 The commit is read from git's own files, since images have no git. Only whether files differ from the commit is asked of the
 program, where there is one.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from bot.config.ownership import our_folder, our_text
 from engine.language.codec import clean_text
 
 FILE = "REVISION"
@@ -20,7 +25,7 @@ DIRTY = "-dirty"
 """What stands behind a commit whose files were changed."""
 _GIT_SECONDS = 5.0
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-_GIT = ("git", "--no-optional-locks", "-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 
 
 class Version(NamedTuple):
@@ -32,25 +37,55 @@ class Version(NamedTuple):
     git: bool = False
     changed: int = 0
     """When git changed its index last, in nanoseconds."""
-    unfinished: bool = False
-    """Git is changing its files, or the folder is not there."""
+    unfinished: str = ""
+    """Why its files may be of no version: git is changing them, or the folder is not there."""
+    since: float | None = None
+    """Since when git is changing them, in seconds since 1970."""
+
+
+class _Checkout(NamedTuple):
+    """A checkout: its folder, where git keeps what is about it, and what all its worktrees share."""
+
+    root: Path
+    git: Path
+    common: Path
 
 
 def version_of(place: Path) -> Version:
     """The version of a folder, or of the folder of a file."""
-    folder = place.resolve()
+    folder = Path(os.path.realpath(place))  # `resolve` fails for links in a circle
     if not folder.exists():
-        return Version(folder, unfinished=True)
+        return Version(folder, unfinished="the folder is not there")
     folder = folder if folder.is_dir() else folder.parent
+    found = _around(folder)
+    if not isinstance(found, _Checkout):
+        return Version(folder, found)
+    # First the lock: whoever lets it go in between has changed the index by then.
+    lock, since = found.git / "index.lock", None
+    with suppress(FileNotFoundError):
+        since = lock.lstat().st_mtime
+    index = found.git / "index"
+    changed = index.stat().st_mtime_ns if index.exists() else 0
+    writing = (
+        f"git is changing them. If no git command runs there, delete {lock}" if since is not None else ""
+    )
+    return Version(folder, _commit(found), True, changed, writing, since)
+
+
+def _around(folder: Path) -> _Checkout | str | None:
+    """What tells the version of a folder: the nearest checkout, or what the nearest `REVISION` says."""
     for around in (folder, *folder.parents):
-        if (said := _line(around / FILE)) is not None:
-            return Version(folder, clean_text(said)[0][:MOST_LETTERS])
-        if (git := _git_folder(around / ".git")) is not None:
-            # First the lock: whoever lets it go in between has changed the index by then.
-            writing, index = (git / "index.lock").exists(), git / "index"
-            changed = index.stat().st_mtime_ns if index.exists() else 0
-            return Version(folder, _commit(git), True, changed, writing)
-    return Version(folder)
+        if not our_folder(around):
+            return None
+        if said := our_text(around / FILE):
+            return clean_text(said.splitlines()[0].strip())[0][:MOST_LETTERS]
+        git = around / ".git"
+        if (said := our_text(git)) is not None and said.startswith("gitdir:"):
+            git = (around / said.removeprefix("gitdir:").strip()).resolve()
+        common = (git / (our_text(git / "commondir") or ".").strip()).resolve()
+        if all(map(our_folder, (git, common))) and our_text(git / "HEAD") is not None:
+            return _Checkout(around, git, common)
+    return None
 
 
 def commit_of(root: Path) -> str | None:
@@ -62,48 +97,34 @@ def commit_of(root: Path) -> str | None:
 
 
 def is_dirty(folder: Path) -> bool:
-    """Whether files in this folder of a checkout differ from its commit, or are not in it. False without the program."""
-    words = [*_GIT, "-C", str(folder), "status", "--porcelain", "--", ".", ":(exclude,glob)**/__pycache__/**"]
+    """True if files in this folder of a checkout differ from its commit, or are not in it. False without the program."""
+    found = _around(folder.resolve())
+    if not isinstance(found, _Checkout) or our_text(found.common / "config") is None:
+        return False
+    # Git is told which checkout it is: by itself it would look for one in all folders above.
+    where = ["--git-dir", str(found.git), "--work-tree", str(found.root), "-C", str(folder)]
+    asked = [
+        "status",
+        "--porcelain",
+        "--ignore-submodules=dirty",
+        "--",
+        ".",
+        ":(exclude,glob)**/__pycache__/**",
+    ]
     try:
-        done = subprocess.run(words, capture_output=True, timeout=_GIT_SECONDS, check=False)
+        done = subprocess.run([*_GIT, *where, *asked], capture_output=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and bool(done.stdout.strip())
 
 
-def _git_folder(place: Path) -> Path | None:
-    """Where git keeps what is about a checkout: `.git`, or where the file `.git` of a worktree points."""
-    if place.is_dir():
-        return place if (place / "HEAD").exists() else None
-    said = _line(place)
-    if said is None or not said.startswith("gitdir:"):
-        return None
-    return place.parent / said.removeprefix("gitdir:").strip()
-
-
-def _commit(git: Path) -> str | None:
+def _commit(checkout: _Checkout) -> str | None:
     """The commit of HEAD, also of a branch that is packed. None where there is none yet, or git keeps it in another way."""
-    head = _line(git / "HEAD") or ""
+    git, common = checkout.git, checkout.common
+    head = (our_text(git / "HEAD") or "").strip()
     if head.startswith("ref:"):
         name = head.removeprefix("ref:").strip()
-        common = git / (_line(git / "commondir") or ".")
-        head = _line(git / name) or _line(common / name) or _packed(common / "packed-refs", name) or ""
+        packed = (our_text(common / "packed-refs") or "").splitlines()
+        of_packed = next((line.split()[0] for line in packed if line.endswith(f" {name}")), "")
+        head = (our_text(git / name) or our_text(common / name) or of_packed).strip()
     return head if _COMMIT.fullmatch(head) else None
-
-
-def _packed(file: Path, name: str) -> str | None:
-    return next((line.split()[0] for line in _lines(file) if line.endswith(f" {name}")), None)
-
-
-def _line(file: Path) -> str | None:
-    """The first line of a small file, None where there is none."""
-    return next(_lines(file), None)
-
-
-def _lines(file: Path) -> Iterator[str]:
-    try:
-        with file.open(encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                yield line.strip()
-    except OSError:
-        return

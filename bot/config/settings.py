@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from functools import cache, cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from bot.config.ownership import is_ours
 from engine.language.codec import Json, decode
 from engine.language.errors import NotJson, SaysoError
 from engine.language.timestamps import parse_duration
+from engine.nodes.runtime.folder import content
+
+log = logging.getLogger("sayso")
+_MOST_BYTES = 1024 * 1024
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -399,13 +406,41 @@ KNOWN = (
 """Every setting but the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
 
 
-def read_env_file(path: Path) -> dict[str, str]:
-    """The variables of a `.env` file; none where there is no such file."""
-    if not path.is_file():
+_OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
+_NAME_PROGRAMS = ("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE")
+
+
+def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]:
+    """The variables of a `.env` file that the environment does not have; none where there is no such file. One that others
+    may have written names no programs: neither by a setting, nor by a variable such as PATH. Raises `SettingsError`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
     from dotenv import dotenv_values
 
-    return {name: value for name, value in dotenv_values(path).items() if value is not None}
+    ours = is_ours(os.fstat(descriptor))
+    text = (content(descriptor, _MOST_BYTES) or b"").decode(errors="replace")
+    values = dotenv_values(stream=StringIO(text)).items()
+    given = {name: value for name, value in values if value is not None and name not in environ}
+    if ours:
+        return given
+    taken = {
+        name: value for name, value in given.items() if name.startswith(_OURS) and name not in _NAME_PROGRAMS
+    }
+    if left_out := sorted(given.keys() - taken.keys()):
+        _say_once(
+            f"{path} may be written by others, so {', '.join(left_out)} is not taken from it. Make the file your own "
+            "(chown, chmod go-w), or put the setting into the environment."
+        )
+    return taken
+
+
+@cache
+def _say_once(text: str) -> None:
+    log.warning("%s", text)
 
 
 def load_settings(
@@ -420,7 +455,7 @@ def load_settings(
 
     Raises `SettingsError`.
     """
-    env = {**read_env_file(cwd / ".env"), **environ}
+    env = {**read_env_file(cwd / ".env", environ), **environ}
     if env.get(one := KEYS_SETTING.removesuffix("S")):
         raise SettingsError(f"{one} encrypts nothing: the setting is {KEYS_SETTING}.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()

@@ -157,6 +157,8 @@ def check_flows(settings: Settings) -> Iterator[Check]:
     yield Check(
         "flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{_version(settings)}: {names}"
     )
+    if unfinished := version_of(settings.flows).unfinished:
+        yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {unfinished}")
     yield from _check_secrets(settings, flows)
     yield from check_mcp(settings, flows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path as FilePath
 
@@ -44,7 +45,10 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
     """
     flows: dict[str, Flow] = {}
     errors: dict[str, FlowError] = {}
-    folder = _Folder(FilePath(directory), errors)
+    try:
+        folder = _Folder(FilePath(directory))
+    except FlowError as error:
+        return {}, {str(directory): error}
     for path in folder.files:
         try:
             flow, located = folder.read(path)
@@ -62,19 +66,12 @@ def sources_in(folder: FilePath) -> Sources:
         for root in (folder, *map(FilePath, sys.path)):
             place = root.joinpath(*module.split("."))
             for file in (place / "__init__.py", place.with_name(place.name + ".py")):
-                if file.is_file():
-                    return _python_text(file)
+                with suppress(OSError, ValueError):
+                    if file.is_file():
+                        return file.read_text("utf-8") if file.stat().st_size <= MAX_BYTES else None
         return None
 
     return source
-
-
-def _python_text(file: FilePath) -> str | None:
-    try:
-        text = file.read_text("utf-8") if file.stat().st_size <= MAX_BYTES else None
-    except (OSError, ValueError):
-        return None
-    return text
 
 
 def _text(file: str) -> str:
@@ -90,8 +87,9 @@ def _text(file: str) -> str:
 class _Folder:
     """The flow files of a folder, each read when it is first asked for."""
 
-    def __init__(self, directory: FilePath, errors: dict[str, FlowError] | None = None) -> None:
-        self.files = _flow_files(directory, {} if errors is None else errors)
+    def __init__(self, directory: FilePath) -> None:
+        """Raises `FlowError` when the folder cannot be read."""
+        self.files = _flow_files(directory)
         self._sources = sources_in(directory)
         self._read: dict[FilePath, tuple[Flow, Located] | FlowError] = {}
 
@@ -127,15 +125,13 @@ class _Folder:
         return None if path is None else self.read(path)[0]
 
 
-def _flow_files(directory: FilePath, errors: dict[str, FlowError]) -> list[FilePath]:
+def _flow_files(directory: FilePath) -> list[FilePath]:
     try:
         return sorted(path for path in directory.iterdir() if is_flow_file(path) and path.is_file())
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        errors[str(directory)] = FlowError(
-            [Problem(str(directory), 1, 1, f"the folder of flows cannot be read: {reason}")]
-        )
-        return []
+        text = f"the folder of flows cannot be read: {reason}"
+        raise FlowError([Problem(str(directory), 1, 1, text)]) from error
 
 
 def _refuse_second(flow: Flow, flows: Mapping[str, Flow]) -> None:

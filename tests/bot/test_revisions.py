@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
+import stat
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from bot.config import library as module
 from bot.config import revision
 from bot.config.library import Library
+from bot.config.ownership import is_ours
 from bot.config.revision import is_dirty, version_of
 from bot.terminal.console import Paint
 from bot.terminal.show import View, show_lines
@@ -216,3 +220,189 @@ async def test_a_session_says_which_version_it_was_started_of(tmp_path: Path) ->
         show_lines(state, head, None, events, View(state.updated_at, Paint(io.StringIO())), str)
     )
     assert "release-41" in shown
+
+
+# --- folders that nobody named -------------------------------------------------------------------------------
+
+
+def owned(uid: int, gid: int, mode: int) -> os.stat_result:
+    """What the system says of a file."""
+    return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "mode", "ours"),
+    [
+        (1000, 1000, 0o644, True),
+        (1000, 1000, 0o664, True),
+        (1000, 50, 0o664, False),
+        (1000, 1000, 0o666, False),
+        (0, 0, 0o664, True),
+        (0, 50, 0o664, False),
+        (0, 0, 0o646, False),
+        (1001, 1001, 0o600, False),
+        (1001, 1000, 0o644, False),
+    ],
+)
+def test_what_others_may_write_is_not_ours(
+    uid: int, gid: int, mode: int, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file counts if it belongs to this user or root, and nobody but them and their own group may write it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert is_ours(owned(uid, gid, mode)) is ours
+
+
+def trap(checkout: Path) -> Path:
+    """Have git run a program when it compares files of this checkout; the file that the program makes."""
+    marker = checkout.parent / "ran"
+    git(checkout, "config", "filter.trap.clean", f"touch {marker}; cat")
+    (checkout / ".git" / "info" / "attributes").write_text("* filter=trap\n")
+    os.utime(checkout / "flows" / "one.yml", (0, 0))
+    return marker
+
+
+def test_a_checkout_of_ones_own_is_compared_as_git_does_it(checkout: Path) -> None:
+    """The filters of a checkout that only this user may write are part of what its files are."""
+    marker = trap(checkout)
+    is_dirty(checkout / "flows")
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("opened", [".", ".git", ".git/config", ".git/HEAD"])
+def test_a_checkout_that_others_may_write_runs_nothing(checkout: Path, opened: str) -> None:
+    """No program of a checkout runs that others could have put there, in whatever part of it."""
+    nested = checkout / "flows"
+    marker, above = trap(checkout), (checkout / opened).resolve()
+    above.chmod(above.stat().st_mode | 0o002)
+    try:
+        assert not is_dirty(nested)
+        version = version_of(nested)
+    finally:
+        above.chmod(above.stat().st_mode & ~0o002)
+    assert not marker.exists()
+    assert (version.revision is not None) == (opened == ".git/config")
+
+
+def test_the_search_ends_at_the_first_folder_that_others_may_write(checkout: Path) -> None:
+    """A version that stands above such a folder is not that of the flows."""
+    inner = checkout / "open" / "flows"
+    inner.mkdir(parents=True)
+    assert version_of(inner).revision is not None
+    inner.parent.chmod(0o777)
+    assert version_of(inner).revision is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "others may write it"])
+def test_a_revision_that_is_no_plain_file_of_ours_is_passed_over(tmp_path: Path, kind: str) -> None:
+    """Nothing waits for a pipe, and no link is followed."""
+    file, real = tmp_path / "REVISION", tmp_path / "real"
+    real.write_text("r1\n")
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "link":
+            file.symlink_to(real)
+        case "folder":
+            file.mkdir()
+        case _:
+            file.write_text("r1\n")
+            file.chmod(0o666)
+    assert version_of(tmp_path).revision is None
+
+
+@pytest.mark.parametrize("file", ["HEAD", "refs/heads/main", "commondir", "packed-refs"])
+def test_no_file_of_git_is_waited_for(checkout: Path, file: str) -> None:
+    """A pipe in place of a file of git holds nothing up."""
+    place = checkout / ".git" / file
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    version_of(checkout / "flows")
+    is_dirty(checkout / "flows")
+
+
+# --- what lasts, and what cannot be read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("age", "said"), [(30, False), (90, True)])
+def test_a_lock_of_git_that_stays_is_said(
+    checkout: Path, caplog: pytest.LogCaptureFixture, age: int, said: bool
+) -> None:
+    """After a minute the log says once which file holds the flows back."""
+    library = Library(checkout / "flows")
+    library.refresh()
+    lock = checkout / ".git" / "index.lock"
+    lock.touch()
+    begun = time.time() - age
+    os.utime(lock, (begun, begun))
+    for _ in range(3):
+        library.refresh()
+    told = [each.getMessage() for each in caplog.records]
+    assert [str(lock) in text for text in told] == [True] * said
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, wanted: str, errno: int) -> None:
+    """Let a method of paths fail for those that contain these letters."""
+    real = getattr(kind, name)
+
+    def fail(self: Path, *args: object, **given: object) -> object:
+        if wanted in str(self):
+            raise OSError(errno, os.strerror(errno), str(self))
+        return real(self, *args, **given)
+
+    monkeypatch.setattr(kind, name, fail)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ESTALE, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("iterdir", "flows"), ("is_file", "one.yml"), ("stat", "flows")]
+)
+def test_flows_that_cannot_be_read_now_stay_as_they_were(
+    current: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    wanted: str,
+    error: int,
+) -> None:
+    """It is said once, and what has changed meanwhile is taken afterwards."""
+    library = Library(current / "flows")
+    library.refresh()
+    (current / "flows" / "one.yml").write_text(FLOW.format("one", "new"))
+    with monkeypatch.context() as patch:
+        failing(patch, Path, name, wanted, error)
+        assert [words(library) for _ in range(3)] == [{"r41"}] * 3
+    assert len(caplog.records) == 1
+    assert words(library) == {"r41", "new"}
+
+
+def test_flows_that_cannot_be_read_at_the_start_are_read_later(
+    current: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bot starts with no flows where none can be read, and serves them as soon as they can."""
+    library = Library(current / "flows")
+    with monkeypatch.context() as patch:
+        failing(patch, Path, "iterdir", "flows", errno.EMFILE)
+        assert words(library) == set()
+    assert words(library) == {"r41"}
+
+
+def test_one_file_that_cannot_be_read_is_read_again(
+    current: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its flow stays as it was, the others go on, and it is taken without another change once it can be read."""
+    library = Library(current / "flows")
+    library.refresh()
+    for name in ("one", "two"):
+        (current / "flows" / f"{name}.yml").write_text(FLOW.format(name, f"new {name}"))
+    real = open
+
+    def refuse(file: object, *args: object, **given: object) -> object:
+        if str(file).endswith("one.yml"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(file))
+        return real(file, *args, **given)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flow_files, "open", refuse, raising=False)
+        assert [words(library) for _ in range(2)] == [{"r41", "new two"}] * 2
+    assert len(caplog.records) == 1
+    assert words(library) == {"new one", "new two"}

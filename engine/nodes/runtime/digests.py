@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import NamedTuple
 
 from engine.flow import Flow
@@ -43,6 +44,8 @@ class CodeDigests:
             stat = path.stat()
             mark = (stat.st_mtime_ns, stat.st_size)
             known = self._read.get(path)
+            if not S_ISREG(stat.st_mode):
+                return None  # nobody waits for a pipe
             if known is None or known[0] != mark:
                 known = mark, hashlib.sha256(path.read_bytes()).hexdigest()
                 self._read[path] = known

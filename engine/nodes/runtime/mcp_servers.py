@@ -13,6 +13,7 @@ values of `env`, `headers` and `oauth`, and is replaced when the server is start
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from engine.language.codec import Json, decode
 from engine.language.diagnostics import suggest
 from engine.language.errors import NotJson, SaysoError
+from engine.nodes.runtime.folder import content
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _LARGEST = 2**20
@@ -81,13 +83,13 @@ class Server:
 def servers(file: Path) -> dict[str, Server]:
     """The servers of this file by name; none where there is no file. Raises `McpUnconfigured`."""
     try:
-        data = file.read_bytes()
+        data = content(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), _LARGEST)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise McpUnconfigured(f"{file} cannot be read: {error.strerror}") from error
-    if len(data) > _LARGEST:
-        raise McpUnconfigured(f"{file} is larger than 1 MiB")
+    if data is None or len(data) > _LARGEST:
+        raise McpUnconfigured(f"{file} is {'no file' if data is None else 'larger than 1 MiB'}")
     try:
         listed = decode(data)
     except NotJson as error:
