@@ -17,6 +17,7 @@ from typing import Any
 
 from bot.cli.lookup import find_flow, read_inputs
 from bot.compose.environment import needs_model, scripted
+from bot.compose.listening import raise_file_limit
 from bot.config.library import Library
 from bot.config.settings import SettingsError, slack_tokens
 from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
@@ -40,6 +41,7 @@ from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
+from engine.run.supervision import supervised
 from engine.storage.leases import BEAT_SECONDS, FreeLease, Served, Serving, lease
 from engine.storage.port import Store
 from prompt_state.question_row import thread_key
@@ -164,6 +166,7 @@ def start_command(place: Place, flows: list[Path], role: str) -> int:
 
 
 def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
+    raise_file_limit()
     try:
         asyncio.run(work)
     except asyncio.CancelledError:
@@ -175,7 +178,7 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
 
 async def _beating(held: Serving, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, and show meanwhile that the event loop runs."""
-    beats = asyncio.create_task(_beat(held))
+    beats = asyncio.create_task(supervised("the sign of life", partial(_beat, held)))
     try:
         await work
     finally:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from bot.compose.listening import raise_file_limit
 from bot.config.settings import Settings, WebSettings
 from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
@@ -30,6 +31,7 @@ def web_command(place: Place, port: int | None, host: str, write: bool, open_it:
             )
         settings = workspace.settings()
         print("This home has no sessions but those of its local workspace (sayso dev).")
+    raise_file_limit()
     with opened(settings) as store:
         asyncio.run(_serve(settings, store, host, port, write=write, open_it=bool(open_it)))
     print("Stopped.")

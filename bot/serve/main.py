@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -36,6 +36,7 @@ from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.wire.budget import Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
+    AuthLost,
     IncomingFiles,
     app_client,
     bot_client,
@@ -53,6 +54,7 @@ from engine.language.errors import StorageError
 from engine.nodes.types.spec import Meter
 from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups
 from engine.run.engine import DRAIN_SECONDS
+from engine.run.supervision import supervised
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.port import Store
 
@@ -330,7 +332,7 @@ class Bot(Understanding):
         await self.aliases.load(self.engine.writer)
         parts: list[asyncio.Task[None]] = []
         if self.replica.sends:
-            parts.append(asyncio.create_task(self.outbound.run(), name="outbound"))
+            parts.append(self._task("outbound", self.outbound.run))
         try:
             await self.replica.join()
             await until_released(self.engine.writer, self.machine.now(), self.stopping)
@@ -342,8 +344,9 @@ class Bot(Understanding):
             await self._drain(parts, [])
             raise
         if self.replica.works:
-            parts.append(asyncio.create_task(self.service.run(), name="service"))
-        others = [asyncio.create_task(work, name=name) for name, work in self._others(identity, on_ready)]
+            parts.append(self._task("service", self.service.run))
+        listen = asyncio.create_task(self._listen(identity, on_ready), name="listen")
+        others = [listen, *(self._task(name, work) for name, work in self._others())]
         stop = asyncio.create_task(self.stopping.wait())
         done, _ = await asyncio.wait([*parts, *others, stop], return_when=asyncio.FIRST_COMPLETED)
         await self._drain(parts, others)
@@ -351,27 +354,33 @@ class Bot(Understanding):
         for task in done - {stop}:
             task.result()
 
-    def _others(
-        self, identity: Identity, on_ready: Callable[[Identity], None] | None
-    ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """What a process of this role does beside its lanes and its outbox."""
-        yield "listen", self._listen(identity, on_ready)
-        yield "lead", self.replica.lead(self._lead)
-        yield "leases", self.replica.watch()
-        yield "token", chores.watch_token(self._bot)
-        yield "limits", chores.note_limits(self.budget, self.engine, self.machine.seconds)
+    def _task(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(supervised(name, work, self._is_over), name=name)
+
+    def _is_over(self, error: BaseException) -> bool:
+        """True if the bot cannot go on after this error."""
+        return isinstance(error, AuthLost) or self.service.is_over(error)
+
+    def _others(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What a process of this role does beside listening, its lanes and its outbox."""
+        yield "lead", partial(self.replica.lead, self._lead)
+        yield "leases", self.replica.watch
+        yield "token", partial(chores.watch_token, self._bot)
+        yield "limits", partial(chores.note_limits, self.budget, self.engine, self.machine.seconds)
         if self.replica.takes:
-            yield "sockets", self.slack.sockets.watch()
-            yield "homes", self.homes.run()
+            yield "sockets", self.slack.sockets.watch
+            yield "homes", self.homes.run
 
     async def _lead(self) -> None:
         """What one process does for all."""
+        house = partial(chores.keep_house, self.settings, self.engine, self.machine.now)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.gaps.lead(), name="catch-up")
-            group.create_task(self.schedules.run(), name="schedules")
-            group.create_task(
-                chores.keep_house(self.settings, self.engine, self.machine.now), name="housekeeping"
-            )
+            for name, work in (
+                ("catch-up", self.gaps.lead),
+                ("schedules", self.schedules.run),
+                ("housekeeping", house),
+            ):
+                group.create_task(supervised(name, work, self._is_over), name=name)
 
     async def _measured(self, stack: contextlib.AsyncExitStack) -> None:
         """Serve metrics and health from here on, where an address is set for them. Raises `StartFailed`."""
@@ -407,7 +416,9 @@ class Bot(Understanding):
         self._ready = True
         if on_ready is not None:
             on_ready(identity)
-        await (self._look_at_sockets() if self.replica.takes else self.stopping.wait())
+        if self.replica.takes:
+            await supervised("noticing gaps", self._look_at_sockets, self._is_over)
+        await self.stopping.wait()
 
     async def _look_at_sockets(self) -> None:
         """Notice gaps, and keep what the sockets carried."""

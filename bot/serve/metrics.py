@@ -21,6 +21,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from bot.compose.listening import Listener
 from bot.config.settings import Address
 from bot.serve.hooks import MOST_BYTES, Hooks
 from bot.serve.identity import StartFailed
@@ -229,17 +230,14 @@ async def served(
     app = web.Application(client_max_size=MOST_BYTES)
     app.add_routes([web.get("/metrics", read), web.get("/healthz", healthy), web.get("/readyz", ready)])
     app.add_routes([web.post("/hooks/{name}", hooks.post)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
-    await runner.setup()
+    listener = Listener(app, _STOP_SECONDS)
     try:
-        site = web.TCPSite(runner, address.host, address.port)
         try:
-            await site.start()
+            host, port = await listener.start(address.host, address.port)
         except OSError as error:
             where = f"{address.host}:{address.port}"
             why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
             raise StartFailed(f"SAYSO_METRICS: nothing can listen at {where}: {why}.") from error
-        host, port = runner.addresses[0][:2]
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     finally:
-        await runner.cleanup()
+        await listener.stop()

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from bot.compose.listening import Listener
 from bot.config.settings import Settings
 from bot.terminal.console import UsageError
 from bot.web import documents, overview
@@ -28,6 +29,7 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
 from engine.run.stored import utc_now
+from engine.run.supervision import supervised
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
@@ -37,6 +39,7 @@ PORT = 8766
 LOOK_SECONDS, IDLE_SECONDS = 0.5, 5.0
 """How often it is looked for changes: while somebody watches, and while nobody does."""
 _BEAT_SECONDS = 15.0
+_BODY_SECONDS = 10.0
 _MOST_BYTES = 1024 * 1024
 _MOST_TOLD = 500
 _OPEN = ("/api/me", "/api/login", "/api/oidc", "/api/oidc/callback")
@@ -66,7 +69,7 @@ class Room:
         self._watchers: set[asyncio.Queue[Json]] = set()
         self._someone = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     # -- life
 
@@ -74,16 +77,14 @@ class Room:
         """Listen; the address of the page, without a slash at the end. Raises `OSError`."""
         app = web.Application(middlewares=[self._checked], client_max_size=_MOST_BYTES)
         app.add_routes([*self._routes(), *self.oidc, web.get("/{name:[A-Za-z0-9_./-]*}", _static)])
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound = int(self._runner.addresses[0][1])
+        if self._listener is not None:
+            await self._listener.stop()
+        self._listener = Listener(app, stop_seconds=0.5)
+        _, bound = await self._listener.start(host, port)
         # Cookies know no port: pages of several homes would take each other's.
         self.access.cookie = f"sayso-{bound}"
         self._writer.start()
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(supervised("following the store", self._follow, lambda error: False))
         return f"http://{f'[{host}]' if ':' in host else host}:{bound}"
 
     async def stop(self) -> None:
@@ -94,8 +95,8 @@ class Room:
                 await self._task
         for queue in self._watchers:
             queue.put_nowait(None)
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.stop()
         await asyncio.to_thread(self._writer.close)
 
     def _routes(self) -> list[web.RouteDef]:
@@ -343,7 +344,10 @@ async def _body(request: web.Request) -> dict[str, Json]:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     try:
-        body = read(await request.read())
+        async with asyncio.timeout(_BODY_SECONDS):
+            body = read(await request.read())
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout from error
     except NotJson as error:
         raise web.HTTPBadRequest(reason="The body is no JSON that can be read exactly.") from error
     if not isinstance(body, dict):

@@ -32,4 +32,5 @@ Files:
 * `snapshot_files`: the snapshot directory (`SAYSO_SNAPSHOT_DIR`): one file for each paused session
 * `stored`: a session as it is stored, for whoever only looks
 * `stepper`: takes steps: decide, commit, launch
+* `supervision`: background tasks: reported and started again when they fail
 """

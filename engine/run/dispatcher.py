@@ -41,6 +41,7 @@ from engine.language.errors import (
 from engine.run.engine import Engine
 from engine.run.executor import about
 from engine.run.remote_commands import BadRequest, command, migration_of
+from engine.run.supervision import is_lost
 
 if TYPE_CHECKING:
     from engine.run.failures import Failures, Tell
@@ -156,6 +157,10 @@ class Dispatcher:
         self.failure = error
         self._stopping.set()
         self.notify()
+
+    def is_over(self, error: BaseException) -> bool:
+        """True if `run()` cannot go on after this error."""
+        return error is self.failure or is_lost(error)
 
     def stop(self) -> None:
         """Take up nothing more; `run()` returns once the rows in hand are done."""

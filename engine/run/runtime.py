@@ -54,6 +54,7 @@ from engine.run.hub import Hub
 from engine.run.memory import descriptions, places
 from engine.run.session import Look, Session, check_actor
 from engine.run.stored import utc_now
+from engine.run.supervision import supervised
 from engine.storage.leases import holder_of
 from engine.storage.open import open_store
 from engine.storage.port import Store
@@ -189,8 +190,9 @@ class Runtime:
         """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
         self._dispatcher = Dispatcher(self.engine, handled=self._handled)
         self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
-        serving = asyncio.create_task(self._dispatcher.run(), name="dispatcher")
-        showing = asyncio.create_task(self._worker.run(), name="frontend")
+        work = supervised("the dispatcher", self._dispatcher.run, self._dispatcher.is_over)
+        serving = asyncio.create_task(work, name="dispatcher")
+        showing = asyncio.create_task(supervised("the frontend", self._worker.run), name="frontend")
         for task in (serving, showing):
             task.add_done_callback(self._ended)
 

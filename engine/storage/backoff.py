@@ -23,12 +23,12 @@ TOLD_SECONDS = 1.0
 """What waits longer than that says so."""
 
 
-def delays() -> Iterator[float]:
-    """Seconds to wait before each further attempt: doubled up to `MOST_SECONDS`."""
+def delays(most: float = MOST_SECONDS) -> Iterator[float]:
+    """Seconds to wait before each further attempt: doubled up to `most`."""
     delay = FIRST_SECONDS
     while True:
         yield delay
-        delay = min(delay * 2, MOST_SECONDS)
+        delay = min(delay * 2, most)
 
 
 def passes(error: BaseException) -> bool:

@@ -1,0 +1,136 @@
+"""HTTP servers of a process. A client that connects and sends no request takes no descriptor for long: there is a cap on
+connections, and a time for the headers of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+MOST_CONNECTIONS = 256
+"""How many connections a server has at most; fewer where the process may open few files."""
+HEADER_SECONDS = 10.0
+"""How long the headers of a request may take to come."""
+_KEPT_SECONDS = 30.0
+"""How long a connection is kept for another request."""
+_BACKLOG = 32
+"""How many connections are taken in one go."""
+_MOST_FILES = 65_536
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system allows it, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Listener:
+    """An application at one address."""
+
+    def __init__(self, app: web.Application, stop_seconds: float) -> None:
+        """`stop_seconds`: how long a stop waits for requests under way."""
+        app.middlewares.insert(0, self._answering)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=stop_seconds, keepalive_timeout=_KEPT_SECONDS
+        )
+        self._server: asyncio.Server | None = None
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = MOST_CONNECTIONS if files < 0 else min(MOST_CONNECTIONS, files // 4)
+        self._busy: set[asyncio.BaseTransport] = set()
+        self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
+        """The connections without a request under way, and until when their headers have to be here."""
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; the address. Raises `OSError`."""
+        await self._runner.setup()
+        make = self._runner.server
+        assert make is not None
+        server = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(make(), self), host, port, backlog=_BACKLOG
+        )
+        self._server = server
+        bound: tuple[str, int] = server.sockets[0].getsockname()[:2]
+        return bound
+
+    async def stop(self) -> None:
+        """Stop listening, and let requests under way finish."""
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _answering(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None or transport not in self._idle:
+            return await handler(request)
+        self.closed(transport)
+        self._busy.add(transport)
+        try:
+            return await handler(request)
+        finally:
+            if transport in self._busy:
+                self._busy.remove(transport)
+                self._idle[transport] = None
+
+    # -- what connections tell
+
+    def opened(self, transport: asyncio.Transport) -> None:
+        """A connection was opened. Above the cap the one that has had no request for longest has to go."""
+        self._idle[transport] = None
+        self.heard(transport)
+        if len(self._idle) + len(self._busy) > self._most:
+            oldest = next(iter(self._idle))
+            self.closed(oldest)
+            assert isinstance(oldest, asyncio.Transport)
+            oldest.abort()
+
+    def heard(self, transport: asyncio.Transport) -> None:
+        """Something came, or is due to: outside of a request it is the beginning of one."""
+        if self._idle.get(transport, self) is None:
+            timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, transport.abort)
+            self._idle[transport] = timer
+
+    def closed(self, transport: asyncio.BaseTransport) -> None:
+        """A connection is gone."""
+        self._busy.discard(transport)
+        timer = self._idle.pop(transport, None)
+        if timer is not None:
+            timer.cancel()
+
+
+class _Connection(asyncio.Protocol):
+    """Hands everything of a connection on to aiohttp, and tells the listener."""
+
+    def __init__(self, inner: web.RequestHandler, listener: Listener) -> None:
+        self._inner, self._listener = inner, listener
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._inner.connection_made(transport)
+        self._listener.opened(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.closed(self._transport)
+        self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._listener.heard(self._transport)
+        self._inner.data_received(data)
+
+    def eof_received(self) -> None:
+        self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
