@@ -20,7 +20,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from engine.language import timestamps
-from engine.language.codec import Json
+from engine.language.codec import Json, lines_of
 from engine.language.timestamps import parse_duration, parse_moment
 
 log = logging.getLogger("sayso.people")
@@ -94,7 +94,7 @@ class Directory:
         if process.returncode != 0:
             raise RotaFailed(f"rota {rota!r} failed with exit code {process.returncode}")
         found = [
-            line.strip() for line in said[:_MOST_BYTES].decode(errors="replace").splitlines() if line.strip()
+            line.strip() for line in lines_of(said[:_MOST_BYTES].decode(errors="replace")) if line.strip()
         ]
         self._asked[rota] = (self._steady(), found)
         return found

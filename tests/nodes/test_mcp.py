@@ -119,6 +119,13 @@ async def test_a_tool_is_listed_and_called(served: Kit) -> None:
     )
 
 
+async def test_a_result_that_64_bits_cannot_hold_is_told(served: Kit) -> None:
+    """A structured value with an integer that would become another one fails the call, in words."""
+    outcome = await served.call("add", a=2**63, b=2**63)
+    assert isinstance(outcome, Failed)
+    assert "beyond 64 bits" in outcome.message
+
+
 async def test_a_program_of_the_sdk_is_listed_and_called(kit: Kit) -> None:
     """The same with a program that uses the SDK."""
     kit.stdio(OF_THE_SDK)

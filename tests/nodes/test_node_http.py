@@ -228,6 +228,15 @@ async def test_what_is_not_strict_json_is_null(context: Context, body: str) -> N
     assert (got["json"], got["body"]) == (None, body)
 
 
+async def test_an_integer_that_64_bits_cannot_hold_fails_the_node(context: Context) -> None:
+    """A number in the answer that would become another one is told, and the text is kept."""
+    body = '{"id": 18446744073709551616}'
+    async with serve(answering(text=body, content_type="application/json")) as seen:
+        failed = failure(await http({"url": seen.url}, context.build()))
+    assert (failed.type, failed.details["json"], failed.details["body"]) == ("inexact", None, body)
+    assert "18446744073709551616 does not fit into 64 bits" in failed.message
+
+
 async def test_json_is_parsed_where_the_content_type_says_so(context: Context) -> None:
     """`+json` types are JSON, with or without a byte order mark; JSON in a text answer is text."""
     async with serve(answering(body=b'\xef\xbb\xbf{"a":1}', content_type="application/problem+json")) as seen:

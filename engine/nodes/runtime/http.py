@@ -26,8 +26,8 @@ from aiohttp.abc import AbstractCookieJar
 from multidict import CIMultiDict
 from yarl import URL
 
-from engine.language.codec import Json, copy, decode, encode, problems
-from engine.language.errors import NotJson
+from engine.language.codec import Json, copy, encode, problems, read
+from engine.language.errors import Inexact, NotJson
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import (
     Completed,
@@ -163,10 +163,11 @@ async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: R
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:
     data, complete = await _read_body(response, request.max_body, 4 * redactor.margin)
     text = _to_text(data, response.charset)
+    inexact = None
     try:
-        parsed = copy(decode(text.encode())) if complete and _says_json(response) else None
-    except NotJson:
-        parsed = None
+        parsed = copy(read(text)) if complete and _says_json(response) else None
+    except NotJson as error:
+        parsed, inexact = None, str(error) if isinstance(error, Inexact) else None
     output: dict[str, Json] = {
         "status": response.status,
         "headers": redactor.json(_headers(response)),
@@ -179,6 +180,8 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
     if not complete:
         message = f"{reported(request)}: the answer is longer than `max_body` ({request.max_body} bytes)"
         return Failed("body_too_large", message, output)
+    if inexact is not None:
+        return Failed("inexact", f"{reported(request)}: in the answer {inexact}", output)
     if request.schema is not None and (wrong := problems(request.schema, parsed)):
         message = f"{reported(request)}: the answer does not fit `schema`: {'; '.join(wrong)}"
         return Failed("schema", message, output)

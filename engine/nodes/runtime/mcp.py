@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
-from engine.language.errors import SaysoError
+from engine.language.errors import NotJson, SaysoError
 from engine.messages.turns import Tool
 from engine.nodes.runtime import mcp_asks, mcp_resources
 from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
@@ -180,7 +180,10 @@ class McpServers:
             return mcp_asks.left(name, asked, result.request_state, answered)
         if isinstance(result, Question):
             return self._put(connection, open_call, result, answered)
-        return Completed(output_of(result, connection.redactor))
+        try:
+            return Completed(output_of(result, connection.redactor))
+        except NotJson as error:
+            return Failed("inexact", connection.told(f"the result of the MCP server {name}: {error}"))
 
     def _put(
         self, connection: _Connection, open_call: OpenCall, question: Question, saved: _Saved

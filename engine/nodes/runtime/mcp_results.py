@@ -11,7 +11,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from engine.language.codec import Json, copy, encode
-from engine.language.errors import NotJson
 from engine.messages.messages import IMAGE_TYPES
 from engine.nodes.runtime.redact import Redactor
 
@@ -28,7 +27,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
-    """The output of the node for this result."""
+    """The output of the node for this result. Raises `NotJson` for a structured value that cannot be kept as it is."""
     parts = [_part(part) for part in result.content[:MOST_PARTS]]
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
@@ -98,8 +97,5 @@ def _cut(text: str, room: int) -> str:
 def _structured(value: Any, redactor: Redactor) -> Json:
     if value is None:
         return None
-    try:
-        plain = copy(value)
-        return redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None
-    except NotJson:
-        return None
+    plain = copy(value)
+    return redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None

@@ -144,7 +144,7 @@ SPEC = NodeSpec(
         "status": "The status; null when a person said that the interrupted node is done.",
         "headers": "The headers of the answer, names in small letters.",
         "body": "The answer as text.",
-        "json": "The answer as JSON when it is JSON, else null.",
+        "json": "The answer as JSON when it is JSON, else null; an integer beyond 64 bits fails the node.",
     },
     output=_output,
     timeout=30.0,
