@@ -22,12 +22,10 @@ from engine.flow import Flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection, tree
-from engine.journal.queries import differing
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.codec import encode
 from engine.language.errors import Corrupt, FlowError, MalformedJournal, StorageError
-from engine.nodes.runtime.digests import CodeDigests
 from engine.run.stored import stored_flow, utc_now
 from engine.storage.port import Store
 from engine.storage.private_files import durable_file
@@ -84,7 +82,6 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         len(journal) if earlier else None,
         look.whole,
         None if earlier or found is None else Behind(*found),
-        () if earlier or state.ended or flow is None else differing(state, CodeDigests().of(flow)),
         unread,
         () if earlier or state.ended or flow is None else tuple(flow.absent.values()),
         () if earlier else _feedback(store, head),

@@ -95,8 +95,6 @@ def card(
     inputs = _inputs(state.inputs if state.inputs is not None else state.given)
     if inputs:
         head.append(small(inputs, most=1_500))
-    if state.code_changed:
-        head.append(small(_changed(state.code_changed), most=600))
     if state.limits:
         head.append(small(_limits(state.limits), most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
@@ -258,11 +256,6 @@ def _origin(state: State) -> str:
     return (
         f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`{revision}"
     )
-
-
-def _changed(code: Sequence[str]) -> str:
-    """What ran, or is about to, as other code than the session began with."""
-    return f"⚠️ Changed since this began: {one_line(', '.join(code), 300)}"
 
 
 def _limits(reached: Sequence[Mapping[str, Json]]) -> str:

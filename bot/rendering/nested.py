@@ -17,7 +17,7 @@ from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, nod
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
 from engine.flow import Flow, Node
-from engine.journal.queries import CHANGED, TURN, agent_of, is_rejected, verdict
+from engine.journal.queries import TURN, agent_of, is_rejected, verdict
 from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
 from engine.messages.money import dollars
@@ -212,7 +212,7 @@ def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
     container = waits.state.containers.get(path)
     if container is not None:
         return f"🚫 {label} · stopped{_counted(container)}"
-    unbegun = run.attempt == 1 and run.reason in (CHANGED, MISSING)
+    unbegun = run.attempt == 1 and run.reason == MISSING
     known = unbegun or run.type in WITHOUT_EFFECT
     return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
 

@@ -14,12 +14,12 @@ from engine.forms import value_text
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.queries import CHANGED, REJECTED, TURN, is_rejected, is_rejection
+from engine.journal.queries import REJECTED, TURN, is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import ASKS, LEFT, Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.nodes.types.registry import MISSING, code_key, mode_of
+from engine.nodes.types.registry import MISSING, mode_of
 
 MARKS = {
     "pending": ("dim", "·"),
@@ -54,10 +54,6 @@ def _worked(state: State, event: Event, paint: Paint) -> str | None:
     match event:
         case ev.SessionStarted():
             return f"{paint('bold', clean(event.flow_name))}  {paint('dim', event.session_id)}"
-        case ev.NodeStarted() | ev.ChildStarted() if _runs_new_code(state, event):
-            return mark(
-                "interrupted", event.path or "", "runs code that was changed since the session began", paint
-            )
         case ev.NodeCompleted() | ev.ChildCompleted():
             run = state.nodes.get(event.path or "")
             status = REJECTED if run is not None and is_rejected(run) else "completed"
@@ -192,14 +188,8 @@ def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:
     return [head, *(f"  {line}" for line in str(covers["text"]).split("\n"))]
 
 
-def _runs_new_code(state: State, event: ev.NodeStarted | ev.ChildStarted) -> bool:
-    key = code_key(event.node_type, event.input)
-    return event.code_digest is not None and key in state.code_changed
-
-
 _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
-    CHANGED: "has not started: its code was changed, and a person has to agree",
     MISSING: "has not started: its node type cannot be used here",
     ASKS: "its server asks for something",
     LEFT: "left at a checkpoint; goes on from there",

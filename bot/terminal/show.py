@@ -24,7 +24,7 @@ from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
-from engine.journal.queries import CHANGED, REJECTED, ended_at, is_rejected, is_rejection, verdict
+from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -36,7 +36,7 @@ from engine.nodes.types.registry import MISSING
 class View:
     """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
-    `feedback` what people said of its agents' answers, `differing` the code beside its flow that is another by now, `unread` why its flow cannot be read here, `absent` which of
+    `feedback` what people said of its agents' answers, `unread` why its flow cannot be read here, `absent` which of
     its node types cannot be used here, and why."""
 
     now: str
@@ -44,7 +44,6 @@ class View:
     last: int | None = None
     whole: bool = False
     behind: Behind | None = None
-    differing: Sequence[str] = ()
     unread: str | None = None
     absent: Sequence[str] = ()
     feedback: Sequence[Feedback] = ()
@@ -97,13 +96,6 @@ def show_lines(
 
 def _code(state: State, view: View) -> Iterator[str]:
     """What of the code and of the text that it needs is not as it was, or not there."""
-    for key in state.code_changed:
-        yield _fact("code", f"{clean(key)} was changed since the session began, and ran so")
-    for key in view.differing:
-        yield _fact(
-            "code",
-            f"{clean(key)} was changed since the session last ran it; what starts now runs the new one",
-        )
     for why in view.absent:
         yield _fact("needs", f"{one_line(why, 200)}; what is of that type waits")
     if view.unread is not None:
@@ -201,8 +193,6 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     match entry.status:
         case "failed":
             return f"{took}{tries}  {error_text(entry.error)}"
-        case "interrupted" if entry.reason == CHANGED:
-            return "not started: its code was changed"
         case "interrupted" if entry.reason == MISSING:
             return "not started: its node type cannot be used here"
         case "interrupted" if entry.reason == "asks":

@@ -15,7 +15,7 @@ from engine.decide.step import Turn, Work, evaluate_config, evaluate_test
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
-from engine.journal.queries import CHANGED, TURN, alive, changed, completed, given_up
+from engine.journal.queries import TURN, alive, completed, given_up
 from engine.journal.state import Frame, scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -136,11 +136,8 @@ def _start_of_agent(turn: Turn, scope: str, key: str) -> None:
 def _launch(
     turn: Turn, path: str, node: Node, config: Json, attempt: int = 1, node_id: str | None = None
 ) -> None:
-    """Begin a node with its evaluated configuration; not without its type, and with `pin: strict` not with code that
-    nobody agreed to."""
+    """Begin a node with its evaluated configuration; not without its type."""
     held = MISSING if turn.flow.why_missing(node) is not None else None
-    if node.pin == "strict" and changed(turn.state, turn.facts.code, node.type, config):
-        held = CHANGED
     turn.start(path, node_id or node.id, node.type, node.index, config, attempt)
     if held is not None:
         turn.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=held)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -56,8 +55,6 @@ class Facts(Struct, frozen=True):
     epoch: int
     entropy: str
     policy: Policy
-    code: Mapping[str, str] = MappingProxyType({})
-    """Digests of the code that the flow runs beside itself; see `engine.journal.queries`."""
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
     """A person pauses the session: what runs was told to leave for that, and not because the process ends."""

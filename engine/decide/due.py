@@ -11,7 +11,6 @@ from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.journal.queries import (
     ASKED_OR_RUN,
-    CHANGED,
     TURN,
     agent_at,
     agent_of,
@@ -140,7 +139,7 @@ def _held_up(state: State, path: str) -> bool:
 def must_ask(flow: Flow, state: State, path: str) -> bool:
     """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
     run = state.nodes[path]
-    if run.reason in (CHANGED, ASKS):
+    if run.reason == ASKS:
         return True
     node = node_at(flow, state, path)
     if run.reason == MISSING:

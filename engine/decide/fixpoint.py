@@ -9,7 +9,7 @@ from engine.decide.behaviours import conversations
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Turn
 from engine.journal import events as ev
-from engine.journal.queries import CHANGED, LISTING, asked_in_order, doomed, interrupted, open_prompt_at
+from engine.journal.queries import LISTING, asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.journal.transitions import Status
@@ -137,8 +137,6 @@ def _finally_is_over(turn: Turn) -> bool:
             message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
             if run.reason == ASKS:
                 message = f"node {node.id}: its server asks people for something, and `finally` asks nobody"
-            elif run.reason == CHANGED:
-                message = f"node {node.id}: its code changed (pin: strict), and `finally` asks nobody"
             elif run.reason == MISSING:
                 message = f"node {node.id}: {turn.flow.why_missing(node)}, and `finally` asks nobody"
             if not doomed(turn.state, path):

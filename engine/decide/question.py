@@ -27,7 +27,7 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
-from engine.journal.queries import CHANGED, ELICIT, REJECTED, TURN, unanswered, verdict
+from engine.journal.queries import ELICIT, REJECTED, TURN, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.codec import Json, clean_text
@@ -179,12 +179,6 @@ def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> 
         skip = [] if "." in node.id else [option("skip", "Go on without it")]
         again = option("again", "Try again", "primary")
         return step_prompt(node, "interrupted", text, again, *skip, _ABORT)
-    if run.reason == CHANGED:
-        text = (
-            ": its code was changed while this was under way. It has not started. Please look at the change, then say "
-            "how to go on."
-        )
-        return step_prompt(node, "interrupted", text, option("again", "Run the new code", "primary"), _ABORT)
     if run.type == TURN:
         # Nobody can answer in the model's place.
         text = (

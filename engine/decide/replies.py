@@ -28,8 +28,7 @@ def _start_flow_or_ask(turn: Turn, values: dict[str, Json], missing: list[str]) 
         name = missing[0]
         turn.ask(f"inputs/{name}", question.input_prompt(turn.flow, name))
     elif limits.queue_up(turn, values):
-        code = dict(turn.facts.code) or None
-        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values), code=code)
+        turn.emit(ev.FlowStarted, flow_name=turn.flow.name, input=copy(values))
 
 
 def answer(turn: Turn, command: Answer) -> None:

@@ -34,7 +34,6 @@ from engine.language.actors import Actor, named, requester_named
 from engine.language.codec import Json, clean_text, copy, decode
 from engine.language.errors import ExpressionError, NotAllowed, NotJson, SaysoError
 from engine.language.expressions import Compiled, evaluate_condition
-from engine.nodes.types.registry import code_key
 
 
 class Work(NamedTuple):
@@ -142,9 +141,7 @@ class Turn:
 
     def start(self, path: str, node_id: str, kind: str, index: int, config: Json, attempt: int = 1) -> None:
         """A node begins: under the name that its place gives the event."""
-        code = self.facts.code.get(code_key(kind, config) or "") if self.facts.code else None
         fields = {"node_type": kind, "input": config, "epoch": self.facts.epoch, "attempt": attempt}
-        fields["code_digest"] = code
         owner = self._owner(path)
         if owner is None:
             self.emit(ev.NodeStarted, path=path, node_id=node_id, node_index=index, **fields)

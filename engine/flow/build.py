@@ -144,7 +144,6 @@ class _Builder:
             timeout=document.timeout if document.timeout is not None else spec.timeout,
             on_crash=_on_crash(document),
             on_error=document.on_error,
-            pin=document.pin,
             secrets=compiled.secrets,
             settled=_settled(spec, compiled),
             line=self.context.located.spans[path][0].line,

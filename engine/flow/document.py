@@ -274,11 +274,6 @@ class NodeDoc(Config):
         description="How long the work may take; for types that do work outside (shell, http, python) and for types "
         "that hold other nodes. What is over time is cancelled.",
     )
-    pin: Literal["strict"] | None = Field(
-        None,
-        description="`strict`: ask a person before it starts when the module or program that it runs has changed since the "
-        "session began. For `python`, and for `shell` with `run` of a program beside the flow file. Left out: only say so.",
-    )
     on_crash: Literal["again", "ask"] | None = Field(
         None,
         description="What to do when the bot died while the node ran: run it `again` with the same idempotency key, "

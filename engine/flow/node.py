@@ -61,7 +61,6 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
     timeout: float | None = None
     on_crash: OnCrash | None = None
     on_error: str = "fail"
-    pin: Literal["strict"] | None = None
     secrets: frozenset[str] = frozenset()
     line: int = 1
     list_id: str = ROOT

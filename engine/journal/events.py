@@ -85,12 +85,10 @@ class SessionStarted(Event, tag="session:start", kw_only=True):
 
 
 class FlowStarted(Event, tag="flow:started", kw_only=True):
-    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions; `code` has the digests
-    of the modules and programs beside the file that the flow runs."""
+    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
 
     flow_name: str
     input: dict[str, Json]
-    code: dict[str, str] | None = None
 
 
 class FlowPaused(Event, tag="flow:paused", kw_only=True):
@@ -206,8 +204,7 @@ class SessionEnd(Event, tag="session:end", kw_only=True):
 
 
 class NodeStarted(NodeEvent, tag="node:started", kw_only=True):
-    """A node began: `input` is its configuration with every expression evaluated, secrets left as references;
-    `code_digest` that of the module or program that it runs.
+    """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
 
     `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
     """
@@ -217,7 +214,6 @@ class NodeStarted(NodeEvent, tag="node:started", kw_only=True):
     input: Json = None
     epoch: int
     attempt: int
-    code_digest: str | None = None
 
 
 class NodeCompleted(NodeEvent, tag="node:completed", kw_only=True):
@@ -335,7 +331,6 @@ class ChildStarted(NodeEvent, tag="container:childStarted", kw_only=True):
     input: Json = None
     epoch: int
     attempt: int
-    code_digest: str | None = None
 
 
 class ChildCompleted(NodeEvent, tag="container:childCompleted", kw_only=True):

@@ -227,7 +227,7 @@ def _sometimes_json(state: State) -> dict[str, Json]:
     found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
     found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
     found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
-    return {name: value for name, value in found.items() if value or (name == "codeChanged" and state.code)}
+    return {name: value for name, value in found.items() if value}
 
 
 _ALWAYS = (
@@ -239,8 +239,6 @@ _ALWAYS = (
 
 _SOMETIMES = (
     "flowRevision",
-    "code",
-    "codeChanged",
     "pausing",
     "lock",
     "limits",

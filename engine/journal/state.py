@@ -371,10 +371,6 @@ class State(_Record):
     limits: tuple[dict[str, Json], ...] = ()
     """Limits of loops and loop edges that the session went on at: `{path, to, times}`; `to` is null for a loop."""
     lock: LockRun | None = None
-    code: Map[str, str] = Map()
-    """What the session knows of the code that it runs beside its flow: digests, by what the flow calls it."""
-    code_changed: tuple[str, ...] = ()
-    """Code that was another when it ran than before."""
     spent: Spent = Spent()
     """What all agents of the session have used."""
     conversations: Map[str, tuple[dict[str, Json], ...]] = Map()

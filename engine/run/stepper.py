@@ -56,7 +56,6 @@ from engine.language.errors import (
     StorageError,
 )
 from engine.messages.model_limits import AgentFacts
-from engine.nodes.runtime.digests import CodeDigests
 from engine.run.clock_watch import ClockWatch
 from engine.run.executor import ActiveSession, Executor, Extension, Subscriber
 from engine.run.sessions import Sessions
@@ -106,7 +105,6 @@ class Stepper:
         self.agents = agents or AgentFacts()
         self.manager_of: Callable[[str], str | None] = no_manager
         """Who manages whom; set by whoever knows."""
-        self._code = CodeDigests()
         # What a flow says with its next node stands below what follows from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
         self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
@@ -212,15 +210,13 @@ class Stepper:
 
     def facts(self, live: ActiveSession) -> Facts:
         assert live.flow is not None
-        code, agents = self._code.of(live.flow) if live.flow.runs_code else {}, self.agents
+        agents = self.agents
         if live.day_left is not None:
             agents = replace(agents, day_left=live.day_left)
         now = self.now()
         jumped = self._watch is not None and self._watch.jumped(now)
         people, kept = self.manager_of, live.grants
-        return Facts(
-            now, live.epoch, self.entropy(), self.policy, code, agents, live.pausing, people, jumped, kept
-        )
+        return Facts(now, live.epoch, self.entropy(), self.policy, agents, live.pausing, people, jumped, kept)
 
     async def _look_at_grants(self, live: ActiveSession) -> None:
         """Read which calls are always allowed where the session lives, where it may use them or has given some."""

@@ -201,12 +201,6 @@ def test_an_abort_says_by_whom() -> None:
     assert lines[1] == "*Not known whether it was done:* Plan."
 
 
-def test_code_that_changed_stands_on_the_card() -> None:
-    """Whoever looks sees that something else runs than what the session began with."""
-    state = replace(session(prompt()), code_changed=("./deploy.sh",))
-    assert "⚠️ Changed since this began: ./deploy.sh" in str(card(state, FLOW, T1).blocks)
-
-
 REJECTED = {
     "type": "rejected",
     "message": "gate was rejected by ben: no",

@@ -18,7 +18,7 @@ SAID = {
     "definition": "a digest of a tool as its server or file says it, with which later calls are compared",
     "due_at": "a time that followed from that clock and the flow's text",
     **dict.fromkeys(
-        ("actor", "thread", "shown", "to", "code", "code_digest", "packages"),
+        ("actor", "thread", "shown", "to", "packages"),
         "a fact from outside of the session",
     ),
     **dict.fromkeys(

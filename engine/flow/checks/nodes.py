@@ -46,7 +46,7 @@ from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, s
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.prompts import GOTO
-from engine.nodes.types.registry import END, code_key, node_types, unusable_type
+from engine.nodes.types.registry import END, node_types, unusable_type
 from engine.nodes.types.spec import PARTS, Known, NodeSpec
 from engine.types.facts import NOTHING, Fact, not_null
 from engine.types.lattice import ANY, Type, list_of
@@ -245,7 +245,6 @@ def _fields(
 ) -> Iterator[Fault]:
     yield from _id(node.get("id"), site)
     yield from _retry(node)
-    yield from _pin(node)
     yield from _on_error(node.get("on_error", "fail"), site, siblings)
     for name in ("name", "timeout"):
         if has_expression(node.get(name)):
@@ -340,17 +339,6 @@ def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(("retry",), message, "write {attempts: 3}")
     if node.get("on_crash") is not None:
         yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
-
-
-def _pin(node: Mapping[str, Any]) -> Iterator[Fault]:
-    if node.get("pin") is None:
-        return
-    key = code_key(str(node.get("type")), node.get("with"))
-    if key is None or has_expression(key):
-        hint = (
-            "it is for `python`, and for `shell` whose `run` begins with a relative path such as ./deploy.sh"
-        )
-        yield Fault(("pin",), "this node runs no module or program that can be pinned", hint, on_key=True)
 
 
 _ON_ERROR = ("fail", "continue", "ask")

@@ -18,7 +18,7 @@ from engine.journal.grammar import (
     run_at,
     same,
 )
-from engine.journal.queries import CHANGED, TURN, holds, noted_start, unanswered
+from engine.journal.queries import TURN, holds, unanswered
 from engine.journal.state import (
     AGAIN,
     ASKS,
@@ -97,7 +97,7 @@ def _started(state: State, event: ev.NodeStarted | ev.ChildStarted, place: Place
         # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
         node_runs=state.node_runs + (before is None),
     )
-    return noted_start(moved, event)
+    return moved
 
 
 def _may_begin(state: State, path: str, now: str) -> None:
@@ -439,7 +439,7 @@ def node_interrupted(state: State, event: ev.NodeInterrupted) -> State:
     same(event.node_id, run.node_id, "node")
     if event.saved is not None and event.reason not in (LEFT, ASKS):
         raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
-    if event.reason not in (MISSING, CHANGED) and mode_of(run.type) not in ("run", "delivery"):
+    if event.reason != MISSING and mode_of(run.type) not in ("run", "delivery"):
         raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
     crashes = run.crashes + (event.reason == "crash")
     run = replace(run, status="interrupted", crashes=crashes, reason=event.reason)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.journal import events as ev
 from engine.journal.grammar import frame_at, no_path, nothing_open, same, through
-from engine.journal.queries import noted_flow, pending
+from engine.journal.queries import pending
 from engine.journal.state import AGAIN, FINALLY, ROOT, Frame, LockRun, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -45,7 +45,7 @@ def flow_started(state: State, event: ev.FlowStarted) -> State:
         if name not in known:
             raise MalformedJournal(f"nobody gave the input {name}")
         same(value, known[name], f"input {name}")
-    return replace(noted_flow(state, event), inputs=event.input, frames=state.frames.set(ROOT, Frame()))
+    return replace(state, inputs=event.input, frames=state.frames.set(ROOT, Frame()))
 
 
 def _answered(state: State) -> dict[str, object]:

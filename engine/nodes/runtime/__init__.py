@@ -13,7 +13,6 @@ with the same idempotency key.
 
 Files:
 
-* `digests`: digests of the code that a flow's nodes run: what `engine.journal.queries` compares
 * `files`: the `read_file` and `write_file` nodes
 * `folder`: reading in a session's own folder, and never outside of it
 * `http`: the `http` node: one request, and up to five redirects

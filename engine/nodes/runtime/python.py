@@ -143,19 +143,6 @@ def _beside(name: str, folder: Path | None) -> Path | None:
     return None
 
 
-def module_digest(name: str, folder: Path | None, digest: Callable[[Path], str | None]) -> str | None:
-    """The digest of the code that a call into this module runs: of its text as this process loaded it, or, where it is
-    not loaded, of the file that would be. `digest` reads a file. Imports nothing."""
-    loaded = getattr(sys.modules.get(name), "__file__", None)
-    if loaded in _digests:
-        return _digests[loaded]
-    for place in (folder, *map(Path, sys.path)):
-        file = _beside(name, place)
-        if file is not None:
-            return digest(file)
-    return None
-
-
 def _not_imported(name: str, folder: Path | None, error: BaseException) -> NodeError:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and (missing == name or name.startswith(f"{missing}.")):

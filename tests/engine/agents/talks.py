@@ -41,7 +41,7 @@ class Talk(Scenario):
     def _facts(self) -> Facts:
         plain = super()._facts()
         return Facts(
-            plain.now, plain.epoch, plain.entropy, plain.policy, plain.code, self.facts, self.pausing
+            plain.now, plain.epoch, plain.entropy, plain.policy, self.facts, self.pausing
         )
 
     def _take(self, command: Any) -> None:
