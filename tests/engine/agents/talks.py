@@ -40,9 +40,7 @@ class Talk(Scenario):
 
     def _facts(self) -> Facts:
         plain = super()._facts()
-        return Facts(
-            plain.now, plain.epoch, plain.entropy, plain.policy, self.facts, self.pausing
-        )
+        return Facts(plain.now, plain.epoch, plain.entropy, plain.policy, self.facts, self.pausing)
 
     def _take(self, command: Any) -> None:
         super()._take(command)
