@@ -31,6 +31,7 @@ from engine.language.codec import Json, encode
 from engine.language.errors import ExpressionError, FlowError, SaysoError
 from engine.language.expressions import Compiled, compile_value, evaluate_condition
 from engine.models.scripted import SUFFIXES as SCRIPTS
+from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.types.registry import END
 
 _REFERENCE = re.compile(r'\{"\$secret":"(\w+)"\}')
@@ -285,15 +286,23 @@ def dry_run_command(
     place: Place, name: str, given: dict[str, Json], as_name: str | None, *, as_json: bool
 ) -> int:
     """Print the walk; the exit code says whether a node could not even be configured. Raises `InvalidInputs`."""
+    from bot.compose.lacks import lacks  # `sayso test` needs nothing of it
+
     settings = place.settings()
     flow = find_flow(settings, name)
     walk = Walk(flow, given, actor_for(settings, as_name))
     steps = walk.steps()
+    source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
+    lacking = [*lacks(flow, settings, source.get)]
     if as_json:
         nodes = [step.as_json() for step in steps]
-        print_json({"flow": flow.name, "inputs": walk.inputs, "missing": walk.missing, "nodes": nodes})
+        told = {"flow": flow.name, "inputs": walk.inputs, "missing": walk.missing, "nodes": nodes}
+        print_json({**told, "lacks": lacking})
     else:
-        _print(walk, steps, Paint(sys.stdout))
+        paint = Paint(sys.stdout)
+        _print(walk, steps, paint)
+        for text in lacking:
+            print(paint("yellow", f"! {one_line(text, 300)}"))
     return Exit.FAILED if any(step.problem for step in steps) else Exit.OK
 
 

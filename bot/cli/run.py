@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from bot.cli.lookup import actor_for, find_flow, read_inputs
-from bot.terminal.console import Place
+from bot.terminal.console import Place, one_line
 from bot.terminal.follow import Mode, follow
 from bot.terminal.follower import Follower, new_session_id
 from engine.flow import coerce_inputs
@@ -42,6 +43,10 @@ def run_flow(place: Place, name: str, given: dict[str, Json], as_name: str | Non
     session_id, actor = new_session_id(), actor_for(settings, as_name)
 
     async def begin(engine: Engine, follower: Follower) -> None:
+        from bot.compose.lacks import lacks  # it brings what a session needs with it
+
+        for text in await asyncio.to_thread(lambda: [*lacks(flow, settings, engine.executor.jobs.secret)]):
+            follower.screen.line(follower.screen.paint("yellow", f"! {one_line(text, 300)}"))
         await engine.start(flow, given, actor=actor, session_id=session_id)
 
     return follow(place, session_id, actor, mode, begin)

@@ -11,6 +11,7 @@ A crash: Nothing of its own.
 Files:
 
 * `environment`: the machine, an engine, node types of installed packages, and who answers agents
+* `lacks`: what a flow refers to and this installation lacks
 * `listening`: HTTP servers: a cap on connections, and a time for headers
 * `projections`: timers, locks, prompts and intents compared with the journal, and written anew
 * `retention`: deletes what nobody needs any more: sessions and their files after their time, or by name

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from bot.compose.environment import key_variable, needs_model
+from bot.compose.lacks import servers_of
 from bot.compose.projections import differences
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
@@ -143,7 +144,7 @@ def _script(settings: Settings) -> Check:
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     """Told only where there are servers, or flows that name one."""
-    wanted = sorted({(name, flow.name) for flow in flows.values() for name in _named(flow)})
+    wanted = sorted({(name, flow.name) for flow in flows.values() for name in servers_of(flow)})
     try:
         known = servers(settings.mcp_file)
     except McpUnconfigured as error:
@@ -159,15 +160,6 @@ def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     for server in known.values():
         yield from _check_server(server, source)
-
-
-def _named(flow: Flow) -> Iterator[str]:
-    """The servers whose tools agents of a flow use."""
-    for nodes in flow.lists.values():
-        for node in nodes.nodes:
-            for tool in node.agent.tools if node.agent is not None else ():
-                if tool.kind == "mcp":
-                    yield str(tool.node.config["server"])
 
 
 def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:

@@ -63,7 +63,7 @@ class Outbound:
 
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
-    `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are.
+    `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are, `lacks` what is missing here for a flow.
     `posted` is called when Slack has taken a message, which then comes back as an event.
     `agent` is whether the app is an agent of Slack's, `recipients` know who gets questions in direct messages.
     `shards` are what this process sends, where several do. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
@@ -83,6 +83,7 @@ class Outbound:
         tuning: Tuning = SLACK_PACE,
         files: SessionFiles | None = None,
         meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
+        lacks: Callable[[Flow], Awaitable[Sequence[str]]] | None = None,
         posted: Callable[[], None] = lambda: None,
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
@@ -107,7 +108,7 @@ class Outbound:
         self._wake = asyncio.Event()
         self._stopping = False
         self._budget = client.budget
-        sessions = Sessions(load_state, load_flow, meters)
+        sessions = Sessions(load_state, load_flow, meters, lacks)
         self._ledger = ledger = Ledger(writer, now)
         calls = Calls(client, bot_user_id, posted, ledger.note)
         delays = tuning.look_delays

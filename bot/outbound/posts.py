@@ -54,6 +54,8 @@ class Sessions:
     flow: Callable[[str], Awaitable[Flow]]
     meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {}
     """How far its running nodes say that they are, by path."""
+    lacks: Callable[[Flow], Awaitable[Sequence[str]]] | None = None
+    """What this installation lacks of what a flow refers to."""
 
 
 @dataclass(frozen=True, slots=True)

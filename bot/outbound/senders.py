@@ -284,7 +284,9 @@ class Rows(Sender):
         """A session's card as it is now, with the question with which it opened."""
         names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
         behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
-        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters)
+        find = None if state.ended else self.sessions.lacks
+        lacks = () if find is None else await find(flow)
+        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters, lacks=lacks)
         if prompt is not None:
             # As it was posted: a deadline that only the session has is told when it is near.
             question = await self._question(

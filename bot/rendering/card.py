@@ -84,9 +84,11 @@ def card(
     names: Mapping[str, str] | None = None,
     behind: Behind | None = None,
     meters: Mapping[str, Meter] | None = None,
+    lacks: Sequence[str] = (),
 ) -> Rendered:
     """The card as it is now. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
-    `behind` is whom it waits for in the queue for its lock; `meters` say how far running nodes are, by path."""
+    `behind` is whom it waits for in the queue for its lock; `meters` say how far running nodes are, by path; `lacks`
+    is what is missing here for what is to come."""
     key = card_key(state.session_id)
     status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
@@ -95,6 +97,8 @@ def card(
     inputs = _inputs(state.inputs if state.inputs is not None else state.given)
     if inputs:
         head.append(small(inputs, most=1_500))
+    if lacks:
+        head.append(small(f"⚠️ Needed later, and missing here: {one_line('; '.join(lacks), 500)}", most=600))
     if state.limits:
         head.append(small(_limits(state.limits), most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)

@@ -152,7 +152,17 @@ class Reader:
             fakes = [self._fake(working, given, path)]
         if not fakes:
             self._wrong(path, "the list is empty", "say what comes of the first run, of the second, ...")
-        return tuple(fake for fake in fakes if fake is not None)
+        known = tuple(fake for fake in fakes if fake is not None)
+        needed = (
+            {secret for node in working for secret in node.secrets} if any(f.real for f in known) else set()
+        )
+        for secret in sorted(needed - self.doc.secrets.keys()):
+            self._wrong(
+                path,
+                f"`{name}` really runs, and the scenario has no secret {secret}",
+                "write it under `secrets`",
+            )
+        return known
 
     def _fake(self, nodes: Sequence[Node], given: Json, path: Path) -> FakeDoc | None:
         if given == "done":

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from bot.compose.environment import Machine
+from bot.compose.lacks import Lacks
 from bot.config.directory import Directory
 from bot.config.library import Library
 from bot.config.profiles import Profiles
@@ -184,6 +185,7 @@ class Understanding(ABC):
             tuning=tuning,
             files=files,
             meters=self._meters,
+            lacks=Lacks(self.settings, self.engine.executor.jobs.secret, self.machine.steady),
             posted=self._posted,
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,

@@ -12,7 +12,7 @@ from bot.rendering.home import HomePage, Run, home_view
 from bot.rendering.notes import end_note, log_of
 from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
-from engine.journal.state import NodeRun, State, TimerRun
+from engine.journal.state import Frame, NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (
     BEN,
     HOSTILE,
@@ -81,6 +81,21 @@ def test_a_timer_is_shown() -> None:
     """A wait's end stands beside its node."""
     timer = TimerRun("t", "gate", T1, "wait", None)
     assert "⏲️ Gate · until <!date^1795300992^" in said(session(timers=Map({"t": timer})))
+
+
+def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
+    """A secret that is not set stands on the card from the start."""
+    made = card(session(prompt()), FLOW, T1, lacks=["secret TOKEN is not set: set SAYSO_SECRET_TOKEN"])
+    assert "⚠️ Needed later, and missing here: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
+
+
+def test_a_card_names_the_end_at_which_its_flow_ended() -> None:
+    """A flow that ended early as a success says at which `end`."""
+    run = NodeRun("done", "end", 1, "completed")
+    ended = session(phase="ended", outcome="complete", active=Map())
+    root = Frame("", nodes=Map({"done": "done"}))
+    ended = replace(ended, nodes=ended.nodes.set("done", run), frames=Map({"": root}))
+    assert "at `done`" in texts(card(ended, FLOW, T1).blocks)[0]
 
 
 def test_an_open_session_can_be_cancelled_and_an_ended_one_cannot() -> None:

@@ -298,6 +298,15 @@ async def test_a_manager_is_one_of_the_people(tmp_path: Path) -> None:
         scenario(tmp_path, "steps: [{ana: x}]", head=HEAD.replace("ana: {}", "ana: {manager: klaus}"))
 
 
+async def test_a_node_that_really_runs_has_its_secrets(tmp_path: Path) -> None:
+    """A scenario without a secret of a node that really runs is refused before anything happens."""
+    flow = FLOW.replace('"{{ inputs.service }}"]}\n', '"x"], env: {T: "{{ secrets.TOKEN }}"}}\n')
+    head = HEAD + "nodes: {apply: real}\n"
+    with pytest.raises(FlowError, match="no secret TOKEN"):
+        scenario(tmp_path, "steps: [{ana: x}]", flow=flow, head=head)
+    scenario(tmp_path, "steps: [{ana: x}]", flow=flow, head=head + "secrets: {TOKEN: t}\n")
+
+
 async def test_what_goes_on_side_by_side_has_one_order(tmp_path: Path) -> None:
     """Questions of several passes are told apart by their paths, and a list of outcomes is used up in one order."""
     flow = """

@@ -728,3 +728,31 @@ nodes:
     assert "no.csv cannot be read in the session's folder" in done.err
     assert "📎 load.csv" in done.err
     assert "📎 no.csv" not in done.err
+
+
+SECRET = """flow: secret
+nodes:
+  - {id: gate, type: ask, with: {message: "Go?"}}
+  - {id: call, type: shell, retry: {attempts: 3, delay: 4m}, with: {run: [env], env: {A: "{{ secrets.TOKEN }}"}}}
+"""
+
+
+def test_what_is_missing_is_said_before_the_first_question(cli: Cli) -> None:
+    """A secret that is not set is told at the start and in a dry run, and its node fails at once in spite of `retry`."""
+    cli.write("flows/secret.yml", SECRET)
+    told = "! secret TOKEN is not set: set SAYSO_SECRET_TOKEN"
+    assert told in cli.run("run", "secret", "--dry-run").out
+    with cli.terminal("run", "secret") as terminal:
+        terminal.expect(told)
+        ask(terminal, "Go?", "yes")
+        terminal.expect("failed: env A: secret TOKEN is not set")
+
+
+def test_an_early_end_is_named(cli: Cli) -> None:
+    """What a run says at its end, `sessions show` and JSON name the `end` at which a flow ended."""
+    cli.write("flows/early.yml", "flow: early\nnodes: [{id: done, type: end}, {id: late, type: noop}]\n")
+    done = cli.run("run", "early", "--json")
+    assert (done.json["status"], done.json["endedAt"]) == ("complete", "done")
+    assert "ended     at done" in cli.run("sessions", "show", done.json["sessionId"]).out
+    with cli.terminal("run", "early") as terminal:
+        terminal.expect(", at done")

@@ -32,6 +32,14 @@ def refusal(source: SecretSource, name: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(("command", "details"), [((), {"retryable": False}), (("false",), None)])
+def test_a_secret_that_is_not_set_is_not_tried_again(command: tuple[str, ...], details: object) -> None:
+    """What nobody has set fails at once, whatever `retry` says; a program that gave none may give one later."""
+    with pytest.raises(Refusal) as caught:
+        Resolver(SecretSource({}, None, command).get).text({"$secret": "TOKEN"}, "header A")
+    assert (caught.value.outcome.type, caught.value.outcome.details) == ("secret", details)
+
+
 def test_values_come_from_the_environment() -> None:
     """`SAYSO_SECRET_NAME` is the secret NAME, exactly as it stands there."""
     source = SecretSource({"SAYSO_SECRET_TOKEN": " canary\n"}, None)

@@ -59,6 +59,10 @@ class SecretUnavailable(SaysoError):
     code = "secret"
 
 
+class SecretCommandFailed(SecretUnavailable):
+    """The program that gives secrets gave none: the same question may be answered later."""
+
+
 class SecretSource:
     """Secrets by name, from the environment (`SAYSO_SECRET_NAME`, which wins), from mounted files, and from a command.
 
@@ -142,7 +146,7 @@ class SecretSource:
         return f"{text} (did you mean {known[0]}?)" if known else text
 
 
-def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretUnavailable:
+def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretCommandFailed:
     """What a program prints that gives a secret. Its complaints go to the log: people in threads read the error."""
     program, name = command[0], command[-1]
     seen = {key: value for key, value in env.items() if not key.startswith(_OURS)}
@@ -158,7 +162,7 @@ def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretUnav
         told = "printed what is not text"
     except OSError as error:
         told = f"could not be started: {error.strerror}"
-    return SecretUnavailable(f"secret {name} is not to be had: {program} (SAYSO_SECRET_COMMAND) {told}")
+    return SecretCommandFailed(f"secret {name} is not to be had: {program} (SAYSO_SECRET_COMMAND) {told}")
 
 
 def _end_of(command: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
@@ -262,7 +266,8 @@ class Resolver:
         try:
             self._used[name] = self._secret(name)
         except SaysoError as error:
-            raise Refusal("secret", f"{where}: {error}") from error
+            again = isinstance(error, SecretCommandFailed)
+            raise Refusal("secret", f"{where}: {error}", None if again else {"retryable": False}) from error
         return self._used[name]
 
 

@@ -1,0 +1,73 @@
+"""What a flow refers to and this installation lacks: secrets, MCP servers, the key for Claude. It is said before anybody is asked
+for anything, and holds up nothing: it may be set before it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from bot.compose.environment import key_variable, needs_model, scripted
+from bot.config.settings import Settings
+from engine.flow import Flow
+from engine.language.errors import SaysoError
+from engine.models.keys import KEY_VARIABLES
+
+KEPT_SECONDS = 5.0
+"""How long what was found is believed: a card that is drawn often asks for secrets no more often."""
+PATIENCE_SECONDS = 1.0
+"""How long a card waits for a program that gives secrets; what it says later stands on the next one."""
+
+
+def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Iterator[str]:
+    """What is missing here for this flow, a sentence each. It may ask a program for each secret."""
+    for name in sorted(flow.secrets):
+        try:
+            secret(name)
+        except SaysoError as error:
+            yield str(error)
+    servers = sorted(set(servers_of(flow)))
+    if servers:
+        from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools
+
+        for name in servers:
+            try:
+                server = find(settings.mcp_file, name)
+                resolved({**server.env, **server.headers, **server.oauth}, secret, {})
+            except SaysoError as error:
+                yield f"MCP server {name}: {error}"
+    if needs_model(flow) and key_variable(settings) is None and not scripted(settings):
+        yield f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}"
+
+
+def servers_of(flow: Flow) -> Iterator[str]:
+    """The MCP servers whose tools agents of a flow use."""
+    for nodes in flow.lists.values():
+        for node in nodes.nodes:
+            for tool in node.agent.tools if node.agent is not None else ():
+                if tool.kind == "mcp":
+                    yield str(tool.node.config["server"])
+
+
+class Lacks:
+    """The same for the cards of a bot, found by one thread at a time."""
+
+    def __init__(self, settings: Settings, secret: Callable[[str], str], steady: Callable[[], float]) -> None:
+        self._settings, self._secret, self._steady = settings, secret, steady
+        self._one = asyncio.Lock()
+        self._asked: dict[str, tuple[float, asyncio.Task[Sequence[str]]]] = {}
+
+    async def __call__(self, flow: Flow) -> Sequence[str]:
+        """What is missing for this flow, as far as that is known soon enough."""
+        if not (flow.secrets or needs_model(flow)):
+            return ()
+        until, task = self._asked.get(flow.digest, (0.0, None))
+        if task is None or (task.done() and self._steady() >= until):
+            task = asyncio.create_task(self._find(flow))
+            self._asked[flow.digest] = (self._steady() + KEPT_SECONDS, task)
+        await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+        return task.result() if task.done() else ()
+
+    async def _find(self, flow: Flow) -> Sequence[str]:
+        async with self._one:
+            return await asyncio.to_thread(lambda: tuple(lacks(flow, self._settings, self._secret)))
