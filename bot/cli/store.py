@@ -172,7 +172,7 @@ def purge_sessions(place: Place, older_than: str, *, dry_run: bool, as_json: boo
 
 def _delete(kept: retention.Retention, heads: Sequence[Head], *, dry_run: bool, as_json: bool) -> int:
     if not dry_run:
-        retention.at_once(retention.deletion(kept, [head.session_id for head in heads]))
+        retention.at_once(retention.forgotten(kept, [head.session_id for head in heads]))
     if as_json:
         print_json({"deleted": [head.session_id for head in heads], "dryRun": dry_run})
         return Exit.OK

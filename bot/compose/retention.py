@@ -92,6 +92,19 @@ def deletion(kept: Retention, session_ids: Sequence[str]) -> Steps:
     return len(session_ids)
 
 
+def forgotten(kept: Retention, session_ids: Sequence[str]) -> Steps:
+    """Delete these sessions, and what people said to sessions that are gone."""
+    gone = yield from deletion(kept, session_ids)
+    yield from _emptied(kept)
+    return gone
+
+
+def _emptied(kept: Retention) -> Generator[Step, Any, None]:
+    after: int | None = 0
+    while after is not None:
+        after = yield Step("store", partial(kept.store.empty_inbox, after))
+
+
 def sessions_round(kept: Retention, before: str) -> Steps:
     """Delete all sessions that ended before that time."""
     gone = 0
@@ -117,6 +130,8 @@ def full_round(kept: Retention, now: str) -> Steps:
     before = timestamps.after(now, -kept.days * 86400)
     keys = timestamps.after(now, -(kept.days + KEYS_LONGER_DAYS) * 86400)
     gone = yield from sessions_round(kept, before)
+    if gone:
+        yield from _emptied(kept)
     at: Sweep | None = Sweep(before, keys)
     while at is not None:
         at = yield Step("store", partial(kept.store.sweep, at))

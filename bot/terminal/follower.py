@@ -261,7 +261,7 @@ class Follower:
 
     async def _moved(self, seq: int) -> None:
         """Return when the session has gone beyond this event, by whatever process."""
-        while (await self.engine.head(self.session_id)).seq <= seq:
+        while (await self.engine.sessions.trusted(self.session_id)).seq <= seq:
             # Not `wait_for`: in Python 3.11 that swallows a cancellation that comes together with the news.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):

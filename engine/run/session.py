@@ -196,6 +196,7 @@ class Session:
             unseen = any(asked.shown is None for asked in self.questions)
             if self.status != "running" and not (unseen and loop.time() < unseen_until):
                 return self
+            await self._engine.sessions.trusted(self.id)
             await look(_LOOK_SECONDS)
 
     async def ended(self) -> Session:
@@ -204,6 +205,7 @@ class Session:
             look = self._news(self.id)
             if (await self.rest()).state.ended:
                 return self
+            await self._engine.sessions.trusted(self.id)
             await look(_LOOK_SECONDS)
 
     # --- what can be said to it --------------------------------------------------------------------------------

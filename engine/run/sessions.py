@@ -29,6 +29,7 @@ from engine.language.errors import (
     SchemaTooNew,
     SessionError,
     SessionQuarantined,
+    StorageBroken,
     StorageError,
     UnknownSession,
 )
@@ -107,6 +108,12 @@ class Sessions:
         head = await self.writer.call(self.store.head, session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
+        return head
+
+    async def trusted(self, session_id: str) -> Head:
+        """Where a session stands, for whoever waits for it to move. Raises `UnknownSession`, `SessionQuarantined`."""
+        head = await self.head(session_id)
+        _refuse_quarantined(head)
         return head
 
     async def journal(self, session_id: str) -> list[Event]:
@@ -282,8 +289,8 @@ class Sessions:
         """A session that may be claimed; None where it is what is cached. Raises `UnknownSession`, `Owned`,
         `SessionQuarantined`, `Corrupt`."""
         head = self.store.head(session_id)
-        if head is not None and head.quarantined is not None:
-            raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
+        if head is not None:
+            _refuse_quarantined(head)
         if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
         return self._load_unless(session_id, cached)
@@ -336,15 +343,17 @@ class Sessions:
         self._stale.discard(live.session_id)
 
     async def quarantine(self, session_id: str, reason: str, cause: Exception) -> None:
-        """Quarantine a session and tell its thread. Raises `SessionQuarantined`."""
+        """Quarantine a session and tell its thread. Raises `SessionQuarantined`, and `StorageBroken` where not even that can
+        be stored."""
         try:
-            head = await self.writer.call(self.store.head, session_id)
-        except Corrupt:
             # A head that does not verify is shown only once it is quarantined.
             await self.writer.call(self.store.quarantine, session_id, reason, self.now())
             head = await self.writer.call(self.store.head, session_id)
-        rows = self.on_quarantine(head, reason) if head is not None else ()
-        await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
+            rows = self.on_quarantine(head, reason) if head is not None else ()
+            if rows:
+                await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
+        except Corrupt as error:
+            raise StorageBroken(f"Session {session_id} cannot even be set aside: {error}") from cause
         self._stale.discard(session_id)
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
@@ -394,6 +403,11 @@ class Sessions:
         live.claimed = False
         self._cached.pop(live.session_id, None)
         live.stop_all()
+
+
+def _refuse_quarantined(head: Head) -> None:
+    if head.quarantined is not None:
+        raise SessionQuarantined(f"Session {head.session_id} is set aside: {head.quarantined}.")
 
 
 def _sizes(loaded: Loaded) -> tuple[int, int]:

@@ -307,8 +307,11 @@ class Stepper:
             raise
         except (LockHeld, KeptMoved):
             raise
-        except BaseException:
+        except BaseException as error:
             self.sessions.mark_stale(live)
+            if isinstance(error, Corrupt) and new is None:
+                self.sessions.lose(live)
+                await self.sessions.quarantine(live.session_id, f"it cannot be written ({error})", error)
             raise
         before, live.state = live.state, after
         live.fresh, live.day_left = False, None
@@ -395,13 +398,7 @@ class Stepper:
                 if not current.claimed:
                     return
                 await self.sessions.claim(current)
-                try:
-                    await self.step(current, command, ())
-                except Corrupt as error:
-                    self.sessions.lose(current)
-                    await self.sessions.quarantine(
-                        current.session_id, f"it cannot be written ({error})", error
-                    )
+                await self.step(current, command, ())
 
         try:
             await waited_out(store, f"{live.session_id}: an outcome", lambda: self.patient)

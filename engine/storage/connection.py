@@ -105,10 +105,7 @@ class Connection(Database):
 
     def _configure(self) -> None:
         raw = self.raw
-        if self._patience is None:
-            raw.set_busy_timeout(BUSY_MILLISECONDS)
-        else:
-            raw.set_busy_handler(Patience(self._path, self._patience))
+        self._wait_for_others()
         raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         raw.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
         for name, value in (
@@ -117,12 +114,19 @@ class Connection(Database):
             ("checkpoint_fullfsync", 1),
             ("trusted_schema", 0),
             ("cell_size_check", 1),
+            ("secure_delete", 1),
             ("temp_store", "MEMORY"),
             ("journal_size_limit", 64 * 1024 * 1024),
         ):
             raw.pragma(name, value)
         raw.wal_autocheckpoint(0)
         raw.set_wal_hook(self._committed)
+
+    def _wait_for_others(self) -> None:
+        if self._patience is None:
+            self.raw.set_busy_timeout(BUSY_MILLISECONDS)
+        else:
+            self.raw.set_busy_handler(Patience(self._path, self._patience))
 
     def shrinkable(self) -> None:
         """Let a new file give pages back; one that has tables must be compacted for that."""
@@ -151,15 +155,16 @@ class Connection(Database):
 
     @contextlib.contextmanager
     def thorough(self) -> Iterator[None]:
-        """See `Database.thorough`: freed parts of pages are overwritten, and the log is emptied, unless others read it."""
-        with self._lock, self.translated():
-            self.raw.pragma("secure_delete", 1)
+        """See `Database.thorough`: freed parts of pages are overwritten anyway, and the log, which has what they held, is
+        emptied, unless others read it."""
+        yield
+        with self._lock, self.translated(), contextlib.suppress(apsw.BusyError):
+            if self._patience is None:
+                self.raw.set_busy_timeout(0)  # whoever reads for long holds up nobody
             try:
-                yield
+                self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             finally:
-                self.raw.pragma("secure_delete", 0)
-        with contextlib.suppress(apsw.BusyError):
-            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._wait_for_others()
 
     def use_wal(self) -> None:
         """Switch to WAL. Apart from opening, so that a file of a newer release can be refused untouched."""
@@ -290,7 +295,7 @@ class Connection(Database):
         for key in keys:
             try:
                 row = self.one(sql, (key,))
-            except UnicodeDecodeError:
+            except self.unreadable:
                 row = UNREADABLE
             yield key, row
 

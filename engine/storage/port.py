@@ -311,6 +311,10 @@ class Store(Protocol):
         stays, and consumed inbox rows, whose keys are needed longer. A session that has not ended raises `SessionError`
         unless it is quarantined; one that does not exist is no error."""
 
+    def empty_inbox(self, after: int = 0) -> int | None:
+        """Empty consumed inbox rows of sessions that are gone, for a few milliseconds: their keys stay. After which row to go
+        on, or None when that was all; then the log, which has what was deleted, is emptied too, unless others read it."""
+
     def compact(self) -> None:
         """Write everything anew without free space. Only while nobody else uses the store."""
 

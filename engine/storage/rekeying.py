@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from engine.journal.records import DEAD, DROPPED, DataKey, Head
+from engine.journal.records import DataKey, Head
 from engine.language.codec import Json, decode
 from engine.language.errors import Corrupt, Erased, SessionError, StorageError, UnknownSession
 from engine.storage.flows import TEXT_ABOUT, TEXTS
@@ -317,15 +317,13 @@ def _named_key(value: Json) -> set[str]:
 
 
 def _empty(store: DatabaseStore, ids: Iterable[tuple[int]]) -> None:
-    """Take what consumed inbox rows hold. Their keys stay, so that what is delivered again starts nothing."""
     for (row_id,) in ids:
         try:
             row = store._held(INBOX, _INBOX, row_id)
         except Corrupt:
             continue
         if row is not None:
-            outcome = DROPPED if row.outcome == DEAD else row.outcome
-            store._update(INBOX, row.but(payload=b"{}", result=None, outcome=outcome))
+            store._empty(row)
 
 
 def naming(person: str) -> Callable[[bytes], bool]:

@@ -68,8 +68,12 @@ _LANE = """SELECT id FROM inbox INDEXED BY inbox_open
 _INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = 'dead' ORDER BY id LIMIT ?"
 _DROP_INBOX = "DELETE FROM inbox WHERE id = ?"
 # Names the columns that change only: SQLite rewrites the index entries of every column that an UPDATE names.
-_CONSUME = "UPDATE inbox SET outcome = ?, result = ?, mac = ? WHERE id = ?"
+_CONSUME = "UPDATE inbox SET outcome = ?, result = ?, session_id = ?, mac = ? WHERE id = ?"
 _INBOX_CORRUPT = "UPDATE inbox SET outcome = 'corrupt' WHERE id = ?"
+_SAID = """SELECT id FROM inbox WHERE id > ? AND outcome IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id) AND (session_id IS NOT NULL
+ OR (thread_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key)))
+ ORDER BY id LIMIT ?"""
 _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
  AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
  AND (session_id IS NOT NULL OR thread_key IS NULL
@@ -249,21 +253,42 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         self._consume(consumed)
         self._put_all(rows, now)
 
-    def _consume(self, consumed: Iterable[Consumed]) -> None:
-        """Mark inbox rows as done. Raises `Fenced` for one that is done, `StorageError` for one that is not there."""
+    def _consume(self, consumed: Iterable[Consumed], session_id: str | None = None) -> None:
+        """Mark inbox rows as done, and as those of the session that took them. Raises `Fenced` for one that is done,
+        `StorageError` for one that is not there."""
         for done in consumed:
             row = self._closed(INBOX, _INBOX + self._db.for_update, done.inbox_id)
             if row is None:
                 raise StorageError(f"There is no inbox row {done.inbox_id}.")
             if row.outcome is not None:
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
-            after = row.but(outcome=done.outcome, result=done.result)
+            after = row.but(outcome=done.outcome, result=done.result, session_id=row.session_id or session_id)
             if self._sealer.cipher is not None and INBOX.is_plain(row):
                 # From before there was a key: its payload is encrypted now.
                 self._update(INBOX, after)
                 continue
             *_, result, mac = INBOX.sealed(self._sealer, after)
-            self._db.post(_CONSUME, (after.outcome, result, mac, after.id))
+            self._db.post(_CONSUME, (after.outcome, result, after.session_id, mac, after.id))
+
+    def empty_inbox(self, after: int = 0) -> int | None:
+        """See `Store.empty_inbox`."""
+        after = self._db.atomically(partial(self._empty_some, after))
+        if not after:
+            with self._db.thorough():
+                return None
+        return after
+
+    def _empty_some(self, after: int) -> int:
+        ids = self._all_held(_SAID, (after, _SWEPT_AT_ONCE))
+        for row in self._each(INBOX, _INBOX, ids):
+            self._empty(row)
+        return int(ids[-1][0]) if ids else 0
+
+    def _empty(self, row: InboxRow) -> None:
+        """Take what a consumed row holds. Its key stays, so that what is delivered again starts nothing."""
+        after = row.but(payload=b"{}", result=None, outcome=DROPPED if row.outcome == DEAD else row.outcome)
+        if after != row:
+            self._update(INBOX, after)
 
     @writes
     def sweep(self, at: Sweep) -> Sweep | None:

@@ -320,7 +320,7 @@ class SessionTables(RowTables):
         before it. What concerns the whole database raises."""
         try:
             self._apply(commit, body)
-            self._consume(commit.consumed)
+            self._consume(commit.consumed, commit.session_id)
             self._put_all(commit.rows, commit.now)
             if settle:
                 self._db.settle()
@@ -329,6 +329,8 @@ class SessionTables(RowTables):
             cause: Exception = error
         except self._db.refused as error:
             cause = self._db.row_error(error) or error
+        except self._db.unreadable as error:
+            cause = Corrupt(f"What {commit.session_id} is stored in is damaged: {error}.")
         except UnicodeError as error:
             cause = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
         self._forget(commit.session_id)
@@ -352,7 +354,8 @@ class SessionTables(RowTables):
             self._db.post(_INSERT_EVENTS, values, 1, partial(_there_already, commit))
         if commit.snapshot is not None:
             snapshot = Snapshot(commit.session_id, after.seq, chain, packed(commit.snapshot))
-            self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
+            with contextlib.suppress(*self._db.unreadable):  # its place is damaged: the journal has all of it
+                self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         self._remember(after)
 
     def _found(self, commit: Commit) -> StoredHead:
@@ -423,7 +426,8 @@ class SessionTables(RowTables):
         ):
             raise UnknownSession(f"There is no session {session_id}.")
         self._put(QUARANTINE, _QUARANTINE, Quarantine(session_id, reason, now))
-        self._db.run(_LEAVE_QUEUES, (session_id,))
+        with contextlib.suppress(*self._db.unreadable):  # what is damaged gives nobody a lock
+            self._db.run(_LEAVE_QUEUES, (session_id,))
         self._forget(session_id)
 
     @writes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -373,3 +374,34 @@ def test_a_deleted_session_leaves_no_row_of_its_files(settings: Settings) -> Non
     assert store.delete(["session-a"]) == []
     assert store.kept("files") == []
     store.close()
+
+
+GATE = """flow: gate
+inputs: {note: {}}
+nodes:
+  - {id: why, type: ask, with: {message: "Why {{ inputs.note }}?"}}
+  - {id: told, type: message, with: {text: "{{ nodes.why.text }}"}}
+"""
+
+
+def left_of(home: Path, *words: bytes) -> list[str]:
+    """Which of these words stand in the database or its log."""
+    found = b"".join(file.read_bytes() for file in home.glob("sayso.db*"))
+    return [word.decode() for word in words if word in found]
+
+
+@pytest.mark.parametrize("command", ["delete", "purge"])
+def test_what_was_deleted_stands_nowhere_in_the_file(
+    command: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither inputs nor answers are left in pages, free pages or the log, also while another process has the file open."""
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "gate.yml").write_text(GATE)
+    assert run(["--home", "home", "run", "gate", "-i", "note=open sesame", "--no-input"]) == 3
+    with closing(open_store(settings.database_url, None)) as other:
+        [head] = other.heads()
+        assert run(["--home", "home", "sessions", "resume", head.session_id, "swordfish", "--no-wait"]) == 0
+        assert left_of(settings.home, b"open sesame", b"swordfish")
+        what = [head.session_id] if command == "delete" else ["--older-than", "0s"]
+        assert run(["--home", "home", "sessions", command, *what]) == 0
+        assert left_of(settings.home, b"open sesame", b"swordfish") == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.language.errors import Corrupt
+from engine.language.errors import Corrupt, StorageBroken
 from tests.support.engine import Backing, FaultyStore, running
 
 WAITS = "flow: waits\nnodes: [{id: a, type: shell, with: {run: [wait]}}]\n"
@@ -39,7 +39,7 @@ async def test_where_nothing_can_be_written_whoever_waits_is_told(backing: Backi
         await rig.shop.running("a")
         faulty.failures, faulty.answers = [DAMAGED] * 3, {"quarantine": DAMAGED}
         await rig.shop.finish("a")
-        with pytest.raises(Corrupt, match="malformed"):
+        with pytest.raises(StorageBroken, match="malformed"):
             async with asyncio.timeout(10):
                 await rig.engine.parked(session_id)
         faulty.failures, faulty.answers = [], {}
