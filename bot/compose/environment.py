@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bot.compose.projections import intents, repairs
 from bot.config.directory import Directory
 from bot.config.session_files import blobs_of
 from bot.config.settings import Settings
@@ -151,6 +152,7 @@ def make_engine(
             counts=key_variable(settings) is not None and not scripted(settings),
         ),
     )
+    engine.sessions.repairs, engine.sessions.intents = repairs, intents
     engine.closing += [models.close, servers.close]
     if traced(settings.env):
         _export_spans(engine, settings.env)

@@ -8,18 +8,18 @@ work under one lock. `mend` is called before a process serves anything; `differe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from bot.intents.session_rows import unseen
-from engine.decide.projections import delivery
+from engine.decide.projections import repairs as own_repairs
+from engine.decide.projections import undelivered
 from engine.journal.records import (
     Commit,
+    Derived,
     DropLock,
     DropTimer,
     Head,
-    LockRow,
     PromptRow,
     PutLock,
     PutOutbox,
@@ -30,7 +30,6 @@ from engine.journal.records import (
 from engine.journal.state import State
 from engine.language.codec import decode
 from engine.language.errors import LockHeld, SaysoError
-from engine.nodes.types.registry import mode_of
 from engine.run.stored import stored_state
 from engine.storage.backoff import passes
 from engine.storage.port import Store
@@ -39,7 +38,6 @@ from prompt_state.question_row import prompt_row
 log = logging.getLogger("sayso")
 
 _OPEN = ("running", "paused")
-R = TypeVar("R", Timer, LockRow)
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ _KINDS: dict[type, str] = {
 def differences(store: Store) -> Iterator[Difference]:
     """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out. Raises
     `StorageError` where nothing can be read just now."""
-    timers, locks = _by_session(store.timers(limit=None)), _by_session(store.locks())
-    ended = [store.head(session_id) for session_id in {*timers, *locks}]
+    named = {row.session_id for row in store.timers(limit=None)} | {row.session_id for row in store.locks()}
+    ended = [store.head(session_id) for session_id in named]
     heads = {head.session_id: head for head in (*store.heads(statuses=_OPEN, limit=None), *ended) if head}
     for session_id, head in heads.items():
         if head.quarantined is not None:
@@ -77,8 +75,8 @@ def differences(store: Store) -> Iterator[Difference]:
         try:
             state = stored_state(store, session_id)
             prompts = store.prompts(session_id=session_id, limit=None)
-            found = Stored(timers.get(session_id, []), locks.get(session_id, []), prompts)
-            rows = [*repairs(state, found), *_lost_intents(store, state)]
+            rows = [*own_repairs(state, store.derived(session_id)), *_prompts(state, prompts)]
+            rows += _lost_intents(store, state)
         except SaysoError as error:
             if passes(error):
                 raise
@@ -87,48 +85,13 @@ def differences(store: Store) -> Iterator[Difference]:
             yield Difference(head, rows)
 
 
-def _by_session(rows: Iterable[R]) -> dict[str, list[R]]:
-    found: dict[str, list[R]] = {}
-    for row in rows:
-        found.setdefault(row.session_id, []).append(row)
-    return found
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What is stored of one session beside its journal."""
-
-    timers: Sequence[Timer]
-    locks: Sequence[LockRow]
-    prompts: Sequence[PromptRow]
-
-
-def repairs(state: State, stored: Stored) -> list[Row]:
-    """The rows that make what is stored what the journal says. Pure."""
-    return [*_timers(state, stored.timers), *_locks(state, stored.locks), *_prompts(state, stored.prompts)]
-
-
-def _timers(state: State, stored: Sequence[Timer]) -> Iterator[Row]:
-    known = {timer.timer_id: timer.due_at for timer in stored}
-    for timer_id in known.keys() - state.timers.keys():
-        yield DropTimer(timer_id, state.session_id)
-    for timer_id, timer in state.timers.items():
-        if known.get(timer_id) != timer.due_at:
-            yield Timer(timer_id, state.session_id, timer.due_at)
-
-
-def _locks(state: State, stored: Sequence[LockRow]) -> Iterator[Row]:
-    wanted = None if state.ended else state.lock
-    for row in stored:
-        if row.verified and (wanted is None or row.name != wanted.name):
-            yield DropLock(row.name, state.session_id)
-    if wanted is None:
-        return
-    place = next((row for row in stored if row.name == wanted.name), None)
-    if place is None:
-        yield PutLock(wanted.name, state.session_id, first=wanted.acquired_at is not None)
-    if wanted.acquired_at is not None and (place is None or place.taken_at is None):
-        yield TakeLock(wanted.name, state.session_id)
+def repairs(state: State, stored: Derived) -> list[Row]:
+    """The rows that make those of a session that is claimed what its journal says: `_prompts` reads all of them. Pure."""
+    known = {row.prompt_id: (row.status, row.deadline) for row in stored.prompts}
+    wanted = {name: (state.prompts[name].status, state.prompts[name].deadline) for name in state.open_prompts}
+    differ = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
+    prompts = [prompt_row(state, state.prompts[name]) for name in differ if name in state.prompts]
+    return [*own_repairs(state, stored), *prompts]
 
 
 def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
@@ -149,19 +112,19 @@ def _same(wanted: PromptRow, stored: PromptRow) -> bool:
 
 
 def _lost_intents(store: Store, state: State) -> Iterator[Row]:
-    """Questions that nobody sees yet and messages that are under way, of which there is no row: each is looked for first."""
-    wanted = [
-        delivery(state, path, run.attempt, run.input)
-        for path in state.active
-        if (run := state.nodes[path]).status == "started" and mode_of(run.type) == "delivery"
-    ]
+    for row in intents(state):
+        if store.outbox_row(row.key) is None:
+            yield row.but(uncertain=True)
+
+
+def intents(state: State) -> list[PutOutbox]:
+    """Questions that nobody sees yet and messages that are under way: where one has no row, it is looked for first. Pure."""
+    wanted = undelivered(state)
     if (state.thread or {}).get("key"):
         wanted += [
             unseen(state, prompt_id) for prompt_id in state.open_prompts if not _shown(state, prompt_id)
         ]
-    for row in wanted:
-        if store.outbox_row(row.key) is None:
-            yield row.but(uncertain=True)
+    return wanted
 
 
 def _shown(state: State, prompt_id: str) -> bool:

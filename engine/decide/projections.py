@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from engine.journal.events import ChildStarted, Event, NodeStarted
-from engine.journal.records import DropLock, DropTimer, PutLock, PutOutbox, Row, TakeLock, Timer
+from engine.journal.records import Derived, DropLock, DropTimer, PutLock, PutOutbox, Row, TakeLock, Timer
 from engine.journal.state import State
 from engine.language.codec import Json, encode
 from engine.nodes.types.registry import mode_of
@@ -39,6 +39,44 @@ def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[
     if after.ended and (was is not None or acquired):
         rows.append(DropLock(now.name, after.session_id))
     return rows
+
+
+def repairs(state: State, stored: Derived) -> list[Row]:
+    """The rows that make the timers and the lock of a session what its journal says."""
+    return [*_timers(state, stored), *_locks(state, stored)]
+
+
+def _timers(state: State, stored: Derived) -> Iterator[Row]:
+    known = {timer.timer_id: timer.due_at for timer in stored.timers}
+    for timer_id in known.keys() - state.timers.keys():
+        yield DropTimer(timer_id, state.session_id)
+    for timer_id, timer in state.timers.items():
+        if known.get(timer_id) != timer.due_at:
+            yield Timer(timer_id, state.session_id, timer.due_at)
+
+
+def _locks(state: State, stored: Derived) -> Iterator[Row]:
+    wanted = None if state.ended else state.lock
+    for row in stored.locks:
+        if row.verified and (wanted is None or row.name != wanted.name):
+            yield DropLock(row.name, state.session_id)
+    if wanted is None:
+        return
+    place = next((row for row in stored.locks if row.name == wanted.name), None)
+    if place is None:
+        yield PutLock(wanted.name, state.session_id, first=wanted.acquired_at is not None)
+    if wanted.acquired_at is not None and (place is None or place.taken_at is None):
+        yield TakeLock(wanted.name, state.session_id)
+
+
+def undelivered(state: State) -> list[PutOutbox]:
+    """The outbox rows of messages that are under way."""
+    runs = [(path, state.nodes[path]) for path in state.active]
+    return [
+        delivery(state, path, run.attempt, run.input)
+        for path, run in runs
+        if run.status == "started" and mode_of(run.type) == "delivery"
+    ]
 
 
 def lane(state: State) -> str:

@@ -277,6 +277,14 @@ class LockRow(Record, frozen=True):
     """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
 
 
+class Derived(Record, frozen=True):
+    """What is stored of one session beside its journal. Prompts are the open ones, their bodies as they are stored."""
+
+    timers: list[Timer]
+    locks: list[LockRow]
+    prompts: list[PromptRow]
+
+
 class SpendRow(Record, frozen=True):
     """A model call, in billionths of a dollar. `cost` is None where nobody knows it: then what was set aside counts."""
 

@@ -13,19 +13,35 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.decide.projections import repairs, undelivered
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.records import Commit, FlowForm, Head, Loaded, Row
+from engine.journal.records import (
+    Commit,
+    Derived,
+    DropLock,
+    FlowForm,
+    Head,
+    Loaded,
+    LockRow,
+    PutLock,
+    PutOutbox,
+    Row,
+    TakeLock,
+)
 from engine.journal.snapshot import fold
 from engine.journal.state import State
+from engine.journal.transitions import ENDED
 from engine.language.errors import (
     Corrupt,
     Fenced,
     FlowError,
+    LockHeld,
     MalformedJournal,
     Overtaken,
     Owned,
+    SaysoError,
     SchemaTooNew,
     SessionError,
     SessionQuarantined,
@@ -36,7 +52,7 @@ from engine.language.errors import (
 from engine.nodes.runtime.folder import session_folder
 from engine.nodes.runtime.kept_files import kept_digests
 from engine.run.executor import ActiveSession, Cached
-from engine.run.stored import flow_form, stored_flow
+from engine.run.stored import flow_form, stored_flow, stored_state
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
@@ -62,6 +78,10 @@ class Sessions:
         """What to show when a session is quarantined."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
         """What to show when a session is left to a newer release."""
+        self.repairs: Callable[[State, Derived], Sequence[Row]] = repairs
+        """The rows that make what is stored beside a journal what that says."""
+        self.intents: Callable[[State], Sequence[PutOutbox]] = undelivered
+        """The outbox rows that a session waits for."""
         self.files: SharedFiles | None = None
         """The folders of sessions, where several machines share them."""
         self._newer: set[str] = set()
@@ -274,7 +294,9 @@ class Sessions:
     async def _load_claimed(self, live: ActiveSession) -> None:
         cached = self._cached.get(live.session_id)
         live.found = cached is None or cached.found
-        loaded = await self.writer.call(self._claimable, live.session_id, cached) if live.found else None
+        loaded, derived = None, None
+        if live.found:
+            loaded, derived = await self.writer.call(self._claimable, live.session_id, cached)
         if loaded is not None:
             live.epoch = loaded.head.epoch + 1
             await self._load(live, loaded)
@@ -283,17 +305,68 @@ class Sessions:
             live.flow = await self.flow(cached.state.flow_digest)
             live.epoch, live.state = cached.epoch + 1, cached.state
             live.snapshot_bytes, live.tail_bytes = cached.snapshot_bytes, cached.tail_bytes
+        if derived is not None:
+            await self._compare(live.session_id, live.epoch - 1, live.state, derived)
         live.claimed, live.fresh, live.stale = True, True, False
 
-    def _claimable(self, session_id: str, cached: Cached | None) -> Loaded | None:
-        """A session that may be claimed; None where it is what is cached. Raises `UnknownSession`, `Owned`,
-        `SessionQuarantined`, `Corrupt`."""
+    async def _compare(self, session_id: str, epoch: int, state: State, derived: Derived) -> None:
+        """Write the rows of a session anew that are not what its journal says: somebody deleted or changed them. One that lost
+        its lock to another is set aside."""
+        rows = [*self.repairs(state, derived), *await self._lost_intents(state)]
+        if not rows:
+            return
+        log.error("%s: %d rows are not what its journal says; they are written anew", session_id, len(rows))
+        commit = Commit(session_id, epoch, state.seq, self.now(), state.status, state.phase, rows=tuple(rows))
+        try:
+            await self.writer.commit(commit)
+        except LockHeld as error:
+            reason = f"its place in the queue for a lock was deleted ({error})"
+            await self.quarantine(session_id, reason, error)
+
+    async def _lost_intents(self, state: State) -> list[PutOutbox]:
+        return [
+            row.but(uncertain=True)
+            for row in self.intents(state)
+            if await self.writer.call(self.store.outbox_row, row.key) is None
+        ]
+
+    async def queue(self, session_id: str, name: str) -> list[LockRow]:
+        """The queue for a lock, in which this session stands: without those that are over, and with those that hold it by their
+        journals although somebody deleted their places."""
+        queue = await self.writer.call(self.store.locks, name)
+        for row in [row for row in queue if row.session_id != session_id][:1]:
+            head = await self.writer.call(self.store.head, row.session_id)
+            if row.verified and (head is None or head.status in ENDED):
+                log.error("%s is over, and stands in the queue for %s; it is taken out", row.session_id, name)
+                gone = [DropLock(name, row.session_id)]
+                await self.writer.call(self.store.consume, (), self.now(), gone)
+                return await self.queue(session_id, name)
+        if queue and queue[0].session_id != session_id:
+            return queue
+        for other, digest in await self.writer.call(self.store.unplaced):
+            if other != session_id and (await self.flow(digest)).lock is not None:
+                with contextlib.suppress(SaysoError):  # whoever takes it up says so
+                    await self.writer.call(self._put_back, other)
+        return await self.writer.call(self.store.locks, name)
+
+    def _put_back(self, session_id: str) -> None:
+        """Give a session its place in a queue back, whoever runs it. On the thread of the store."""
+        found = repairs(stored_state(self.store, session_id), self.store.derived(session_id))
+        if places := [row for row in found if isinstance(row, PutLock | TakeLock)]:
+            log.error(
+                "somebody deleted the place of %s in the queue for its lock; it is put back", session_id
+            )
+            self.store.consume((), self.now(), places)
+
+    def _claimable(self, session_id: str, cached: Cached | None) -> tuple[Loaded | None, Derived]:
+        """A session that may be claimed, None where it is what is cached, and what follows from its journal. Raises
+        `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
         head = self.store.head(session_id)
         if head is not None:
             _refuse_quarantined(head)
         if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
-        return self._load_unless(session_id, cached)
+        return self._load_unless(session_id, cached), self.store.derived(session_id)
 
     async def give_back(self, live: ActiveSession) -> None:
         """Drop a claim under which there is nothing to store. Raises `Overtaken` where memory was behind the store."""

@@ -262,7 +262,7 @@ class Stepper:
         if self.draining:
             return events, after
         commands: list[Command] = [
-            limits.verdict(await self.writer.call(self.sessions.store.locks, after.lock.name), after)
+            limits.verdict(await self.sessions.queue(live.session_id, after.lock.name), after)
         ]
         if isinstance(commands[0], LockQueued):
             holder = await self.writer.call(self.sessions.store.head, commands[0].holder)

@@ -25,6 +25,9 @@ _LOCKS = "SELECT n FROM locks ORDER BY name, n"
 _LOCKS_OF_NAME = "SELECT n FROM locks WHERE name = ? ORDER BY n"
 _LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS NULL AND NOT EXISTS
  (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n) ORDER BY n LIMIT ?"""
+_UNPLACED = """SELECT session_id, flow_digest FROM sessions WHERE status IN ('idle', 'running', 'paused')
+ AND NOT EXISTS (SELECT 1 FROM locks WHERE locks.session_id = sessions.session_id) ORDER BY n"""
+_DIGEST = "SELECT session_id, flow_digest FROM sessions WHERE session_id = ?"
 _DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
 _SPEND = SPEND.where("n = ?")
 _SPEND_OF = "SELECT n FROM spend WHERE session_id = ? AND path = ? AND attempt = ?"
@@ -84,6 +87,12 @@ class LockTables(Tables):
         if row is None:
             return LockRow(name, "?", "", None, verified=False)
         return LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
+
+    @reads
+    def unplaced(self) -> list[tuple[str, str]]:
+        """See `Store.unplaced`."""
+        changed = [row.session_id for row in self.locks() if not row.verified]
+        return self._db.all(_UNPLACED) + [row for name in changed for row in self._db.all(_DIGEST, (name,))]
 
     @reads
     def grants(self, limit: int = 100) -> list[str]:

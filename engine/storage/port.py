@@ -20,6 +20,7 @@ from engine.journal.records import (
     Commit,
     Consumed,
     Counts,
+    Derived,
     FlowForm,
     Head,
     InboxItem,
@@ -194,6 +195,10 @@ class Store(Protocol):
         """Keep what this release made of a pinned flow, in place of what another one has."""
 
     # -- prompts, timers
+    def derived(self, session_id: str) -> Derived:
+        """The rows of a session that follow from its journal, to be compared with it. Those that do not verify are left out,
+        but for locks."""
+
     def prompt(self, prompt_id: str) -> PromptRow | None:
         """One prompt, verified."""
 
@@ -213,6 +218,9 @@ class Store(Protocol):
     # -- locks
     def locks(self, name: str | None = None) -> list[LockRow]:
         """The queue for a lock, or all queues by name; each in its order, the first has the lock or is to get it."""
+
+    def unplaced(self) -> list[tuple[str, str]]:
+        """Open sessions that have no place in any queue that verifies, each with the digest of its flow."""
 
     def grants(self, limit: int = 100) -> list[str]:
         """Sessions that are first in their queue and have not taken the lock yet, longest waiting first."""

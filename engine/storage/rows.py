@@ -13,11 +13,13 @@ from engine.journal.records import (
     DROPPED,
     NOTICE,
     Consumed,
+    Derived,
     DropLock,
     DropTimer,
     InboxItem,
     InboxRow,
     KeptRow,
+    LockRow,
     Mark,
     OutboxRow,
     PromptRow,
@@ -37,6 +39,7 @@ from engine.storage.kept import KeptTables
 from engine.storage.locks import LockTables, SpendTables
 from engine.storage.tables import (
     INBOX,
+    LOCKS,
     MARKS,
     OUTBOX,
     PROMPTS,
@@ -92,6 +95,10 @@ _PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
 _PROMPTS_OF_THREAD_AND_STATUS = """SELECT n FROM prompts WHERE thread_key = ?
  AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
 
+_DERIVED = """SELECT 'prompt', 0, prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts
+  WHERE session_id = ?1 AND status IN ('requested', 'shown')
+ UNION ALL SELECT 'timer', 0, timer_id, session_id, due_at, NULL, NULL, NULL, mac FROM timers WHERE session_id = ?1
+ UNION ALL SELECT 'lock', n, name, session_id, requested_at, taken_at, NULL, NULL, mac FROM locks WHERE session_id = ?1"""
 _PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
 _TIMERS = "SELECT n FROM timers ORDER BY due_at, session_id, timer_id"
@@ -311,6 +318,26 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     def _put_prompt(self, row: PromptRow) -> None:
         self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, partial(_of_another, row))
+
+    @reads
+    def derived(self, session_id: str) -> Derived:
+        """See `Store.derived`."""
+        found = Derived([], [], [])
+        try:
+            rows = self._db.all(_DERIVED, (session_id,))
+        except UnicodeDecodeError:
+            return found  # all of it is written anew
+        for kind, n, *values, mac in rows:
+            if kind == "lock":
+                row = (n, *values[:4], mac)
+                found.locks.append(
+                    LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
+                )
+            elif kind == "timer" and (timer := TIMERS.verified(self._sealer, (*values[:3], mac))):
+                found.timers.append(timer)
+            elif kind == "prompt" and (prompt := PROMPTS.verified(self._sealer, (*values, mac))):
+                found.prompts.append(prompt)
+        return found
 
     @reads
     def prompt(self, prompt_id: str) -> PromptRow | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from bot.compose.projections import differences, mend
+from bot.compose.projections import differences, intents, mend, repairs
 from bot.intents.session_rows import slack_intents
 from engine.decide.commands import Shown
 from engine.journal.records import DropLock, PutLock, TakeLock
@@ -33,10 +35,13 @@ class Home:
     def __init__(self, folder: Path) -> None:
         self.path, self.folder = folder / "sayso.db", folder
 
-    def rig(self) -> Any:
+    @asynccontextmanager
+    async def rig(self) -> AsyncIterator[EngineRig]:
         """An engine as the bot has it."""
         extensions = [projection, slack_intents]
-        return running(open_sqlite(self.path), self.folder, extensions=extensions)
+        async with running(open_sqlite(self.path), self.folder, extensions=extensions) as rig:
+            rig.engine.sessions.repairs, rig.engine.sessions.intents = repairs, intents
+            yield rig
 
     def outside(self, sql: str) -> None:
         """Change rows as another program would."""
@@ -178,3 +183,66 @@ async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
         head = rig.store.head(holder)
         assert head is not None
         assert "lock was deleted" in (head.quarantined or "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(f"DELETE FROM {table}" for table in TABLES),  # noqa: S608 - our own names
+        "UPDATE timers SET due_at = '2999-01-01T00:00:00.000Z'",
+        "UPDATE prompts SET status = 'answered'",
+        "UPDATE prompts SET deadline = '2999-01-01T00:00:00.000Z'",
+        "UPDATE prompts SET body = CAST('{}' AS BLOB)",
+    ],
+)
+async def test_a_claim_puts_the_rows_of_its_session_right(home: Home, change: str) -> None:
+    """A command that runs without the bot believes no row of its session that somebody deleted or changed."""
+    async with home.rig() as rig:
+        session_id = await asked(rig, shown="outbox" not in change)
+        before = home.rows()
+    home.outside(change)
+    async with home.rig() as rig:
+        await rig.engine.apply(session_id, None)
+        assert (home.rows(), told(rig.store)) == (before, [])
+
+
+async def test_a_claim_drops_what_was_added(home: Home) -> None:
+    """Genuine rows of an earlier time, written back: no command believes them."""
+    async with home.rig() as rig:
+        session_id = await asked(rig)
+        home.outside("CREATE TABLE times AS SELECT * FROM timers")
+        home.outside("CREATE TABLE aside AS SELECT * FROM prompts")
+        await rig.reply(session_id, "yes")
+    home.outside("INSERT INTO timers SELECT * FROM times")
+    home.outside("DELETE FROM prompts")
+    home.outside("INSERT INTO prompts SELECT * FROM aside")
+    async with home.rig() as rig:
+        await rig.engine.apply(session_id, None)
+        assert told(rig.store) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM locks", "UPDATE locks SET name = 'other'", "UPDATE locks SET session_id = 'session-x'"],
+)
+async def test_a_deleted_lock_is_not_taken_by_another_session(home: Home, change: str) -> None:
+    """The holder, which nobody claims meanwhile, gets its place back before another session takes the lock."""
+    async with home.rig() as rig:
+        holder = await asked(rig)
+    home.outside(change)
+    async with home.rig() as rig:
+        waits = await asked(rig, shown=False)
+        assert rig.store.locks("api")[-1].session_id == waits
+        assert not (await rig.engine.state(waits)).open_prompts
+        assert told(rig.store) == [] or "session-x" in change
+
+
+async def test_a_lock_of_a_session_that_is_over_holds_up_nobody(home: Home) -> None:
+    """Its row was written back: it is taken out of the queue."""
+    async with home.rig() as rig:
+        over = await asked(rig)
+        home.outside("CREATE TABLE places AS SELECT * FROM locks")
+        await rig.reply(over, "yes")
+    home.outside("INSERT INTO locks SELECT * FROM places")
+    async with home.rig() as rig:
+        assert (await rig.engine.state(await asked(rig))).open_prompts
