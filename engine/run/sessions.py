@@ -350,9 +350,13 @@ class Sessions:
         return await self.writer.call(self.store.locks, name)
 
     def _put_back(self, session_id: str) -> None:
-        """Give a session its place in a queue back, whoever runs it. On the thread of the store."""
+        """Give a session that holds a lock its place back, whoever runs it. On the thread of the store."""
+        head = self.store.head(session_id)
+        if head is None or head.quarantined is not None:
+            return  # a person may have taken its lock
         found = repairs(stored_state(self.store, session_id), self.store.derived(session_id))
-        if places := [row for row in found if isinstance(row, PutLock | TakeLock)]:
+        places = [row for row in found if isinstance(row, PutLock | TakeLock)]
+        if any(isinstance(row, TakeLock) for row in places):
             log.error(
                 "somebody deleted the place of %s in the queue for its lock; it is put back", session_id
             )

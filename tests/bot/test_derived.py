@@ -228,7 +228,7 @@ async def test_a_claim_drops_what_was_added(home: Home) -> None:
 async def test_a_deleted_lock_is_not_taken_by_another_session(home: Home, change: str) -> None:
     """The holder, which nobody claims meanwhile, gets its place back before another session takes the lock."""
     async with home.rig() as rig:
-        holder = await asked(rig)
+        await asked(rig)
     home.outside(change)
     async with home.rig() as rig:
         waits = await asked(rig, shown=False)
