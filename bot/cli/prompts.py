@@ -100,8 +100,8 @@ class Given:
 
     def refuse(self) -> None:
         """Raise `UsageError` where there is an answer: with an edit there is none."""
-        words = (self.answer, self.value, self.text, self.reason, self.values)
-        if any(part is not None for part in words) or self.fields or self.files:
+        words = (self.answer, self.value, self.text, self.reason, self.values, self.always, self.scope)
+        if any(part is not None for part in words) or self.fields or self.files or self.match:
             raise UsageError(
                 "Change it first, with --edit alone, and see what it says then before you decide."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from bot.outbound.posts import posted_of
 from bot.rendering import phrases
 from bot.rendering.agents import NOTED, RATE
 from bot.rendering.calls import ALL, pairs, together
+from bot.rendering.card import CANCEL
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.grants import REVOKE
 from bot.rendering.notes import AGENTS, MENU
@@ -34,6 +36,24 @@ OTHER = "This is no longer the message of this answer. Please press in the one t
 NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
 UNWRITTEN = "Your reply is not there any more. Please write it again."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
+
+
+_PROMPT, _PLACE = r"[^|\n]+\|[^|\n]+", r"\|[^|\n]+\|[^|\n]+"
+"""A prompt with its nonce; where a button outside of a thread belongs, and who wrote what."""
+
+PRESS = re.compile(
+    rf"(?P<cancel>({CANCEL}|{phrases.CANCEL_THIS}(:\d+)?)\n[^|]+)"
+    rf"|(?P<keep>{phrases.KEEP}\n[^|]+)"
+    rf"|(?P<revoke>{REVOKE}\n({_PROMPT}|[^|]+\|\|{_PLACE}))"
+    rf"|(?P<rate>{RATE}\n({'|'.join(NOTED)})\|.+)"
+    rf"|(?P<all>{ALL}\n[^|]+)"
+    rf"|(?P<menu>{MENU}\d+\n{_PROMPT}{_PLACE})"
+    rf"|(?P<agents>{AGENTS}\d+\n{_PROMPT}{_PLACE})"
+    rf"|(?P<option>sayso:option:(select\n{_PROMPT}\|\d+|(?P<index>\d+)\n{_PROMPT}\|(?P=index)({_PLACE})?))"
+    rf"|(?P<field>{INLINE}{_PROMPT}\n.*)",
+    re.ASCII,
+)
+"""Our buttons and controls: an action, and a value that belongs to it. Nothing else is a press of ours."""
 
 
 @dataclass(eq=False, repr=False)
@@ -57,34 +77,48 @@ class Presses:
             return await self.notices.not_looked_up(row, data, error)
 
     async def _pressed(self, row: InboxRow, data: dict[str, Json], action: str, value: str) -> bool:
-        if action.startswith("sayso:cancel"):
-            return await self._cancel(row, data, value)
-        if action == phrases.KEEP:
-            return await self._keep(row, data, value)
-        if action == REVOKE:
-            return await self._revoke(row, data, value.partition("|")[0])
-        if action == RATE:
-            return await self._rated(row, data, *value.partition("|")[::2])
-        if action == ALL:
-            return await self._all(row, data, value)
-        if action.startswith(MENU):
-            return await self._meant(row, data, value)
-        if action.startswith(AGENTS):
-            return await self._agent_meant(row, data, value)
-        return await self._option(row, data, action, value)
+        press = None if data.get("stale") else PRESS.fullmatch(f"{action}\n{value}")
+        match press and press.lastgroup:
+            case "cancel":
+                return await self._cancel(row, data, value)
+            case "keep":
+                return await self._keep(row, data, value)
+            case "revoke":
+                return await self._revoke(row, data, *value.split("|")[:2])
+            case "rate":
+                return await self._rated(row, data, *value.partition("|")[::2])
+            case "all":
+                return await self._all(row, data, value)
+            case "menu":
+                return await self._meant(row, data, value)
+            case "agents":
+                return await self._agent_meant(row, data, value)
+            case "option":
+                return await self._option(row, data, *value.split("|")[:3])
+            case "field":
+                return await self._option(row, data, *action.removeprefix(INLINE).split("|"))
+        prompt = await self._prompt(row, (value or action.removeprefix(INLINE)).partition("|")[0])
+        closed = prompt is not None and not prompt.open
+        said = phrases.closed_text(prompt) if prompt is not None and closed else GONE
+        return await self.notices.whisper(row, data, said, "refused")
 
-    async def _option(self, row: InboxRow, data: dict[str, Json], action: str, value: str) -> bool:
-        """An option of a prompt, or the control of a form that has one field."""
-        inline = action.startswith(INLINE)
-        ids = action.removeprefix(INLINE) if inline else value
-        prompt_id, nonce, index = [*ids.split("|"), "", ""][:3]
+    async def _option(
+        self, row: InboxRow, data: dict[str, Json], prompt_id: str, nonce: str, index: str | None = None
+    ) -> bool:
+        """An option of a prompt, or without an `index` the control of a form that has one field."""
         prompt = await self._prompt(row, prompt_id)
         if prompt is not None and nonce == prompt.nonce and not _stands_in(prompt, data):
             return await self.notices.whisper(row, data, COPY, "refused")
-        known = prompt is not None and (inline or (index.isdigit() and int(index) < len(prompt.options)))
+        if index is None:
+            known = prompt is not None and len(prompt.fields) == 1 and not prompt.options
+        else:
+            known = prompt is not None and int(index) < len(prompt.options)
         if prompt is None or not known:
             return await self.notices.whisper(row, data, GONE, "refused")
-        picked = _picked(prompt, data) if inline else prompt.options[int(index)]["value"]
+        if index is None:
+            picked = read_control(data["picked"] or {}, prompt.fields[0])
+        else:
+            picked = prompt.options[int(index)]["value"]
         return await self._answer(row, data, prompt, nonce, value=picked)
 
     async def _answer(
@@ -131,8 +165,10 @@ class Presses:
         self.taken()
         return done
 
-    async def _revoke(self, row: InboxRow, data: dict[str, Json], prompt_id: str) -> bool:
+    async def _revoke(self, row: InboxRow, data: dict[str, Json], prompt_id: str, nonce: str) -> bool:
         prompt, grants = await self._prompt(row, prompt_id), WideGrants(self.notices)
+        if prompt is not None and nonce and (nonce != prompt.nonce or not _stands_in(prompt, data)):
+            return await self.notices.whisper(row, data, COPY, "refused")
         if await self._is_over(prompt) and await grants.counts(prompt_id):
             # The run that gave it is over: its row alone is changed.
             return await grants.revoke(row, data, prompt_id, await self.people.actor(data))
@@ -283,8 +319,3 @@ def _stands_in(prompt: PromptState, data: dict[str, Json]) -> bool:
     """Whether what was pressed is the message that shows a prompt, or a copy outside of the thread. While it is being
     posted nobody knows yet which one that is."""
     return "from" in data or prompt.message_ts in (None, data["messageTs"])
-
-
-def _picked(prompt: PromptState, data: dict[str, Json]) -> Json:
-    """What a control in the message of a form with one field was set to; nothing where it has no such field."""
-    return read_control(data["picked"] or {}, prompt.fields[0]) if prompt.fields else None

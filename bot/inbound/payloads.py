@@ -5,7 +5,7 @@ with it (`bot.inbound.decisions`). Pure: payload → decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.inbound import decisions
@@ -315,20 +315,53 @@ def said(data: Mapping[str, Json], home: Home) -> Message:
 def _click(body: Mapping[str, Any], home: Home) -> Decision:
     """A press: on what opens a view, on something in one, or in a message."""
     action = body["actions"][0]
-    action_id = str(action.get("action_id", ""))
+    action_id, stands = str(action.get("action_id", "")), _stands(body, action)
     if action_id.startswith(OPEN):
-        return _opening(body, action, home)
+        return _opening(body, action, home, stands)
     if action_id.startswith(INSIDE):
-        return _submission(body, home, action)
+        return _submission(body, home, action) if stands else Skip("not in this view")
     value = action.get("value") or (action.get("selected_option") or {}).get("value")
     place = _place_in(str(value))
     if not action_id.startswith("sayso:") or ("message_ts" not in body["container"] and place is None):
         return Skip("not one of our buttons")
-    return _pressed(body, action, home, value, place)
+    return _pressed(body, action, home, value, place, stands)
+
+
+def _stands(body: Mapping[str, Any], action: Mapping[str, Any]) -> bool:
+    """Whether an element with this action and this value stands in the named block of the message or view that Slack sends
+    along. Of a message that only one person sees, it sends nothing along."""
+    shown = body.get("message") or body.get("view") or {}
+    if "blocks" not in shown:
+        return True
+    if shown.get("ts") != body["container"].get("message_ts"):
+        return False
+    found = [
+        part
+        for block in shown["blocks"]
+        if block.get("block_id") == action.get("block_id")
+        for part in _parts(block)
+    ]
+    value = action.get("value", (action.get("selected_option") or {}).get("value"))
+    elements = [part for part in found if part.get("action_id") == action["action_id"]]
+    values = {part.get("value") for element in elements for part in _parts(element)}
+    return bool(elements) and (value is None or value in values)
+
+
+def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
+    """All objects in a block, itself among them."""
+    if isinstance(value, Mapping):
+        yield value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _parts(inner)
 
 
 def _pressed(
-    body: Mapping[str, Any], action: Mapping[str, Any], home: Home, value: Json, place: tuple[str, str] | None
+    body: Mapping[str, Any],
+    action: Mapping[str, Any],
+    home: Home,
+    value: Json,
+    place: tuple[str, str] | None,
+    stands: bool,
 ) -> Take:
     """A button or a control, which is an answer as it stands. One outside of the thread says in which it belongs."""
     user, message_ts = body["user"]["id"], body["container"].get("message_ts")
@@ -336,6 +369,8 @@ def _pressed(
     where: dict[str, Json] = {"messageTs": message_ts}
     if place is not None:
         where = {"from": HOME if message_ts is None else _where(body)[0]}
+    if not stands:
+        where["stale"] = True
     item = _item(
         CLICK,
         f"click:{home.team_id}:{message_ts or body['view']['id']}:{user}:{action['action_ts']}",
@@ -392,8 +427,9 @@ def _picked(action: Mapping[str, Any]) -> Json:
 # --- views -------------------------------------------------------------------------------------------------
 
 
-def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> Opening:
-    """A button that opens a view. In an overflow menu and in a select the option says which."""
+def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home, stands: bool) -> Opening:
+    """A button that opens a view. In an overflow menu and in a select the option says which. One that does not stand where
+    it was pressed opens none."""
     chosen = _picked(action)
     # What stands behind a second colon only tells buttons of one row apart.
     kind = str(action["action_id"]).removeprefix(OPEN).partition(":")[0]
@@ -404,7 +440,7 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home) -> 
     within: Any = "message" if view is None else view["type"]
     channel, root = _where(body) if view is None else (None, None)
     return Opening(
-        kind=kind,
+        kind=kind if stands else "",
         team=home.team_id,
         user=body["user"]["id"],
         trigger_id=body["trigger_id"],

@@ -35,7 +35,7 @@ from bot.rendering.home import (
     words_home,
 )
 from bot.rendering.waiting import DECISION, ONE, REASON, TOGETHER, Waiting, alike, together_view
-from bot.views.kinds import PromptLookup
+from bot.views.kinds import UNKNOWN, PromptLookup
 from bot.views.me import about
 from bot.views.service import BROKEN, Kind
 from bot.wire.client import RateLimited, SlackFault
@@ -295,7 +295,8 @@ class Together(Kind):
             if not ticked:
                 continue
             prompt_id, _, nonce = str(ticked[0]["value"]).partition("|")
-            asked = await self._prompts.asked(prompt_id, nonce)
+            shown = prompt_id == block.removeprefix(ONE)
+            asked = await self._prompts.asked(prompt_id, nonce) if shown else UNKNOWN
             if isinstance(asked, str):
                 errors[block] = f"{asked} Please leave it out."
                 continue

@@ -12,7 +12,7 @@ A crash: Logins end; nothing else is kept here.
 
 Files:
 
-* `access`: logins, cookies, how often one may fail
+* `access`: logins and cookies
 * `acts`: what may be changed, as requests in the inbox
 * `documents`: what the page is told of one session, of one step, of two sessions side by side
 * `index`: what sessions are found by, in memory

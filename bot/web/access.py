@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 from aiohttp import web
@@ -20,7 +20,6 @@ from engine.language.actors import Actor
 SECONDS = 12 * 3600.0
 """How long a login holds."""
 _MOST_LOGINS = 1_000
-_TRIES, _WINDOW = 10, 60.0
 CHANGES = "X-Sayso"
 """The header of requests that change something: it takes a page of this origin to send it."""
 
@@ -37,10 +36,6 @@ class Login(Struct, frozen=True):
         return self.actor.name or self.actor.email or self.actor.id
 
 
-class TooMany(Exception):
-    """Too many logins failed lately."""
-
-
 class Access:
     """The logins of one process. A restart ends them all."""
 
@@ -49,7 +44,6 @@ class Access:
         self._local = local
         self._clock = clock
         self._logins: OrderedDict[str, Login] = OrderedDict()
-        self._failed: deque[float] = deque(maxlen=_TRIES)
         self.token = secrets.token_urlsafe(32) if local is not None else None
         """What the address is printed with."""
         self.cookie = "sayso"
@@ -57,14 +51,10 @@ class Access:
         """Whether the cookie is for HTTPS alone."""
 
     def by_token(self, given: str) -> str:
-        """A new login for whoever has the token. Raises `TooMany` after ten that failed in a minute, and `PermissionError` for
-        another token."""
+        """A new login for whoever has the token, which is too long to be guessed. Raises `PermissionError` for another one."""
         if self._local is None or self.token is None:
             raise PermissionError("Nobody logs in with a token here.")
-        if len(self._failed) == _TRIES and self._clock() - self._failed[0] < _WINDOW:
-            raise TooMany
         if not hmac.compare_digest(given.encode(errors="replace"), self.token.encode()):
-            self._failed.append(self._clock())
             raise PermissionError("This is not the token that was printed when this page was started.")
         return self.login(self._local)
 
@@ -88,6 +78,14 @@ class Access:
         """The login of a request, if it has one that holds."""
         login = self._logins.get(request.cookies.get(self.cookie, ""))
         return login if login is not None and login.until > self._clock() else None
+
+    def named(self, cookie: str) -> str:
+        """The name of a cookie: behind HTTPS one that no other host of the domain, and nobody between, can set."""
+        return f"__Host-{cookie}" if self.secure else cookie
+
+    def drop(self, answer: web.StreamResponse, cookie: str) -> None:
+        """Let the browser forget a cookie."""
+        answer.del_cookie(cookie, path="/", secure=self.secure)
 
     def keep(self, answer: web.StreamResponse, key: str) -> None:
         """Hand a login out with an answer."""

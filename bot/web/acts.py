@@ -15,6 +15,7 @@ from types import UnionType
 from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
 from bot.terminal.follower import terminal_label
+from engine.decide.question import refuse_long
 from engine.journal.records import Head, InboxItem
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
@@ -53,6 +54,7 @@ class Acts:
         """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
         if do not in FIELDS:
             raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
+        refuse_long(dict(given))
         if actor.kind == "slack" and not actor.id:
             raise RequestRefused("not_allowed", _NO_ID)
         head = await self._writer.call(self._head, session_id)

@@ -111,13 +111,13 @@ class Oidc:
         )
         # Lax: the way back comes from the provider's page.
         cookie = partial(answer.set_cookie, httponly=True, samesite="Lax", secure=self._access.secure)
-        cookie(_COOKIE, state, max_age=int(_MINUTES), path="/api/oidc")
+        cookie(self._access.named(_COOKIE), state, max_age=int(_MINUTES), path="/")
         return answer
 
     async def _back(self, request: web.Request) -> web.Response:
         """Take a browser back that the provider has sent: logged in, or with the reason why not."""
         answer = web.Response(status=302, headers={"Location": "/"})
-        answer.del_cookie(_COOKIE, path="/api/oidc")
+        self._access.drop(answer, self._access.named(_COOKIE))
         try:
             self._access.keep(answer, self._access.login(await self._returned(request)))
         except LoginRefused as error:
@@ -128,7 +128,7 @@ class Oidc:
         """Who came back. Raises `LoginRefused`."""
         state = request.query.get("state", "")
         pending = self._pending.pop(state, None)
-        mine = request.cookies.get(_COOKIE, "")
+        mine = request.cookies.get(self._access.named(_COOKIE), "")
         if (
             pending is None
             or pending.until < self._clock()

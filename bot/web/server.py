@@ -20,7 +20,7 @@ from bot.compose.listening import Listener
 from bot.config.settings import Settings
 from bot.terminal.console import UsageError
 from bot.web import documents, overview
-from bot.web.access import CHANGES, Access, Login, TooMany
+from bot.web.access import CHANGES, Access, Login
 from bot.web.acts import Acts
 from bot.web.index import Index, Wanted
 from bot.workspace.pages import HEADERS, is_foreign, page_file
@@ -82,7 +82,7 @@ class Room:
         self._listener = Listener(app, stop_seconds=0.5)
         _, bound = await self._listener.start(host, port)
         # Cookies know no port: pages of several homes would take each other's.
-        self.access.cookie = f"sayso-{bound}"
+        self.access.cookie = self.access.named(f"sayso-{bound}")
         self._writer.start()
         self._task = asyncio.create_task(supervised("following the store", self._follow, lambda error: False))
         return f"http://{f'[{host}]' if ':' in host else host}:{bound}"
@@ -170,8 +170,6 @@ class Room:
     async def _login(self, request: web.Request) -> web.Response:
         try:
             key = self.access.by_token(str((await _body(request)).get("token") or ""))
-        except TooMany:
-            return _refused(429, "too_many", "Too many logins failed. Try again in a minute.")
         except PermissionError as error:
             return _refused(403, "login", str(error))
         answer = web.json_response({"ok": True})
@@ -181,7 +179,7 @@ class Room:
     async def _logout(self, request: web.Request) -> web.Response:
         self.access.logout(request)
         answer = web.json_response({"ok": True})
-        answer.del_cookie(self.access.cookie, path="/")
+        self.access.drop(answer, self.access.cookie)
         return answer
 
     # -- reading

@@ -88,7 +88,6 @@ def _required(prompt: Question) -> int:
 
 def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
     reason = clean_text(command.reason or "")[0].strip()
-    question.refuse_long(reason)
     if not reason and decision == "reject" and prompt.require_reason:
         raise InvalidAnswer("Please say why: a rejection needs a reason here. Nothing was decided.")
     if not reason and decision == question.ANSWER:

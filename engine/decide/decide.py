@@ -16,6 +16,7 @@ from engine.decide.begin import begin
 from engine.decide.commands import Command, Facts
 from engine.decide.due import must_ask
 from engine.decide.fixpoint import run_to_fixpoint
+from engine.decide.question import refuse_long
 from engine.decide.reinstalled import installed
 from engine.decide.step import Turn
 from engine.flow import Flow, coerce_inputs
@@ -39,12 +40,17 @@ def carry_out(turn: Turn, command: Command) -> None:
     """The same within a turn, after what it has written before, for whoever wants the state after the events. What is
     refused has written nothing."""
     state, events = turn.state, len(turn.events)
+    refuse_long(*(getattr(command, name, None) for name in _SAID))
     try:
         _HANDLERS[type(command)](turn, command)
         run_to_fixpoint(turn)
     except SaysoError:
         turn.rewind(state, events)
         raise
+
+
+_SAID = ("text", "reason", "to", "value", "values", "always")
+"""What people say with a command."""
 
 
 def _start(turn: Turn, command: commands.Start) -> None:

@@ -245,17 +245,36 @@ def check(
     files: Sequence[Mapping[str, Json]] | None = None,
     words: str | None = None,
 ) -> dict[str, Json]:
-    """The answer as it is journaled: `{value, text, label?, values?, files?, words?}`; `words` go with a choice that asks
-    for some. Raises `InvalidAnswer` with what would be right."""
+    """The answer as it is journaled: `{value, text, label?, values?, files?, words?}`; `words` go with a decision, and with a
+    choice that asks for some. Raises `InvalidAnswer` with what would be right; nothing that was given is left out."""
+    ways = [way is not None for way in (value, text, values)]
+    if sum(ways) > 1 or (files and (value is not None or values is not None)):
+        raise InvalidAnswer("Answer in one way: a value, a text, the fields of a form, or files.")
+    answer = _checked(flow, prompt, value, text, values, files, words)
+    if words and words.strip() and prompt.kind != "approval" and "words" not in answer:
+        raise InvalidAnswer("This answer takes no reason. Nothing was decided.")
+    return answer
+
+
+def _checked(
+    flow: Flow,
+    prompt: Asked,
+    value: Json,
+    text: str | None,
+    values: Json,
+    files: Sequence[Mapping[str, Json]] | None,
+    words: str | None,
+) -> dict[str, Json]:
     filled = prompt.kind == ELICIT and (values is not None or isinstance(value, dict))
     if filled and prompt.fields:
         return {**form_answer(prompt, None, None, values if values is not None else value), "value": "accept"}
     if prompt.fields and prompt.kind in ("ask", "input"):
         return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
     if prompt.options and not _own_words(prompt, value, text):
+        if files:
+            raise InvalidAnswer("This question takes a choice, not files.")
         return _with_words(prompt, choice_answer(prompt, value, text), words)
     if files:
-        refuse_long(text or "")
         return files_answer(prompt, text, files)
     if not prompt.accepts_text:
         raise InvalidAnswer("This question takes files: drop them into the thread.")
@@ -268,7 +287,6 @@ def _with_words(prompt: Question, answer: dict[str, Json], words: str | None) ->
     if asks is None:
         return answer
     said = clean_text(words or asks.get("default") or "")[0].strip()
-    refuse_long(said)
     if not said and not asks.get("optional"):
         raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
     if asks.get("choices") and said not in asks["choices"]:
@@ -288,7 +306,6 @@ def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]
     cleaned, _ = clean_text(text)
     if not cleaned.strip():
         raise InvalidAnswer("The answer is empty.")
-    refuse_long(cleaned)
     if prompt.kind != "input":
         return {"value": None if prompt.options else cleaned, "text": cleaned}
     try:
@@ -308,13 +325,20 @@ def _input_fits(flow: Flow, prompt: Asked, answer: dict[str, Json]) -> dict[str,
     return answer
 
 
-def refuse_long(text: str) -> None:
-    """Raise `InvalidAnswer` for a text of more than `MAX_TEXT` bytes."""
-    size = len(text.encode())
-    if size > MAX_TEXT:
-        raise InvalidAnswer(
-            f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a shorter one."
-        )
+def refuse_long(*given: Json) -> None:
+    """Raise `InvalidAnswer` where a text in what people gave has more than `MAX_TEXT` bytes."""
+    for part in given:
+        if isinstance(part, str):
+            size = len(part.encode(errors="replace"))
+            if size > MAX_TEXT:
+                raise InvalidAnswer(
+                    f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a "
+                    "shorter one."
+                )
+        elif isinstance(part, dict):
+            refuse_long(*part, *part.values())
+        elif isinstance(part, list):
+            refuse_long(*part)
 
 
 def output(prompt: Asked) -> dict[str, Json]:

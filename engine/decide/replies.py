@@ -50,6 +50,8 @@ def answer(turn: Turn, command: Answer) -> None:
         if decided is None:
             return
         answer = decided
+    elif command.always is not None:
+        raise InvalidAnswer("Only the call of a tool can be allowed always. Nothing was decided.")
     _take_answer(turn, prompt, command, answer)
 
 
@@ -169,7 +171,6 @@ def steer(turn: Turn, command: Steer) -> None:
     turn.permit(command.actor, "steer")
     if command.aside:
         return
-    question.refuse_long(text)
     record = command.actor.record()
     turn.emit(ev.SessionMessage, message=text or f"(files: {names})", actor=record, key=command.key)
     _tell_agents(turn, command)
@@ -315,7 +316,6 @@ def resume(turn: Turn, command: Resume) -> None:
     turn.permit(command.actor, "resume")
     if turn.state.phase != "held":
         raise SessionRunning(f"Session {turn.state.session_id} is not held; nothing was changed.")
-    question.refuse_long(text)
     turn.emit(ev.FlowResumed, **turn.place(current_path(turn.state)), message=text, injected_messages=1)
     prompt_timers.catch_up(turn)
     turn.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)

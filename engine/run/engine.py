@@ -40,6 +40,7 @@ from engine.language.codec import Json
 from engine.language.errors import (
     DayBudgetSpent,
     EmptyMessage,
+    InvalidAnswer,
     LockHeld,
     NotAllowed,
     Owned,
@@ -237,8 +238,8 @@ class Engine:
         key: str | None = None,
         consumed: Sequence[Consumed] = (),
     ) -> State:
-        """Continue a paused session with a message, or with the answer to one of its prompts; `consumed` are inbox rows
-        that are done with it.
+        """Continue a paused session with a message, or with the answer to one of its prompts, of which the message is the
+        reason; `consumed` are inbox rows that are done with it.
 
         A message answers the only open text prompt that this actor may answer; with none it is kept as
         `session:message`. Raises `EmptyMessage`, `UnknownSession`, `SessionEnded`, `SessionRunning`,
@@ -249,9 +250,11 @@ class Engine:
             raise SessionEnded(f"Session {session_id} is {head.status}; it cannot be resumed.")
         key = key or f"resume:{self._entropy()}"
         if prompt_id is not None:
-            text = message if answer is None else None
-            given = Answer(prompt_id, actor, key, value=answer, text=text)
+            said = {"text": message} if answer is None else {"value": answer, "reason": message or None}
+            given = Answer(prompt_id, actor, key, **said)
             return await self.apply(session_id, given, consumed=consumed)
+        if answer is not None:
+            raise InvalidAnswer("An answer needs the id of its question (prompt_id). Nothing was changed.")
         if not message.strip():
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":
@@ -337,16 +340,19 @@ class Engine:
         actor: Actor | None = None,
     ) -> State:
         """Continue from an exported file: in this store if the session stands here as the file has it, else the
-        session is brought here first, with its whole journal. With a message or answer it is resumed.
+        session is brought here first, with its whole journal. With a message or answer, and who gives it, it is resumed.
 
         Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, a session that
         this store does not have was not paused, or another one holds its lock here.
         """
         from engine.run import export  # as forks and migration below: most processes need none of them
 
+        resumes = (message, prompt_id, answer) != (None, None, None)
+        if resumes and actor is None:
+            raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
         file = await export.verified_file(self.writer, data)
         session_id = await self._bring(file)
-        if actor is None or (message is None and prompt_id is None):
+        if not resumes or actor is None:
             return await self.state(session_id)
         return await self.resume(session_id, message or "", actor=actor, prompt_id=prompt_id, answer=answer)
 

@@ -297,4 +297,6 @@ def _given(asked: Asked, value: Json) -> dict[str, Json]:
         option = match_option(asked.options, value) if isinstance(value, str) else None
         if option is not None or not asked.accepts_text:
             return {"value": value if option is None else option["value"]}
-    return {"text": value if isinstance(value, str) else str(value)}
+    if asked.fields and not isinstance(value, str):
+        return {"value": value}
+    return {"text": value if value is None or isinstance(value, str) else str(value)}

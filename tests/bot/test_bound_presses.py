@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bot.workspace import elements, payloads
 from tests.support.inprocess import Json, Town, play, town
+
+SAMPLE = int(os.environ.get("SAYSO_PRESSES", "150"))
+"""How many of the forgeries are sent."""
 
 GATE = """
 flow: gate
@@ -37,12 +43,44 @@ def another_message(body: Json) -> Json:
     return {**body, "container": {**body["container"], "message_ts": "1790000000.000009"}}
 
 
+def another_action(body: Json) -> Json:
+    """The press as if an element did it that nobody knows, with this button's value."""
+    return {**body, "actions": [{**body["actions"][0], "action_id": "sayso:nope"}]}
+
+
+def another_option(body: Json) -> Json:
+    """The press as if the other button did it, with this button's value."""
+    return {**body, "actions": [{**body["actions"][0], "action_id": "sayso:option:1"}]}
+
+
+def another_block(body: Json) -> Json:
+    """The press as if it were made in a block that the message does not have."""
+    return {**body, "actions": [{**body["actions"][0], "block_id": "nope"}]}
+
+
+def another_nonce(body: Json) -> Json:
+    """The press as if it were one of an earlier copy of the question."""
+    return {**body, "actions": [{**body["actions"][0], "value": stale(body["actions"][0]["value"])}]}
+
+
 def another_team(body: Json) -> Json:
     """The press as if it came from another workspace."""
     return {**body, "team": {"id": "T0OTHER01"}, "user": {**body["user"], "team_id": "T0OTHER01"}}
 
 
-@pytest.mark.parametrize("forge", [another_channel, another_thread, another_message, another_team])
+FORGERIES = [
+    another_channel,
+    another_thread,
+    another_message,
+    another_team,
+    another_action,
+    another_option,
+    another_block,
+    another_nonce,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
 def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[[Json], Json]) -> None:
     """The right ids under the right person's finger, in another place: refused; in its own place it counts."""
 
@@ -66,3 +104,98 @@ def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[
 def open_prompts(place: Town) -> int:
     """How many questions wait."""
     return sum(prompt.status == "shown" for prompt in place.store.prompts())
+
+
+DESK = """
+flow: desk
+nodes:
+  - id: work
+    type: parallel
+    branches:
+      two: [{id: a, type: approval, with: {message: "Go?", approvers: [channel], required: 2}}]
+      why: [{id: b, type: approval, with: {message: "Sure?", approvers: [channel], require_reason: true}}]
+      pick: [{id: c, type: ask, with: {message: "Which?", choices: [one, two]}}]
+      back: [{id: d, type: ask, with: {message: "Size?", choices: [small, large], undo: 1h}}]
+      many: [{id: e, type: ask, with: {message: "Day?", choices: [a, b, c, d, e, f, g, h]}}]
+      date: [{id: f, type: ask, with: {message: "When?", form: {properties: {day: {type: string, format: date}}}}}]
+"""
+
+
+def elements_of(message: Json) -> list[tuple[str, str, str]]:
+    """Block, action and value of everything that can be pressed in a message."""
+    return [
+        (block["block_id"], element["action_id"], value)
+        for block, element in elements.elements(message.get("blocks") or [])
+        for value in [option["value"] for option in element.get("options") or [element] if "value" in option]
+        or [""]
+    ]
+
+
+@pytest.mark.parametrize("with_message", [True, False], ids=["as-slack-sends-it", "without-the-message"])
+def test_an_action_counts_with_its_own_value_alone(tmp_path: Path, with_message: bool) -> None:
+    """No press counts whose action, block, value, message or nonce is that of something else, or of nothing."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"desk": DESK}) as place:
+            roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
+            await place.press("ana", *place.find(roots[0], "sayso:option:0", "Size?"))
+            await place.settle()
+            shown = [message for root in roots for message in place.thread(root)]
+            real = [(message, *found) for message in shown for found in elements_of(message)]
+            assert len(real) > 40
+            before = await journals(place)
+            actions = {action for _, _, action, _ in real} | {"sayso:nope", "sayso:option:7", "sayso:option:"}
+            values = {value for *_, value in real}
+            blocks = {block for _, block, _, _ in real} | {"nope"}
+            forged = []
+            for message, block, action, value in real:
+                own, ts = elements_of(message), message["ts"]
+                forged += [
+                    (message, *one)
+                    for one in (
+                        *((block, other, value, ts) for other in actions),
+                        *((block, action, other, ts) for other in values | {stale(value)}),
+                        *((other, action, value, ts) for other in blocks if with_message),
+                        *((block, action, value, other["ts"]) for other in shown if with_message),
+                    )
+                    if (one[:3] not in own if with_message else one[1:3] not in [pair[1:] for pair in own])
+                    or one[3] != ts
+                ]
+            assert len(forged) > 1000
+            for message, *one in random.Random(24).sample(sorted(forged, key=str), SAMPLE):
+                await place.deliver(forgery(place, message, *one, with_message=with_message))
+            await place.settle(3600)
+            assert await journals(place) == before
+            await place.press("ben", *place.find(roots[1], "sayso:option:0", "Go?"))
+            await place.settle()
+            assert await journals(place) != before
+
+    play(story)
+
+
+def stale(value: str) -> str:
+    """The value with another nonce."""
+    prompt, bar, rest = value.partition("|")
+    return f"{prompt}{bar}0{rest}"
+
+
+def forgery(
+    place: Town, message: Json, block: str, action: str, value: str, ts: str, *, with_message: bool
+) -> Json:
+    """The payload of a press by Ben of an element that the message may not have."""
+    pressed = {"type": "button", "block_id": block, "action_id": action, "value": value}
+    pressed["action_ts"] = place.core.now_ts()
+    grant = place.hands._grant(place.user("ben"), place.channel(), message)
+    body = payloads.message_actions(
+        place.core.state, place.user("ben"), place.channel(), message, pressed, {}, grant
+    )
+    body["container"]["message_ts"] = ts
+    if not with_message:
+        del body["message"]
+    return body
+
+
+async def journals(place: Town) -> list[list[str]]:
+    """What has happened in each session."""
+    heads = place.store.heads()
+    return [[str(event) for event in await place.engine.journal(head.session_id)] for head in heads]

@@ -297,9 +297,12 @@ class Town:
         """The messages of a thread, oldest first."""
         return self.core.state.thread(self.channel(channel).id, root)
 
-    def find(self, root: str, action: str) -> tuple[Json, tuple[Json, Json]]:
-        """The newest message of a thread with an element whose action begins so, and the element in its block."""
+    def find(self, root: str, action: str, words: str = "") -> tuple[Json, tuple[Json, Json]]:
+        """The newest message of a thread with these words and an element whose action begins so, and the element in its
+        block."""
         for message in reversed(self.thread(root)):
+            if words not in str(message):
+                continue
             for found in elements.elements(message.get("blocks") or []):
                 if str(found[1].get("action_id", "")).startswith(action):
                     return message, found

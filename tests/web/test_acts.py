@@ -70,6 +70,19 @@ async def test_a_name_that_a_request_brings_along_counts_for_nothing(home: Path)
         assert (await answered(visitor, session_id, **claimed))[1]["error"] == "not_allowed"
 
 
+@pytest.mark.parametrize("do", ["answer", "abort", "pause"])
+@pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
+async def test_a_text_by_the_page_is_as_long_as_one_in_slack(home: Path, who: Actor, do: str) -> None:
+    """A reason of 900 kB is refused with its size, and stored nowhere."""
+    async with served(home, who) as (visitor, session_id):
+        before = len(visitor.store.inbox())
+        told = {"session": session_id, "do": do, "reason": "x" * 900_000}
+        status, answer = await visitor.post("act", told)
+        assert (status, answer["error"]) == (400, "answer_invalid"), answer
+        assert "16,384" in answer["message"]
+        assert len(visitor.store.inbox()) == before
+
+
 async def test_somebody_whom_slack_does_not_know_is_refused_and_one_it_cannot_look_up_waits(
     home: Path,
 ) -> None:

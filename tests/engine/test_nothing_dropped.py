@@ -1,0 +1,103 @@
+"""What people give with a command is used or refused, and bounded, by whatever way it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.decide.commands import Abort, Answer, Edit, HandOver, Hold, Message, Resume, Steer
+from engine.decide.question import MAX_TEXT
+from engine.language.errors import InvalidAnswer, NotAllowed
+from tests.support.engine import ANA, Backing, running
+
+APPROVAL = "nodes: [{id: q, type: approval, with: {message: 'Go?', approvers: [channel], required: 2}}]"
+CHOICE = "nodes: [{id: q, type: ask, with: {message: 'Which?', choices: [eu, us]}}]"
+TEXT = "nodes: [{id: q, type: ask, with: {message: 'How?'}}]"
+FORM = """
+nodes: [{id: q, type: ask, with: {message: 'How?', form: {properties: {size: {type: integer}}}}}]
+"""
+
+
+async def test_the_message_beside_a_decision_is_its_reason(backing: Backing, tmp_path: Path) -> None:
+    """`resume` with words and a decision rejects with these words."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(APPROVAL)).session_id
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        state = await rig.engine.resume(
+            session_id, "too risky", actor=ANA, prompt_id=prompt_id, answer="reject"
+        )
+        assert (state.prompts[prompt_id].answer or {})["reason"] == "too risky"
+
+
+@pytest.mark.parametrize(
+    ("flow", "given"),
+    [
+        (CHOICE, {"value": "eu", "reason": "it is near"}),
+        (CHOICE, {"value": "eu", "text": "us"}),
+        (CHOICE, {"value": "eu", "values": {"size": 1}}),
+        (CHOICE, {"value": "eu", "always": {"seconds": 60}}),
+        (CHOICE, {"text": "eu", "files": [{"name": "a", "path": "a", "size": 1, "type": None}]}),
+        (TEXT, {"text": "well", "reason": "because"}),
+        (TEXT, {"text": "well", "value": "eu"}),
+        (FORM, {"values": {"size": 1}, "reason": "because"}),
+        (FORM, {"values": {"size": 1}, "text": "2"}),
+        (APPROVAL, {"value": "approve", "text": "fine"}),
+        (APPROVAL, {"value": "approve", "values": {"size": 2}}),
+        (APPROVAL, {"value": "approve", "always": {"seconds": 60}}),
+    ],
+)
+async def test_a_part_of_an_answer_that_its_question_does_not_take_is_refused(
+    backing: Backing, tmp_path: Path, flow: str, given: dict[str, Any]
+) -> None:
+    """No part of an answer is dropped in silence: the whole is refused, and nothing is journaled."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(flow)).session_id
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        before = await rig.engine.journal(session_id)
+        with pytest.raises(InvalidAnswer):
+            await rig.engine.apply(session_id, Answer(prompt_id, ANA, "k", **given))
+        assert await rig.engine.journal(session_id) == before
+
+
+async def test_an_answer_needs_its_question_and_its_author(backing: Backing, tmp_path: Path) -> None:
+    """`resume` with an answer that names no question, and a snapshot resumed by nobody, are refused."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(CHOICE)).session_id
+        with pytest.raises(InvalidAnswer, match="prompt_id"):
+            await rig.engine.resume(session_id, "go on", actor=ANA, answer="eu")
+        with pytest.raises(NotAllowed, match="actor"):
+            await rig.engine.resume_from_snapshot(b"{}", message="go on")
+
+
+LONG = "x" * (MAX_TEXT + 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Answer("P", ANA, "k", value="reject", reason=LONG),
+        Answer("P", ANA, "k", value=LONG),
+        Answer("P", ANA, "k", text="é" * (MAX_TEXT // 2 + 1)),
+        Answer("P", ANA, "k", values={"size": [LONG]}),
+        Answer("P", ANA, "k", values={LONG: 1}),
+        Answer("P", ANA, "k", value="approve", always={"patterns": {"run": LONG}}),
+        Edit("P", ANA, "k", {"size": LONG}),
+        HandOver("P", ANA, "k", f"{LONG}@example.com"),
+        Abort(ANA, LONG),
+        Hold(ANA, LONG),
+        Resume(LONG, ANA, "k"),
+        Message(LONG, ANA, "k"),
+        Steer(LONG, ANA, "k"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+async def test_a_text_is_bounded_whatever_it_is_for(backing: Backing, tmp_path: Path, command: Any) -> None:
+    """Reasons, texts, names and values of more than 16 KiB are refused with their size, and nothing is journaled."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(APPROVAL)).session_id
+        before = await rig.engine.journal(session_id)
+        with pytest.raises(InvalidAnswer, match="the most is 16,384"):
+            await rig.engine.apply(session_id, command)
+        assert await rig.engine.journal(session_id) == before
