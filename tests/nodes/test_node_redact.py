@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+import quopri
 import random
+import re
+from email.charset import Charset
+from email.header import Header
+from html.entities import codepoint2name
+from unicodedata import normalize
+from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given, settings
@@ -43,6 +52,69 @@ def test_no_canary_survives_in_pieces(encoding: str) -> None:
             at += size
         shown += stream.close()
         assert shown == redactor.text(text)
+
+
+LETTERS = {
+    "composed": lambda value: normalize("NFC", value),
+    "decomposed": lambda value: normalize("NFD", value),
+    "decomposed-json": lambda value: json.dumps(normalize("NFD", value)),
+    "mojibake": lambda value: value.encode().decode("latin-1"),
+    "mojibake-windows": lambda value: value.encode().decode("cp1252"),
+    "mojibake-json": lambda value: json.dumps(value.encode().decode("latin-1")),
+    "latin-1-read-as-utf-8": lambda value: value.encode("latin-1", "replace").decode("utf-8", "replace"),
+    "latin-1-header": lambda value: shown_header(value.encode("latin-1", "replace")),
+    "utf-8-header": lambda value: shown_header(value.encode()),
+    "ascii-replaced": lambda value: value.encode("ascii", "replace").decode(),
+    "ascii-ignored": lambda value: value.encode("ascii", "ignore").decode(),
+    "ascii-surrogates": lambda value: value.encode().decode("ascii", "surrogateescape"),
+    "percent-latin-1": lambda value: quote(value, safe="", encoding="latin-1", errors="replace"),
+    "percent-decomposed": lambda value: quote(normalize("NFD", value)),
+    "repr-of-bytes": lambda value: repr(value.encode("latin-1", "replace")),
+    "html-names": lambda value: "".join(f"&{codepoint2name[ord(c)]};" if ord(c) > 127 else c for c in value),
+    "utf-16": lambda value: value.encode("utf-16-le").decode("latin-1"),
+    "utf-16-big": lambda value: value.encode("utf-16-be").decode("utf-8", "replace"),
+    "utf-16-base64": lambda value: base64.b64encode(value.encode("utf-16-le")).decode(),
+    "utf-16-hex": lambda value: value.encode("utf-16-be").hex(" "),
+    "latin-1-base64": lambda value: base64.b64encode(value.encode("latin-1", "replace")).decode(),
+    "latin-1-hex": lambda value: value.encode("latin-1", "replace").hex(),
+    "rfc-2047-q": lambda value: Header(value, Charset("utf-8"), maxlinelen=10_000).encode(),
+    "rfc-2047-b": lambda value: f"=?utf-8?b?{base64.b64encode(value.encode()).decode()}?=",
+    "rfc-2047-words": lambda value: " ".join(
+        f"=?utf-8?q?{quopri.encodestring(half.encode()).decode()}?=" for half in (value[:5], value[5:])
+    ),
+    "quoted-printable": lambda value: quopri.encodestring(value.encode(), quotetabs=True).decode(),
+    "idna": lambda value: value.encode("idna").decode(),
+}
+
+
+def shown_header(sent: bytes) -> str:
+    """A header as our client reads it, and as a node's output has it."""
+    return sent.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode()
+
+
+@pytest.mark.parametrize("way", LETTERS)
+@pytest.mark.parametrize("value", ["p\u00e4ssw\u00f6rd-na\u00efve", "\u00dcber.geheim\u00e9\u00e9s"])
+def test_letters_beyond_ascii_hide_no_secret(value: str, way: str) -> None:
+    """A secret with accents is taken out of every text that becomes of it on the way, at once and in pieces."""
+    redactor = Redactor({"KEY_1": value})
+    form = LETTERS[way](value)
+    clean = redactor.text(f"before {form} after")
+    assert "[secret KEY_1]" in clean
+    assert clean.startswith("before ")
+    assert clean.endswith(" after")
+    assert not re.search(r"ssw|rd-na|geheim|ber\.", clean), clean
+    stream = redactor.stream()
+    text = f"before {form} after"
+    pieces = [stream.feed(text[at : at + 3]) for at in range(0, len(text), 3)]
+    assert "".join([*pieces, stream.close()]) == clean
+
+
+def test_what_is_left_of_a_secret_that_no_encoding_has_is_no_secret() -> None:
+    """Of a word in another script nothing but question marks is left, and those are not taken out."""
+    redactor = Redactor({"KEY_1": "\u043f\u0430\u0440\u043e\u043b\u044c"})
+    assert redactor.text("really??????? \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd") == (
+        "really??????? \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd"
+    )
 
 
 def test_all_secrets_at_once() -> None:

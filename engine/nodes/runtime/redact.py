@@ -1,11 +1,12 @@
 """Takes secret values out of whatever leaves a node: text, JSON, and text that arrives in pieces.
 
-A value is looked for as itself and as the encodings in which programs print it, in four views of a text: as it is (JSON,
+A value is looked for as itself and as the encodings in which programs print it, in five views of a text: as it is (JSON,
 percent and shell quotes of the common libraries, HTML), packed (base64 once and twice, base32, at all alignments),
-as hex digits in any case with or without separators, and with every character escape decoded (`%63`, `\\u0063`, `\\x63`,
-`&#99;`), in any mixture. Line breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings
-without backslashes also the escaped ones of a JSON text. Taking out too much is a blemish, too little a leak:
-occurrences may overlap and all of them go.
+as hex digits in any case with or without separators, with every character escape decoded (`%63`, `\\u0063`, `\\x63`,
+`&#99;`), in any mixture, and as mail headers quote it (`=63`). Of letters beyond ASCII it is looked for in all that becomes
+of them on the way: composed or not, in UTF-8, Latin-1 or UTF-16, read as another of these, replaced or left out. Line
+breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings without backslashes also the escaped
+ones of a JSON text. Taking out too much is a blemish, too little a leak: occurrences may overlap and all of them go.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
+from unicodedata import normalize
 from urllib.parse import quote, quote_plus
 
 from msgspec import Struct, field
@@ -39,13 +42,21 @@ _SMALL = str.maketrans("ABCDEF", "abcdef")
 _ESCAPES = re.compile(
     r"(?P<percent>(?:%[0-9A-Fa-f]{2})+)|(?P<unicode>(?:\\+u[0-9A-Fa-f]{4})+)|\\+u\{(?P<braced>[0-9A-Fa-f]{1,6})\}"
     r"|(?P<bytes>(?:\\+x[0-9A-Fa-f]{2})+)|&#0*(?P<decimal>\d{1,7});|&#[xX]0*(?P<hexadecimal>[0-9A-Fa-f]{1,6});"
-    r"|&(?P<named>amp|lt|gt|quot|apos);|\\(?P<char>[\"'\\/])|(?P<breaks>[\r\n]+)"
+    r"|&(?P<named>[A-Za-z]{2,8});|\\(?P<char>[\"'\\/])|(?P<breaks>[\r\n]+)"
 )
 _UNFINISHED = re.compile(
     r"(?:(?:%[0-9A-Fa-f]{2})*(?:%[0-9A-Fa-f]?)?|(?:\\+u[0-9A-Fa-f]{4})*(?:\\+(?:u(?:[0-9A-Fa-f]{0,3}|\{[0-9A-Fa-f]{0,6}))?)?"
     r"|(?:\\+x[0-9A-Fa-f]{2})*(?:\\+(?:x[0-9A-Fa-f]?)?)?|&(?:#?[0-9A-Za-z]{0,9})?)\Z"
 )
 """An escape, or a run of them, that more text may continue."""
+_QUOTED = re.compile(
+    r"(?P<percent>(?:=[0-9A-Fa-f]{2})+)|(?P<breaks>=?[\r\n]+|\?=\s*=\?[\w-]{1,40}\?[qQ]\?)", re.ASCII
+)
+"""Characters as mail headers quote them, and what stands between two words of such a header (RFC 2047)."""
+_UNFINISHED_QUOTED = re.compile(
+    r"(?:(?:=[0-9A-Fa-f]{2})*(?:=[0-9A-Fa-f]?)?|\?(?:=\s*(?:=(?:\?(?:[\w-]{1,40}(?:\?(?:[qQ])?)?)?)?)?)?)\Z",
+    re.ASCII,
+)
 _ESCAPE_LENGTH = 6
 """Characters of an escape for one character, as it is mostly written."""
 
@@ -78,9 +89,18 @@ class Redactor:
                 plain.setdefault(_BREAKS.sub("", form), name)
             for form in packed_forms(value):
                 packed.setdefault(form, name)
-            digits.setdefault(_bytes_of(value).hex(), name)
-            bare.setdefault(_BREAKS.sub("", value), name)
-        views = (_View(_BREAKS, plain), _View(_ESCAPED_BREAKS, packed), _HexView(digits), _EscapeView(bare))
+            for data in _datas(value):
+                digits.setdefault(data.hex(), name)
+            for spelling in spellings(value):
+                bare.setdefault(_BREAKS.sub("", spelling), name)
+        quoted = {form: name for needle, name in bare.items() for form in (needle, needle.replace(" ", "_"))}
+        views = (
+            _View(_BREAKS, plain),
+            _View(_ESCAPED_BREAKS, packed),
+            _HexView(digits),
+            _EscapeView(bare, "%\\&", _ESCAPES, _UNFINISHED),
+            _EscapeView(quoted, "=", _QUOTED, _UNFINISHED_QUOTED),
+        )
         self._views: tuple[_View, ...] = views if plain else ()
         self.unprotected = tuple(unprotected)
         self.longest = max((view.reach for view in self._views), default=0)
@@ -207,6 +227,7 @@ def forms(value: str) -> set[str]:
         value.replace("'", "'\"'\"'"),
         *_quoted(value),
         *packed_forms(value),
+        *spellings(value),
         *(line for line in value.splitlines() if len(line) >= _SHORTEST_LINE and not line.startswith("---")),
     }
     # An API often answers with a JSON text that holds such an output: escaped once more.
@@ -214,12 +235,54 @@ def forms(value: str) -> set[str]:
     return {form for form in found if len(_BREAKS.sub("", form)) >= SHORTEST}
 
 
+def spellings(value: str) -> set[str]:
+    """The texts that this value becomes where it is composed anew, or written in one encoding and read in another. One of
+    which too little is left to be told from other text is none."""
+    composed = {value, *(normalize(form, value) for form in ("NFC", "NFD"))}
+    found = set(composed)
+    for text in composed:
+        wrote = [text.encode("utf-16-le", "surrogatepass"), text.encode("utf-16-be", "surrogatepass")]
+        if not text.isascii():
+            wrote += [text.encode(name, "replace") for name in ("ascii", "latin-1", "cp1252")]
+            wrote += [_bytes_of(text), text.encode("ascii", "ignore"), *_host(text)]
+        for data in wrote:
+            found |= {data.decode("latin-1").strip("\0"), data.decode("utf-8", "replace").strip("\0")}
+            if not text.isascii():
+                read = data.decode("ascii", "surrogateescape")
+                found |= {read, read.encode("utf-8", "replace").decode(), data.decode("ascii", "replace")}
+                found |= {data.decode("utf-8", "surrogateescape"), data.decode("cp1252", "replace")}
+    return {each for each in found if each in composed or len(_LOST.sub("", each)) >= SHORTEST}
+
+
+_LOST = re.compile(r"[?\ufffd\0\udc80-\udcff]")
+"""What stands for a character that an encoding does not have."""
+
+
+def _host(text: str) -> Iterator[bytes]:
+    """The text as the name of a host, where it can be one."""
+    with suppress(UnicodeError):
+        yield text.encode("idna")
+
+
+def _datas(value: str) -> set[bytes]:
+    """The bytes that this value is in the common encodings."""
+    texts = {value, *(normalize(form, value) for form in ("NFC", "NFD"))}
+    names = ("utf-8", "utf-16-le", "utf-16-be")
+    found = {text.encode(name, "surrogatepass") for text in texts for name in names}
+    return found | {text.encode("latin-1") for text in texts if max(text) < "\u0100"}
+
+
 def packed_forms(value: str) -> set[str]:
     """Those of its forms that consist of letters, digits and little else, so that they are often wrapped."""
     data = _bytes_of(value)
     once = {*_base64(data), base64.encodebytes(data).decode()}
     twice = {form for inner in once for form in _base64(inner.encode())}
-    return {form for form in (*once, *twice, *_base32(data)) if len(form) >= SHORTEST and "\n" not in form}
+    others = {form for other in _datas(value) - {data} for form in _base64(other)}
+    return {
+        form
+        for form in (*once, *twice, *others, *_base32(data))
+        if len(form) >= SHORTEST and "\n" not in form
+    }
 
 
 def _bytes_of(value: str) -> bytes:
@@ -307,23 +370,26 @@ class _HexView(_View):
 
 
 class _EscapeView(_View):
-    """Characters that are written as escapes, each by itself or all of them."""
+    """Characters that are written as escapes, each by itself or all of them. Each escape begins with one of `marks`."""
 
-    def __init__(self, needles: dict[str, str]) -> None:
+    def __init__(
+        self, needles: dict[str, str], marks: str, escapes: re.Pattern[str], unfinished: re.Pattern[str]
+    ) -> None:
         super().__init__(_BREAKS, needles)
+        self._marks, self._escapes, self._unfinished = marks, escapes, unfinished
         self.reach = max((_ESCAPE_LENGTH * len(_bytes_of(needle)) for needle in needles), default=0)
 
     def read(self, text: str) -> _Squeezed:
-        return _Squeezed.decoded(text)
+        return _Squeezed.decoded(text, self._escapes)
 
     def spans(self, text: str) -> Iterator[Span]:
         # Without any escape there is nothing that the other views do not see.
-        return super().spans(text) if any(mark in text for mark in "%\\&") else iter(())
+        return super().spans(text) if any(mark in text for mark in self._marks) else iter(())
 
     def undecided(self, text: str, least: int) -> int:
-        if not any(mark in text for mark in "%\\&"):
+        if not any(mark in text for mark in self._marks):
             return super().undecided(text, least)
-        unfinished = _UNFINISHED.search(text)
+        unfinished = self._unfinished.search(text)
         assert unfinished is not None, "it matches the end of every text"
         return super().undecided(text[: unfinished.start()], least)
 
@@ -338,14 +404,14 @@ class _Squeezed(Struct, frozen=True):
     """How many characters stood for a character that was an escape."""
 
     @classmethod
-    def decoded(cls, text: str) -> _Squeezed:
+    def decoded(cls, text: str, escapes: re.Pattern[str]) -> _Squeezed:
         """A text with its escapes decoded too."""
         parts: list[str] = []
         breaks: list[int] = []
         removed = [0]
         widths: dict[int, int] = {}
         at = size = 0
-        for match in _ESCAPES.finditer(text):
+        for match in escapes.finditer(text):
             parts.append(text[at : match.start()])
             size += match.start() - at
             at = match.end()
@@ -387,14 +453,17 @@ def _unescaped(match: re.Match[str]) -> list[tuple[str, int]]:
     if kind == "breaks":
         return [("\n", len(given))]
     if kind in ("percent", "bytes"):
-        escapes = re.findall(r"%..|\\+x..", given)
+        escapes = re.findall(r"[%=]..|\\+x..", given)
         return _in_chars(bytes(int(escape[-2:], 16) for escape in escapes), "utf-8", 1, escapes)
     if kind == "unicode":
         escapes = re.findall(r"\\+u....", given)
         return _in_chars(b"".join(bytes.fromhex(escape[-4:]) for escape in escapes), "utf-16-be", 2, escapes)
     whole = len(match[0])
-    if kind in ("named", "char"):
-        return [(html.unescape(match[0]) if kind == "named" else given, whole)]
+    if kind == "char":
+        return [(given, whole)]
+    if kind == "named":
+        char = html.unescape(match[0])
+        return [(char, whole)] if len(char) == 1 else [(each, 1) for each in match[0]]
     number = int(given, 10 if kind == "decimal" else 16)
     return [(chr(number) if number <= sys.maxunicode else "\ufffd", whole)]
 
