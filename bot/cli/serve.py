@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ def start_flow(
     flow = find_flow(settings, name)
     coerce_inputs(flow, given)
     with writing(settings) as store:
-        item_key = f"start-flow:{key}" if key else f"start-flow:{os.urandom(8).hex()}"
+        # Keys of rows are plain under encryption, and what people give is not.
+        once = sha256(key.encode(errors="surrogateescape")).hexdigest() if key else os.urandom(8).hex()
+        item_key = f"start-flow:{once}"
         why = f"started by {settings.local_user} at the terminal"
         item = wanted_item(item_key, flow.name, channel, given, why=why, icon="▶️", local=settings.local_user)
         store.ingest([item], utc_now())
