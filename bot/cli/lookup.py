@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 from msgspec.structs import replace
 
 from bot.cli.flow_names import flow_name
-from bot.config.settings import Settings
+from bot.config.settings import Settings, account
 from bot.terminal.console import Place, UsageError, database_exists, opened
 from engine.flow.load import SUFFIXES
 from engine.journal.records import Head
@@ -42,7 +42,7 @@ P = ParamSpec("P")
 
 def actor_for(settings: Settings, as_name: str | None) -> Actor:
     """Who acts: the person at the terminal, or whom they play."""
-    return Actor.pretend(as_name) if as_name else Actor.local(settings.local_user)
+    return Actor.pretend(as_name) if as_name else Actor.local(settings.local_user, account())
 
 
 def find_flow(settings: Settings, name: str) -> Flow:

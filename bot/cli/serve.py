@@ -20,7 +20,7 @@ from bot.cli.lookup import find_flow, read_inputs
 from bot.compose.environment import needs_model, scripted
 from bot.compose.listening import raise_file_limit
 from bot.config.library import Library
-from bot.config.settings import SettingsError, slack_tokens
+from bot.config.settings import SettingsError, account, slack_tokens
 from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, run_dev, stop_on_signals
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
@@ -87,7 +87,16 @@ def start_flow(
         once = sha256(key.encode(errors="surrogateescape")).hexdigest() if key else os.urandom(8).hex()
         item_key = f"start-flow:{once}"
         why = f"started by {settings.local_user} at the terminal"
-        item = wanted_item(item_key, flow.name, channel, given, why=why, icon="▶️", local=settings.local_user)
+        item = wanted_item(
+            item_key,
+            flow.name,
+            channel,
+            given,
+            why=why,
+            icon="▶️",
+            local=settings.local_user,
+            account=account(),
+        )
         store.ingest([item], utc_now())
         started = _wait(store, item_key, flow.name, wait)
     _tell(started, flow.name, channel, as_json)

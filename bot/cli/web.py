@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from bot.compose.listening import raise_file_limit
-from bot.config.settings import Settings, WebSettings
+from bot.config.settings import Settings, WebSettings, account
 from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
 from bot.web.server import Room, running
@@ -65,7 +65,7 @@ async def _serve(
 def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
     """The room: for whoever has the token on this machine, or, where there is a provider, for those whom that one knows."""
     if settings.web == WebSettings():
-        access = Access(Actor.local(settings.local_user), clock)
+        access = Access(Actor.local(settings.local_user, account()), clock)
         return Room(store, settings, access, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
     from bot.web.oidc import Oidc  # few have a provider
 

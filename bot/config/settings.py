@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import pwd
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -500,6 +501,14 @@ def _login() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "local"
+
+
+def account() -> str:
+    """The account of the operating system under which this process runs, whatever its environment says."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def slack_tokens(settings: Settings) -> tuple[str, str]:

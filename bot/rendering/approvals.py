@@ -112,7 +112,7 @@ def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     if kept < len(lines) or cut:
         left = f"{len(lines) - kept} more fields are" if kept < len(lines) else "Some values are"
         made.append(_not_all(prompt, f"⚠️ {left} not shown in full here.", is_open))
-    editors = [person({"id": editor}) for editor in prompt.editors]
+    editors = [person({"id": editor}) for editor in prompt.changed_by]
     if editors:
         made.append(context(f"✏️ Changed by {', '.join(editors[:5])}"))
     return made

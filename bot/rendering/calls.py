@@ -91,7 +91,7 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
         grant = state.grants.get(one.prompt_id)
         allowed = grant_blocks(state, one, grant) if grant else []
         return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *allowed]
-    editors = ", ".join(person({"id": editor}) for editor in one.editors[:5])
+    editors = ", ".join(person({"id": editor}) for editor in one.changed_by[:5])
     lines = [
         approvals.handed_line(one),
         f"✏️ Changed by {editors}" if editors else None,

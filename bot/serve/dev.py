@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.config.library import EXAMPLES
-from bot.config.settings import Settings, SettingsError
+from bot.config.settings import Settings, SettingsError, account
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.terminal.console import opened
@@ -65,7 +65,7 @@ async def _control_room(settings: Settings) -> AsyncIterator[str]:
     from bot.web.access import Access  # what reads flows for it is loaded while the bot starts
     from bot.web.server import Room, running
 
-    access = Access(Actor.local(settings.local_user), asyncio.get_running_loop().time)
+    access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
     with opened(settings) as store:
         room = Room(store, settings, access, LOOPBACK, write=True)
         async with running(room, "127.0.0.1", None) as url:

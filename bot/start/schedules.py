@@ -43,10 +43,11 @@ def wanted_item(
     why: str,
     icon: str = "⏰",
     local: str | None = None,
+    account: str | None = None,
     by: str = "schedule",
 ) -> InboxItem:
     """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message; `local` is who wants it at the
-    terminal, `by` the part of sayso that does otherwise."""
+    terminal, from which `account`; `by` the part of sayso that does otherwise."""
     data: dict[str, Json] = {
         "flow": flow,
         "place": place,
@@ -55,6 +56,7 @@ def wanted_item(
         "icon": icon,
         "local": local,
         "by": by,
+        **({"account": account} if account else {}),
     }
     return InboxItem(key, WANTED, encode(data))
 

@@ -425,4 +425,8 @@ class ThreadStarts:
 def _wisher(data: Mapping[str, Json]) -> Actor:
     """Whoever called `start-flow`, else the schedule or the webhook."""
     part = data.get("by", "schedule")
-    return Actor.local(data["local"]) if data.get("local") else Actor.itself(part, f"a {part}")
+    return (
+        Actor.local(data["local"], data.get("account"))
+        if data.get("local")
+        else Actor.itself(part, f"a {part}")
+    )

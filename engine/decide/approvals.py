@@ -23,7 +23,7 @@ from engine.journal import events as ev
 from engine.journal.folds.prompts import asked_people, votes_without
 from engine.journal.state import Asked, State
 from engine.language import timestamps
-from engine.language.actors import Actor
+from engine.language.actors import Actor, account_of
 from engine.language.codec import Json, clean_text
 from engine.language.errors import (
     AlreadyAnswered,
@@ -105,10 +105,13 @@ def _refuse_unfilled(prompt: Asked) -> None:
 
 def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | None) -> None:
     """Refuse a vote that this person has given already, in these words."""
+    mine = {command.actor.id, *account_of(command.actor.record())}
     for old in prompt.votes if command.always is None else ():
-        if old["actor"].get("id") == command.actor.id and (old["vote"], old["reason"]) == (decision, reason):
+        theirs = {old["actor"].get("id"), *account_of(old["actor"])}
+        if mine & theirs and (old["vote"], old["reason"]) == (decision, reason):
+            known = "" if old["actor"].get("id") == command.actor.id else f" as {old['actor'].get('name')}"
             raise AlreadyAnswered(
-                f"You voted already, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
+                f"You voted already{known}, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
                 f"{question.tally(prompt)}"
             )
 
@@ -225,7 +228,7 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     asked = set(asked_people(state, prompt))
     if any(entry.startswith("@") or entry == "channel" for entry in asked):
         return
-    out = {*(prompt.editors), *(prompt.excluded)} - {editor.id}
+    out = {*prompt.changed_by, *prompt.excluded} - {editor.id}
     # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
     by_address = len(out - asked)
     left = asked - out - {"requester", state.actor.get("id"), editor.id, editor.email}

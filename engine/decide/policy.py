@@ -17,14 +17,14 @@ session and of a prompt of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from msgspec import Struct, field
 
 from engine.decide.commands import Action
 from engine.forms.question import Question
 from engine.journal.state import State
-from engine.language.actors import Actor, requester_of
+from engine.language.actors import Actor, account_of, requester_of
 from engine.language.codec import Json, nfc
 
 ROTA = "rota:"
@@ -75,7 +75,7 @@ def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> st
     prompt = target.prompt
     if prompt is None or actor.in_channel is not True or actor.id in prompt.excluded:
         return "This is not done in somebody's place."
-    if prompt.exclude_requester and (_is_requester(actor, target) or actor.id in prompt.editors):
+    if prompt.exclude_requester and (_asked_for_it(actor, target) or _changed_it(actor, prompt)):
         return "Who asked for it does not decide it, in nobody's place."
     return _gate(absent, action, target) or _RULES[action](absent, action, target)
 
@@ -105,6 +105,7 @@ class Gate(Struct, frozen=True):
             home_team=self.home_team,
             has_channel=has_channel,
             requester_id=requester_id,
+            requester_account=account_of(requester),
             prompt=prompt,
             admins=self.admins,
             allow_guests=self.allow_guests,
@@ -202,7 +203,7 @@ def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.kind != "approval":
         return "This is no approval."
-    if prompt.exclude_requester and actor.id in prompt.editors and not _is_requester(actor, target):
+    if prompt.exclude_requester and _changed_it(actor, prompt) and not _asked_for_it(actor, target):
         return _somebody_else("You changed this", actor, prompt, target)
     return _approver(actor, prompt, target)
 
@@ -212,7 +213,7 @@ def _approver(actor: Actor, prompt: Question, target: Target) -> str | None:
     entries = prompt.approvers or ()
     if actor.id in prompt.excluded:
         return _HANDED_OVER
-    if prompt.exclude_requester and _is_requester(actor, target):
+    if prompt.exclude_requester and _asked_for_it(actor, target):
         return _somebody_else("You started this", actor, prompt, target)
     if _is_listed(actor, entries, target):
         return None
@@ -358,6 +359,16 @@ def _is_requester(actor: Actor, target: Target) -> bool:
     return target.requester_id is not None and actor.id == target.requester_id
 
 
+def _asked_for_it(actor: Actor, target: Target) -> bool:
+    """Whether this person started the session, under whatever name of their account."""
+    return _is_requester(actor, target) or bool(target.requester_account & account_of(actor.record()))
+
+
+def _changed_it(actor: Actor, prompt: Question) -> bool:
+    """Whether this person changed what is to be approved, under whatever name of their account."""
+    return not {actor.id, *account_of(actor.record())}.isdisjoint(prompt.editors)
+
+
 def in_channel(actor: Actor, verb: str) -> str | None:
     """Why somebody who is not in the session's channel may not do this; None for its members."""
     if actor.in_channel is True:
@@ -417,6 +428,8 @@ class Target(Struct, frozen=True):
     has_channel: bool = True
     """Whether the session lives in a Slack channel. A local run does not."""
     requester_id: str | None = None
+    requester_account: Set[Json] = frozenset()
+    """The account from which it was started (`engine.language.actors.account_of`), where that is known."""
     prompt: Question | None = None
     admins: frozenset[str] = frozenset()
     """Entries as in `approvers`, without `channel` and `requester`."""

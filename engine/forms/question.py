@@ -24,6 +24,7 @@ from engine.forms.parse import (
     match_option,
     parse_typed,
 )
+from engine.language.actors import ACCOUNT
 from engine.language.codec import Json, clean_text, place_of
 from engine.language.errors import InvalidAnswer, MalformedJournal
 
@@ -62,7 +63,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     approvers: tuple[str, ...] | None = None
     exclude_requester: bool = False
     editors: tuple[str, ...] = ()
-    """Who changed what is to be approved, by id: they count as requesters."""
+    """Who changed what is to be approved, by id, and their accounts: they count as requesters."""
     excluded: tuple[str, ...] = ()
     """Who handed it over, by id: they answer it no more."""
     handed: tuple[dict[str, Json], ...] = ()
@@ -117,6 +118,11 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     def input_name(self) -> str:
         """The name of the input that is asked for."""
         return str((self.input or {}).get("name"))
+
+    @property
+    def changed_by(self) -> list[str]:
+        """The people among its editors, by id."""
+        return [editor for editor in self.editors if not editor.startswith(ACCOUNT)]
 
     @property
     def answered_by(self) -> str | None:

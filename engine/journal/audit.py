@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 
 from engine.journal import events as ev
 from engine.journal.events import Event
+from engine.language.actors import is_claimed
 from engine.language.codec import Json, canonical
 
 
@@ -64,6 +65,10 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
     content: Json = None
     flow_revision: str | None = None
     """The version of the folder of flows: a commit, or what its `REVISION` says."""
+    actor_account: str | None = None
+    """The account of the operating system from which it was done at a terminal."""
+    claimed: bool | None = None
+    """Whether the actor went by another name there than that of the account."""
 
     def to_json(self) -> dict[str, Json]:
         """The record for a machine, without the fields that are None."""
@@ -157,6 +162,8 @@ def _actor(event: Event) -> dict[str, Any]:
         "actor_id": who.get("id"),
         "actor_name": who.get("name"),
         "actor_email": who.get("email"),
+        "actor_account": who.get("account"),
+        "claimed": is_claimed(who) or None,
         "in_place_of": instead.get("id"),
         "simulated": who.get("simulated"),
     }

@@ -49,6 +49,8 @@ class Actor(Struct, frozen=True):
     """Whether this person is a member of the session's channel; None when that is not known."""
     edited: bool = False
     """The text was changed after it was sent, so nobody can say what was first meant."""
+    account: str | None = None
+    """Of somebody at a terminal: the account of the operating system, whatever name they go by."""
     simulated: bool = False
     """Played by whoever sits at the terminal (`run --as NAME`)."""
     facts_known: bool = False
@@ -60,9 +62,9 @@ class Actor(Struct, frozen=True):
     """Those who are away and said that this person decides in their place, with their own facts."""
 
     @classmethod
-    def local(cls, user: str) -> Actor:
+    def local(cls, user: str, account: str | None = None) -> Actor:
         """The person at the terminal: nothing needs to be looked up."""
-        return cls(id=_LOCAL + user, kind="local", name=user, facts_known=True)
+        return cls(id=_LOCAL + user, kind="local", name=user, account=account, facts_known=True)
 
     @classmethod
     def pretend(cls, name: str) -> Actor:
@@ -95,9 +97,9 @@ class Actor(Struct, frozen=True):
         return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
-        """What is journaled of an actor: who, under which name and address, in whose place, and whether it was only
-        played."""
-        told = ("id", "name", "email", "manager", "timezone")
+        """What is journaled of an actor: who, under which name and address, from which account, in whose place, and whether
+        it was only played."""
+        told = ("id", "name", "email", "manager", "timezone", "account")
         record: dict[str, Json] = {key: getattr(self, key) for key in told if getattr(self, key) is not None}
         if self.absent:
             record["for"] = {"id": self.absent[0].id, "name": self.absent[0].name}
@@ -116,9 +118,23 @@ def requester_named(record: Mapping[str, Json]) -> dict[str, Json]:
     return {"manager": None, "timezone": None, **named(record)}
 
 
+ACCOUNT = "account:"
+
+
+def account_of(record: Mapping[str, Json]) -> set[Json]:
+    """The account of an actor's record, as an id; none where it is not known. Who goes by two names there is one."""
+    account = record.get("account")
+    return {f"{ACCOUNT}{account}"} if account else set()
+
+
+def is_claimed(record: Mapping[str, Json]) -> bool:
+    """Whether somebody at a terminal goes by another name than that of their account."""
+    return bool(account_of(record)) and record.get("id") != f"{_LOCAL}{record.get('account')}"
+
+
 def seats(record: Mapping[str, Json]) -> set[Json]:
-    """Whose voice an actor's record is, by id: their own, and that of whoever they stand in for."""
-    return {record.get("id"), (record.get("for") or record).get("id")}
+    """Whose voice an actor's record is, by id: their own, that of their account, and that of whoever they stand in for."""
+    return {record.get("id"), (record.get("for") or record).get("id"), *account_of(record)}
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
+
 from engine.storage.open import open_store
-from tests.cli.clikit import Cli
+from tests.cli.clikit import Cli, Done
 from tests.engine.agents.test_wide_grants import given
 
 FLOW = """
@@ -295,3 +299,59 @@ def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cl
     assert "flow:demo@C1" in cli.run("grants", "list").out
     assert "asked about again" in cli.run("grants", "revoke", row.kept_id).out
     assert cli.run("grants", "list", "--json").json["grants"] == []
+
+
+TWO = """
+flow: two
+nodes:
+  - id: gate
+    type: approval
+    with:
+      message: Ship it?
+      approvers: ["local:alice", "local:bob"]
+      required: 2
+      form: {properties: {count: {type: integer, default: 2}}}
+      editable: [count]
+"""
+ONE = TWO.replace("required: 2", "exclude_requester: true")
+
+
+def by(cli: Cli, name: str, *command: str) -> Done:
+    """A command of this account by somebody who claims this name."""
+    cli.env["SAYSO_USER"] = name
+    return cli.run(*command)
+
+
+def test_one_account_is_one_voice_under_any_name(cli: Cli) -> None:
+    """A second vote from one account is no second person's, and takes the place of the first."""
+    prompt = asked(cli, TWO)
+    assert by(cli, "alice", "prompts", "answer", prompt, "Approve").code == 3
+    again = by(cli, "bob", "prompts", "answer", prompt, "Approve")
+    assert (again.code != 0, "You voted already" in again.err) == (True, True), again
+    done = by(cli, "bob", "prompts", "answer", prompt, "Reject")
+    assert (done.code, "rejected by bob" in done.out + done.err) == (8, True), done
+
+
+def test_one_account_does_not_approve_what_it_asked_for_under_another_name(cli: Cli) -> None:
+    """With `exclude_requester` whoever started it, or changed it, cannot approve it by claiming another name."""
+    cli.env["SAYSO_USER"] = "alice"
+    prompt = asked(cli, ONE)
+    refused = by(cli, "bob", "prompts", "answer", prompt, "Approve")
+    assert (refused.code != 0, "You started this" in refused.err) == (True, True), refused
+    played = cli.run("run", "flow.yml", "--as", "zoe").json["prompts"][0]["promptId"]
+    assert by(cli, "alice", "prompts", "answer", played, "--edit", "count=3").code == 3
+    refused = by(cli, "bob", "prompts", "answer", played, "Approve")
+    assert (refused.code != 0, "You changed this" in refused.err) == (True, True), refused
+
+
+def test_the_account_stands_beside_the_name(cli: Cli) -> None:
+    """The journal has the account of the operating system, and the audit marks a name that is not it."""
+    mine = pwd.getpwuid(os.getuid()).pw_name
+    prompt = asked(cli, TWO)
+    by(cli, "alice", "prompts", "answer", prompt, "Approve")
+    by(cli, mine, "prompts", "answer", prompt, "--edit", "count=3")
+    lines = [json.loads(line) for line in cli.run("audit", "export").out.splitlines()]
+    told = {line["action"]: line for line in lines if "actorId" in line}
+    voted = told["prompt:voted"]
+    assert (voted["actorId"], voted["actorAccount"], voted["claimed"]) == ("local:alice", mine, True)
+    assert {line["actorAccount"] for line in told.values()} == {mine}

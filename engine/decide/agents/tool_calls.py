@@ -337,7 +337,7 @@ def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
     prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
     if prompt is None or not prompt.editors:
         return []
-    by = [{"id": editor} for editor in prompt.editors]
+    by = [{"id": editor} for editor in prompt.changed_by]
     return tool_results.edited_note(by, edited(tool, call.input, prompt.values))
 
 

@@ -35,7 +35,7 @@ from engine.journal.queries import (
     unanswered,
 )
 from engine.journal.state import AGAIN, ASKS, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
-from engine.language.actors import seats
+from engine.language.actors import account_of, seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
@@ -184,7 +184,7 @@ def prompt_edited(state: State, event: ev.PromptEdited) -> State:
     if not prompt.editable or not set(event.before) <= set(prompt.editable):
         raise MalformedJournal(f"prompt {event.prompt_id} lets nobody change that")
     same(event.nonce != prompt.nonce, True, "nonce")
-    editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")))))
+    editors = tuple(dict.fromkeys((*prompt.editors, str(event.actor.get("id")), *account_of(event.actor))))
     changes = {"values": event.values, "covers": event.covers, "editors": editors, "votes": ()}
     return change_prompt(state, renewed(prompt, event.nonce, **changes), event.key)
 
