@@ -19,9 +19,11 @@ from bot.terminal.console import (
     table,
     writing,
 )
+from bot.terminal.follow import local_gate
 from engine.decide.agents import memory
 from engine.journal.records import KeptRow
 from engine.language.codec import Json, clean_text
+from engine.language.errors import NotAllowed
 from engine.run.memory import stored_note
 from engine.run.stored import utc_now
 
@@ -60,7 +62,7 @@ def _as_json(row: KeptRow) -> dict[str, Json]:
 
 
 def edit_note(place: Place, note_id: str, text: str, as_name: str | None, *, as_json: bool) -> int:
-    """Give a note another text. Raises `UnknownNote`, `TooLong`."""
+    """Give a note another text. Raises `UnknownNote`, `TooLong`, `NotAllowed`."""
     text = clean_text(text)[0].strip()
     if not text:
         raise UsageError("An empty note says nothing: use `sayso memory forget` to delete one.")
@@ -76,8 +78,11 @@ def _change(place: Place, note_id: str, text: str, as_name: str | None, *, as_js
     settings = place.settings()
     need_database(settings, f"no note {note_id!r}")
     with writing(settings) as store:
-        row = stored_note(store, note_id, utc_now())
-        after = memory.changed(row, text, actor_for(settings, as_name).record(), utc_now())
+        row, actor = stored_note(store, note_id, utc_now()), actor_for(settings, as_name)
+        problem = memory.refusal(row, actor, local_gate(settings)) if text else None
+        if problem is not None:
+            raise NotAllowed(problem)
+        after = memory.changed(row, text, actor.record(), utc_now())
         store.consume([], utc_now(), [after])
     if as_json:
         print_json(_as_json(after))

@@ -114,7 +114,7 @@ class Understanding(ABC):
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
         triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
-        kept = Notes(notices, channels), WideGrants(notices)
+        kept = Notes(notices, channels, people), WideGrants(notices)
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices, *kept)
         replies = Replies(people, notices, incoming)
         agents = replies.agents

@@ -7,7 +7,7 @@ import re
 from bot.intents.session_rows import note_row
 from bot.outbound.notices import Notices
 from bot.rendering.text import date, one_line, person, safe
-from bot.wire.users import Channels
+from bot.wire.users import Channels, People
 from engine.decide.agents import memory
 from engine.decide.policy import authorize
 from engine.journal.records import InboxRow, KeptRow
@@ -33,8 +33,8 @@ def asks_about_memory(text: str) -> bool:
 class Notes:
     """What is noted for the agents of a channel."""
 
-    def __init__(self, notices: Notices, channels: Channels) -> None:
-        self._notices, self._channels = notices, channels
+    def __init__(self, notices: Notices, channels: Channels, people: People) -> None:
+        self._notices, self._channels, self._people = notices, channels, people
 
     async def listed(self, channel: str) -> str:
         """The notes that agents may read there, as mrkdwn."""
@@ -71,7 +71,7 @@ class Notes:
                 stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())
                 if memory.note(stored).get("channel") != channel:
                     raise UnknownNote(f"The note {kept_id} was not made here: change it where it was made.")
-                problem = memory.may_edit(stored, actor.id) if text else None
+                problem = await self._refusal(stored, data, actor) if text else None
                 if problem is not None:
                     return await self._notices.whisper(row, data, problem, "refused")
                 changed = memory.changed(stored, text, actor.record(), engine.now())
@@ -84,6 +84,12 @@ class Notes:
                 return await self._notices.whisper(row, data, str(error), "refused")
             except KeptMoved:
                 continue
+
+    async def _refusal(self, stored: KeptRow, data: dict[str, Json], actor: Actor) -> str | None:
+        """Why this person may not change a note, as Slack knows them now. Raises `LookupFailed`."""
+        entries = memory.note(stored).get("approvers") or ()
+        now = await self._people.actor(data, entries=entries, in_channel=actor.in_channel)
+        return memory.refusal(stored, now, self._notices.gate)
 
 
 def _line(row: KeptRow) -> str:

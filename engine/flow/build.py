@@ -254,12 +254,16 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
     memory = _memory(node.config.get("memory"))
     if memory is not None:
         builder.add_memory(memory)
+    rules = tuple(_rules(node.config.get("approvals") or {}, builder.plans))
+    if memory is not None and memory.approved:
+        # Notes that are read in all channels are for those whom the flow names, whatever the condition of their rule.
+        named = tuple(who for rule in rules if rule.tool == REMEMBER for who in rule.approvers or ())
+        rules += (
+            NOTED if memory.scope == "channel" else replace(NOTED, approvers=tuple(dict.fromkeys(named))),
+        )
     plan = AgentPlan(
         tools=tuple(builder.plans),
-        rules=(
-            *_rules(node.config.get("approvals") or {}, builder.plans),
-            *([NOTED] if memory is not None and memory.approved else []),
-        ),
+        rules=rules,
         memory=memory,
         output=node.config.get("output"),
         context=contexts(node.config.get("context")),

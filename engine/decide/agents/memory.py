@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from engine.decide.agents.tool_results import person
+from engine.decide.policy import Gate, authorize
 from engine.decide.question import deciders
+from engine.forms.question import Question
 from engine.journal.events import AgentToolResult, ChildStarted, Event
 from engine.journal.queries import agent_of
 from engine.journal.records import KeptRow, Row
-from engine.journal.state import State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
+from engine.language.actors import Actor
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import InvalidAnswer
 
@@ -77,12 +80,22 @@ def _row(state: State, begun: ChildStarted, event: AgentToolResult) -> KeptRow:
         "at": event.timestamp,
         "by": by,
         "changes": [],
-        **({"approvers": list(asked[-1].approvers or ()), "required": asked[-1].required} if asked else {}),
+        **(_approval(asked[-1], state) if asked else {}),
     }
     number = hashlib.blake2b(f"{state.session_id}:{event.seq}".encode(), digest_size=5).hexdigest()
     expires_at = timestamps.after(event.timestamp, float(told["keep"]))
     scope = scope_of(str(told["scope"]), state.flow_name, channel)
     return KeptRow(f"n{number}", NOTE, scope, 1, expires_at, encode(body))
+
+
+def _approval(prompt: Asked, state: State) -> dict[str, Json]:
+    """By whom a note was approved, so that an edit of it needs the same."""
+    told: dict[str, Json] = {"approvers": list(prompt.approvers or ()), "required": prompt.required}
+    return {
+        **told,
+        "requester": {"id": state.actor.get("id")},
+        "excludeRequester": prompt.exclude_requester,
+    }
 
 
 # --- who reads them ------------------------------------------------------------------------------------------------
@@ -145,14 +158,31 @@ def about(row: KeptRow) -> str:
 # --- what people do with them ---------------------------------------------------------------------------------------
 
 
+def refusal(row: KeptRow, actor: Actor, gate: Gate) -> str | None:
+    """Why this person may not change the text of a note now; None where they may, being still one who may approve it. All
+    may have it forgotten."""
+    told = note(row)
+    asked = Question(
+        kind="approval",
+        approvers=tuple(told.get("approvers") or ("channel",)),
+        exclude_requester=bool(told.get("excludeRequester")),
+    )
+    target = gate.target(told.get("requester") or {}, bool(told.get("channel")), asked)
+    return may_edit(row, actor.id) or authorize(actor, "decide", target).reason
+
+
 def may_edit(row: KeptRow, who: Json) -> str | None:
-    """Why this member of its channel may not change the text of a note; None where they may. All may have it forgotten."""
+    """Why this person cannot have approved the text of a note; None where they did, or where any member of its channel
+    may."""
     told = note(row)
     approvers = told.get("approvers") or ["channel"]
     if told.get("required", 1) > 1:
         return "Several people approved this note together, so nobody changes it alone. It can be forgotten."
-    if "channel" in approvers or who in [actor.get("id") for actor in told["by"]]:
+    everyone = "channel" in approvers and row.scope.startswith("channel:")
+    if everyone or who in [actor.get("id") for actor in told["by"]]:
         return None
+    if not told["by"]:
+        return "Nobody approved this note, and it is read in other channels too, so nobody changes it. It can be forgotten."
     people = ", ".join(person(actor) for actor in told["by"])
     return f"Only {people}, who approved this note, can change it. It can be forgotten."
 

@@ -65,6 +65,8 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
         known["remember"] = Entry("remember")
     if memory == "approve" and not around.asks:
         yield Fault(("memory",), "`finally` asks nobody", "write `auto`, or leave it out", on_key=True)
+    if as_mapping(with_.get("memory")).get("scope") == "flow":
+        yield from _named_approvers(memory, as_mapping(with_.get("approvals")))
     for index, item in enumerate(as_list(with_.get("tools"))):
         for fault in _entry(item, around, known):
             yield fault.under(("tools", index))
@@ -83,6 +85,21 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
 
 def _memory_mode(written: Any) -> Json:
     return written.get("write") if isinstance(written, dict) else written or "off"
+
+
+def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
+    """Notes that agents read in other channels too are approved by people whom the flow names."""
+    written = approvals.get("remember", approvals.get(ANY))
+    rules = [] if written is None else [as_mapping(rule) for rule in named_rules(written)]
+    named = [set(map(str, as_list(rule.get("approvers")))) for rule in rules]
+    missing = not rules and memory == "approve"
+    if missing or not all(names and names.isdisjoint(("channel", "requester")) for names in named):
+        yield Fault(
+            ("memory",),
+            "notes with `scope: flow` are read in other channels too, so the flow has to name who approves them",
+            'write `approvals: {remember: {approvers: ["@sre"]}}`, without `channel` and `requester`',
+            on_key=True,
+        )
 
 
 def _expressions_in(value: Json) -> Iterator[Path]:

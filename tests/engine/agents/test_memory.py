@@ -9,9 +9,11 @@ import pytest
 from engine.decide.agents import memory
 from engine.decide.agents.model_request import system_text
 from engine.decide.commands import Answer, Edit
+from engine.decide.policy import Gate
 from engine.flow.node import plan_of
 from engine.journal.records import KeptRow
 from engine.journal.state import State
+from engine.language.actors import Actor
 from engine.language.errors import FlowError, InvalidAnswer
 from engine.models.turn_runner import said_text
 from tests.engine.agents.talks import Talk, talk
@@ -76,6 +78,49 @@ def test_no_rule_of_the_author_lets_a_note_through_unasked() -> None:
     assert case.prompt.approvers == ("channel", "requester")
     strict = 'memory: auto\napprovals: {remember: {approvers: ["@sre"]}}'
     assert talk(strict).model("", KEEP).prompt.approvers == ("@sre",)
+
+
+def test_no_condition_lets_others_approve_what_is_read_in_other_channels() -> None:
+    """With `scope: flow` a rule whose condition is false leaves the approval to those whom it names."""
+    rule = "{when: '{{ false }}', approvers: ['@sre', U0BEN]}"
+    case = talk(f"memory: {{write: approve, scope: flow}}\napprovals: {{remember: {rule}}}").model("", KEEP)
+    assert case.prompt.approvers == ("@sre", "U0BEN")
+
+
+def member(who: str, *groups: str) -> Actor:
+    """Somebody of the workspace, in the channel and in these groups now."""
+    facts = {"team_id": "T1", "in_channel": True, "facts_known": True}
+    return Actor(who, groups=frozenset(groups), **facts)
+
+
+@pytest.mark.parametrize(
+    ("rule", "who", "may"),
+    [
+        ("approvers: ['@sre']", member(BEN.id, "sre"), True),
+        ("approvers: ['@sre']", member(BEN.id), False),
+        ("approvers: ['@sre']", member("U0EVE"), False),
+        ("approvers: ['@sre']", member("U0EVE", "sre"), False),
+        ("approvers: ['@sre', channel], exclude_requester: true", member(ANA.id, "sre"), False),
+        ("approvers: ['@sre', channel], exclude_requester: true", member("U0EVE"), True),
+        ("approvers: ['@sre']", Actor.local("ana"), False),
+        ("approvers: ['@sre']", Actor.pretend("@sre"), False),
+    ],
+)
+def test_an_edit_needs_the_approval_that_the_note_had_at_that_moment(
+    rule: str, who: Actor, may: bool
+) -> None:
+    """Whoever approved it and has left the group edits it no more, nor does anybody at a terminal whom nobody named."""
+    case = talk(f"memory: approve\napprovals: {{remember: {{{rule}}}}}").model("", KEEP)
+    (row,) = rows_of(case.decide("approve", actor=BEN))
+    assert (memory.refusal(row, who, Gate("T1", allow_local=True)) is None) is may
+
+
+def test_what_is_read_in_other_channels_is_edited_by_no_member_of_one() -> None:
+    """A note of the flow that nobody approved can be forgotten, and not changed."""
+    (row,) = rows_of(talk("memory: {write: auto, scope: flow}").model("", KEEP))
+    assert "can be forgotten" in (memory.refusal(row, member("U0EVE"), Gate("T1")) or "")
+    (row,) = rows_of(talk("memory: auto").model("", KEEP))
+    assert memory.refusal(row, member("U0EVE"), Gate("T1")) is None
 
 
 def test_a_note_is_never_always_allowed() -> None:
@@ -169,6 +214,21 @@ def test_a_note_that_people_forget_has_no_text_left_and_says_who_did_it() -> Non
         ("memory: perhaps", "approve, auto or off"),
         ("memory: {write: auto, scope: team}", "channel or flow"),
         ("memory: auto\ntools: [remember]", "unknown tool `remember`"),
+        ("memory: {write: approve, scope: flow}", "name who approves them"),
+        *(
+            (
+                f"memory: {{write: {write}, scope: flow}}\napprovals: {{{name}: {rule}}}",
+                "name who approves them",
+            )
+            for write in ("approve", "auto")
+            for name in ("remember", "'*'")
+            for rule in (
+                "[approve, reject]",
+                "{approvers: [channel]}",
+                "{approvers: [requester, U0BEN]}",
+                "[{when: '{{ true }}', approvers: [U0BEN]}, {verdicts: [approve]}]",
+            )
+        ),
     ],
 )
 def test_what_cannot_be_a_memory_is_refused_as_the_flow_is_read(written: str, words: str) -> None:
