@@ -1,8 +1,9 @@
 """What agents say and do, in messages: which entries stand in which message, and that each is there once.
 
 An entry (a part of a text, a turn's calls, a note) is a row. Several entries of one agent stand in one message as long
-as nothing else came below it and there is room: a *piece*. A row's result records the message and the piece before the
-message is changed, so a crash repeats an edit and never a post. What is still being written is only in memory
+as nothing else came below it and there is room: a *piece*. A row's result records the message, and the piece up to that
+entry, before the message is changed, so a crash repeats an edit and never a post. Whatever changes a message draws all that
+stands in it: the longest piece that a row of it has recorded. What is still being written is only in memory
 (`LiveText`); when its process dies, the row knows the message, and the whole text or a later attempt takes its place.
 """
 
@@ -92,11 +93,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The last message of a thread, which an agent wrote: its entries by their keys, and about how much they take."""
+    """The last message of a thread, which an agent wrote, and about how much its entries take."""
 
     where: Posted
     agent: tuple[str, str]
-    piece: tuple[str, ...]
     weight: int
 
 
@@ -167,7 +167,7 @@ class Pieces:
             return Sent(DROPPED)
         async with self.lock(row.lane):
             try:
-                await self.draw(where, _piece(shown))
+                await self.draw(where, await self.standing(shown))
             except Permanent as fault:
                 if fault.reason not in _GONE:
                     raise
@@ -195,11 +195,12 @@ class Pieces:
                 else {**position(where), "piece": [row.key], "stream": True}
             )
         await self._end_stream(row, where)
-        others = tuple(key for key in _piece(row) if key != row.key)
+        piece = await self.standing(row)
+        others = tuple(key for key in piece if key != row.key)
         try:
             if data.get("ending") == "cut":
-                await self.draw(where, _piece(row), again=True)
-                return Sent({**position(where), "piece": _keys(row)})
+                await self.draw(where, piece, again=True)
+                return Sent({**position(where), "piece": list(piece)})
             if others:
                 await self.draw(where, others)
             else:
@@ -213,9 +214,11 @@ class Pieces:
         return Sent(DROPPED)
 
     async def _show(self, row: OutboxRow, data: dict[str, Json], live: LiveText | None) -> dict[str, Json]:
-        where, piece, is_new = posted_of(row), _piece(row), False
+        where, is_new = posted_of(row), False
         if where is None:
             where, piece, is_new = await self._place(row, data, live)
+        else:
+            piece = await self.standing(row)
         if data.get("ending") != "writing":
             await self._end_stream(row, where, live, data.get("part"))
         streamed = data.get("ending") == "writing" and _streams(live, data.get("part"))
@@ -248,7 +251,7 @@ class Pieces:
         free = not native and not data.get("part") and self.calls.budget.fits(EDIT)
         fits = tail is not None and tail.agent == agent and free
         if tail is not None and fits and not is_uncertain(row) and tail.weight <= MOST_JOINED:
-            piece = (*tail.piece, row.key)
+            piece = (*await self._at(tail.where, data), row.key)
             if len(piece) <= _MOST_IN_PIECE:
                 # Recorded before it is seen, or a crash in between would show it twice.
                 await self.ledger.keep(row, {**position(tail.where), "piece": list(piece)})
@@ -283,7 +286,7 @@ class Pieces:
             return
         weight = sum(map(entry_weight, await self._entries(piece)))
         agent = (data["sessionId"], agent_of(data["turn"]))
-        self._tails[row.lane] = _Tail(where, agent, piece, weight)
+        self._tails[row.lane] = _Tail(where, agent, weight)
 
     def _forget(self, lane: str, where: Posted) -> None:
         """A message is there no more."""
@@ -308,11 +311,25 @@ class Pieces:
 
     # --- drawing -------------------------------------------------------------------------------------------
 
+    async def standing(self, row: OutboxRow) -> tuple[str, ...]:
+        """All entries of the message in which a row is shown, in their order."""
+        where = posted_of(row)
+        return _piece(row) if where is None else await self._at(where, decode(row.payload)) or _piece(row)
+
+    async def _at(self, where: Posted, data: Mapping[str, Json]) -> tuple[str, ...]:
+        """The entries of an agent's message. An entry that came later knows of those before it."""
+        session_id, agent = data["sessionId"], agent_of(data["turn"])
+        rows = await self.ledger.of(session_id, f"agent:{session_id}:{agent}")
+        return max((_piece(row) for row in rows if posted_of(row) == where), key=len, default=())
+
     async def draw(
         self, where: Posted, piece: tuple[str, ...], *, again: bool = False, marked: bool = False
     ) -> None:
-        """Edit a message to what its entries are now; not where it is that already. `marked` gives it the key by which
-        it is found again: a native stream has none."""
+        """Edit a message to what its entries are now; not where it is that already, nor while the words of one are known to
+        Slack alone, because the process that wrote them is gone: what becomes of them draws it. `marked` gives it the key
+        by which it is found again: a native stream has none."""
+        if not again and await self._is_half(piece):
+            return
         message = await self._message(piece)
         if not again and not marked and self._drawn.get(where) == message:
             return
@@ -326,6 +343,12 @@ class Pieces:
         if len(self._drawn) > 500:
             self._drawn.clear()
         self._drawn[where] = message
+
+    async def _is_half(self, piece: tuple[str, ...]) -> bool:
+        rows = [await self.ledger.row(key) for key in piece]
+        told: list[dict[str, Json]] = [decode(row.payload) for row in rows if row is not None]
+        writing = [(data["sessionId"], data["turn"]) for data in told if data.get("ending") == "writing"]
+        return any(turn not in self.lives for turn in writing)
 
     async def _message(self, piece: tuple[str, ...]) -> Rendered:
         """A message with these entries, which are of one agent."""
@@ -435,12 +458,8 @@ def _streams(live: LiveText | None, part: int | None) -> bool:
 
 
 def _piece(row: OutboxRow) -> tuple[str, ...]:
-    """The entries of the message in which a row is shown."""
+    """The entries of the message in which a row is shown, as it has recorded them: those that came before it, and itself."""
     return tuple(result_of(row).get("piece") or (row.key,))
-
-
-def _keys(row: OutboxRow) -> list[Json]:
-    return list(_piece(row))
 
 
 def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLine:

@@ -70,6 +70,10 @@ class Ledger:
         """A row, in any state."""
         return await self.writer.call(self.writer.store.outbox_row, key)
 
+    async def of(self, session_id: str, prefix: str) -> list[OutboxRow]:
+        """The rows of a session whose keys begin so, in any state."""
+        return await self.writer.call(self.writer.store.outbox_of, session_id, prefix)
+
     async def arrived(self, key: str) -> InboxRow | None:
         """What arrived under this key, done with or not."""
         return await self.writer.call(self.writer.store.inbox_row, key)

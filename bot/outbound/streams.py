@@ -16,7 +16,7 @@ from itertools import count
 from bot.intents.agent_rows import agent_of, text_key, writing_row
 from bot.outbound.agent_messages import LiveText, Pieces
 from bot.outbound.calls import APPEND, EDIT, Hold
-from bot.outbound.posts import Ledger, Sessions, posted_of, result_of
+from bot.outbound.posts import Ledger, Sessions, posted_of
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import Permanent, RateLimited, SlackFault
 from engine.journal.events import AgentCompacted, ChildStarted, Event, NodeRetried, SessionEnd
@@ -186,4 +186,4 @@ class Streams:
                 if part in live.streams:
                     await self.pieces.grow(live, part)
                 if part not in live.streams:
-                    await self.pieces.draw(where, tuple(result_of(row).get("piece") or (row.key,)))
+                    await self.pieces.draw(where, await self.pieces.standing(row))
