@@ -245,15 +245,14 @@ def check(
     files: Sequence[Mapping[str, Json]] | None = None,
     words: str | None = None,
 ) -> dict[str, Json]:
-    """The answer as it is journaled: `{value, text, label?, values?, files?, words?}`; `words` go with a decision, and with a
-    choice that asks for some. Raises `InvalidAnswer` with what would be right; nothing that was given is left out."""
+    """The answer as it is journaled: `{value, text, label?, values?, files?, words?, reason?}`; `words` are those that a choice
+    asks for, else the reason. Raises `InvalidAnswer` with what would be right; nothing that was given is left out."""
     ways = [way is not None for way in (value, text, values)]
     if sum(ways) > 1 or (files and (value is not None or values is not None)):
         raise InvalidAnswer("Answer in one way: a value, a text, the fields of a form, or files.")
     answer = _checked(flow, prompt, value, text, values, files, words)
-    if words and words.strip() and prompt.kind != "approval" and "words" not in answer:
-        raise InvalidAnswer("This answer takes no reason. Nothing was decided.")
-    return answer
+    reason = clean_text(words or "")[0].strip()
+    return {**answer, "reason": reason} if reason and "words" not in answer else answer
 
 
 def _checked(

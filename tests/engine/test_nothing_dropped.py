@@ -33,15 +33,27 @@ async def test_the_message_beside_a_decision_is_its_reason(backing: Backing, tmp
 
 @pytest.mark.parametrize(
     ("flow", "given"),
+    [(CHOICE, {"value": "eu"}), (TEXT, {"text": "well"}), (FORM, {"values": {"size": 1}})],
+)
+async def test_a_reason_beside_any_answer_is_kept(
+    backing: Backing, tmp_path: Path, flow: str, given: dict[str, Any]
+) -> None:
+    """Words that no choice asked for stand with the answer in the journal."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(flow)).session_id
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        state = await rig.engine.apply(session_id, Answer(prompt_id, ANA, "k", **given, reason="it is near"))
+        assert (state.prompts[prompt_id].answer or {})["reason"] == "it is near"
+
+
+@pytest.mark.parametrize(
+    ("flow", "given"),
     [
-        (CHOICE, {"value": "eu", "reason": "it is near"}),
         (CHOICE, {"value": "eu", "text": "us"}),
         (CHOICE, {"value": "eu", "values": {"size": 1}}),
         (CHOICE, {"value": "eu", "always": {"seconds": 60}}),
         (CHOICE, {"text": "eu", "files": [{"name": "a", "path": "a", "size": 1, "type": None}]}),
-        (TEXT, {"text": "well", "reason": "because"}),
         (TEXT, {"text": "well", "value": "eu"}),
-        (FORM, {"values": {"size": 1}, "reason": "because"}),
         (FORM, {"values": {"size": 1}, "text": "2"}),
         (APPROVAL, {"value": "approve", "text": "fine"}),
         (APPROVAL, {"value": "approve", "values": {"size": 2}}),
