@@ -115,7 +115,7 @@ nodes:
       two: [{id: a, type: approval, with: {message: "Go?", approvers: [channel], required: 2}}]
       why: [{id: b, type: approval, with: {message: "Sure?", approvers: [channel], require_reason: true}}]
       pick: [{id: c, type: ask, with: {message: "Which?", choices: [one, two]}}]
-      back: [{id: d, type: ask, with: {message: "Size?", choices: [small, large], undo: 1h}}]
+      back: [{id: d, type: ask, with: {message: "Size?", choices: [small, large]}}]
       many: [{id: e, type: ask, with: {message: "Day?", choices: [a, b, c, d, e, f, g, h]}}]
       date: [{id: f, type: ask, with: {message: "When?", form: {properties: {day: {type: string, format: date}}}}}]
 """
