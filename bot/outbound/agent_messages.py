@@ -403,6 +403,7 @@ class Pieces:
             self._native = False
             await self.ledger.keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
             return None
+        await self.poster.alone(row, place, where)
         live.streams[part] = Stream(where, text, self.clock())
         await self.ledger.keep(row, {**position(where), "piece": [row.key], "stream": True})
         return where

@@ -32,6 +32,7 @@ from engine.language import timestamps as moments
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import (
     Corrupt,
+    FenceLost,
     MalformedJournal,
     SchemaTooNew,
     SessionQuarantined,
@@ -39,8 +40,10 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.nodes.runtime.effects import under
 from engine.nodes.types.spec import Meter
 from engine.run.stored import utc_now
+from engine.storage.fence import WorkPermit
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.outbound")
@@ -188,6 +191,7 @@ class Outbound:
         for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
             del self._lanes[lane]
         try:
+            generation = self._writer.store.generation()
             if self._shards is not None:
                 await self._shards.share({await self._shards.of(row) for row, _ in self._lanes.values()})
             rows = await self._writer.call(self._writer.store.outbox, now=self._now(), limit=self._limit)
@@ -201,7 +205,8 @@ class Outbound:
             log.error("the outbox could not be read: %s", error)
             return min(self._tuning.poll_seconds, _TROUBLE_SECONDS)
         if not self._stopping:
-            self._give(rows)
+            with under(WorkPermit(self._writer.store, generation)):
+                self._give(rows)
         self._resize(found)
         return self._until_next()
 
@@ -280,6 +285,9 @@ class Outbound:
             self._hold_row(row, hold.seconds)
         except (AuthLost, StorageBroken) as error:
             self._fail(error)
+        except FenceLost:
+            log.warning("%s is left: another process may send it", row.key)
+            self._hold(lane_of(row), self._again_in(row))
         except Exception:
             # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
             log.exception("%s could not be sent and is tried again", row.key)

@@ -19,6 +19,8 @@ from engine.journal.records import Head, InboxItem, InboxRow, OutboxRow, PutOutb
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
+from engine.language.errors import FenceLost
+from engine.nodes.runtime.effects import FREE, permitted, under
 from engine.nodes.types.spec import Meter
 from engine.storage.group_commit import Writer
 
@@ -43,6 +45,8 @@ class Failed:
 
 Outcome: TypeAlias = Sent | Failed
 
+OVERTAKEN_SECONDS = 0.1
+"""How long to wait before a row is read again that is not as it was read."""
 DROPPED: dict[str, Json] = {"dropped": True}
 
 
@@ -91,8 +95,9 @@ class Ledger:
         await self.writer.call(self.writer.store.set_mark, name, value)
 
     async def attempt(self, row: OutboxRow) -> None:
-        """A request is about to be made."""
-        await self.writer.call(self.writer.store.outbox_attempt, row.id, self.now())
+        """A request is about to be made. Raises `Hold` where another process has made one since the row was read."""
+        if not await self.writer.call(self.writer.store.outbox_attempt, row.id, row.attempts, self.now()):
+            raise Hold(OVERTAKEN_SECONDS, f"{row.key} was sent, or is being sent, by another process")
 
     async def keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
         """What is known so far of a row that is still to be sent."""
@@ -195,6 +200,7 @@ class Poster:
         async with self.calls.budget.reserved(POST, place.channel):
             await self.ledger.attempt(row)
             posted = await self.calls.post(place, message, broadcast=broadcast)
+        await self.alone(row, place, posted)
         if uncertain:
             # What was missing at every look may still have appeared by now.
             found = await self._look(row, place)
@@ -214,6 +220,24 @@ class Poster:
         if wait > 0:
             raise Hold(wait, f"{row.key} may still appear")
         return None
+
+    async def alone(self, row: OutboxRow, place: Place, posted: Posted) -> None:
+        """What was posted while this process may have been taken for dead is made harmless where another one has posted it
+        too. Raises `FenceLost` then."""
+        if permitted():
+            return
+        with under(FREE):
+            found = await self._look(row, place)
+            if len(found) > 1 and found[0] == posted:
+                # Whoever posts after us looks again, and makes its own copy harmless: unless ours was not to be seen then.
+                await asyncio.sleep(self.first_look)
+                found = await self._look(row, place)
+            if any(copy != posted for copy in found):
+                log.warning(
+                    "%s was posted by another process too; ours at %s is disarmed", row.key, posted.ts
+                )
+                await self._disarm(row, posted)
+                raise FenceLost
 
     async def _look(self, row: OutboxRow, place: Place) -> list[Posted]:
         oldest = timestamps.from_text(row.created_at).timestamp() - _BEFORE

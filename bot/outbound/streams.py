@@ -23,7 +23,7 @@ from engine.journal.events import AgentCompacted, ChildStarted, Event, NodeRetri
 from engine.journal.records import OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json
-from engine.language.errors import SaysoError
+from engine.language.errors import FenceLost, SaysoError
 from engine.messages.turns import Finished, TextDelta, ThinkingDelta, TurnEvent
 
 log = logging.getLogger("sayso.outbound")
@@ -111,7 +111,7 @@ class Streams:
                 await self._show(live)
                 if not live.changed.is_set():
                     await live.changed.wait()
-        except SaysoError as error:
+        except (SaysoError, FenceLost) as error:
             log.warning("the text of %s is not shown while it comes: %s", live.turn, error)
             self._close(live)
         except Exception:

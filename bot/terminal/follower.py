@@ -307,7 +307,9 @@ class Follower:
 
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
-        await self.engine.writer.call(self.engine.store.outbox_attempt, row.id, self.engine.now())
+        attempt, now = self.engine.store.outbox_attempt, self.engine.now()
+        if not await self.engine.writer.call(attempt, row.id, row.attempts, now):
+            return
         do = "delivered"
         outcome: dict[str, Json] = {}
         message = Message.of(self.session_id, data["path"], data["config"])

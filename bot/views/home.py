@@ -48,7 +48,9 @@ from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError
+from engine.nodes.runtime.effects import unless_lost
 from engine.run.engine import Engine
+from engine.storage.fence import WorkPermit
 from prompt_state.question_row import PromptState, thread_key
 
 log = logging.getLogger("sayso.views")
@@ -146,7 +148,8 @@ class HomeKind(Kind):
                 del self._pending[user]
                 watch = self._watches.get(user)  # who has not looked for long is forgotten meanwhile
                 if watch is not None:
-                    await self._published(user, watch)
+                    store = self._engine.store
+                    await unless_lost(self._published(user, watch), WorkPermit(store, store.generation()))
 
     def _due(self, user: str, now: float) -> float:
         watch = self._watches.get(user)

@@ -29,6 +29,8 @@ from bot.wire.client import AuthLost, SlackFault, Unknown
 from engine.journal.records import Consumed, InboxRow
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError
+from engine.nodes.runtime.effects import unless_lost
+from engine.storage.fence import WorkPermit
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.views")
@@ -104,7 +106,8 @@ class Views:
             task.cancel()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work, name="view")
+        permit = WorkPermit(self._writer.store, self._writer.store.generation())
+        task = asyncio.create_task(unless_lost(work, permit), name="view")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

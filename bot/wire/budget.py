@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.wire.limits import NEVER, WINDOW, ChannelGate, Gate, MethodGate
+from engine.nodes.runtime.effects import before_effect
 
 log = logging.getLogger("sayso.slack")
 
@@ -197,10 +198,11 @@ class Budget:
 
     @asynccontextmanager
     async def turn(self, method: str, channel: str = "") -> AsyncIterator[Turn]:
-        """A turn to call a method, once it has come; one that was reserved for this call is taken first."""
+        """A turn to call a method, once it has come; one that was reserved for this call is taken first. Raises `FenceLost`."""
         turn = self._kept(method, channel) or await self._take(method, channel)
-        turn.made = True
         try:
+            await before_effect()
+            turn.made = True
             yield turn
         finally:
             self._over(turn)

@@ -318,6 +318,13 @@ class StorageBroken(StorageError):
 # --- not an error --------------------------------------------------------------------------------------
 
 
+class FenceLost(BaseException):
+    """Another process may have taken the work over: it has no more effects here, and its end is not recorded.
+
+    No `Exception`, so that no error handling takes it for an outcome.
+    """
+
+
 class PauseError(BaseException):
     """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave, with what it `saved`, and by
     `hub.checkpoint()`, with the session's `state` (`SessionState`) at the pause.

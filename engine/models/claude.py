@@ -37,6 +37,7 @@ from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
 from engine.models.keys import KEY_VARIABLES
 from engine.models.provider import Abortable, Aborted, refuse_illegal, settle
+from engine.nodes.runtime.effects import before_effect
 
 log = logging.getLogger("sayso.agent")
 
@@ -152,6 +153,7 @@ class ClaudeProvider:
         body = body_of(request, key=self._key, caching=self._caching)
         while True:
             left = without(body, off)
+            await before_effect()
             try:
                 stream = await self._post(client, left)
                 break

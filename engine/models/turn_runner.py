@@ -46,6 +46,7 @@ from engine.messages.turns import Finished, Tool, TurnRequest, TurnResult, Usage
 from engine.models.function_tools import with_functions
 from engine.models.provider import Abortable, Aborted, Provider
 from engine.models.turn_outcome import completed, failed, no_details, unsent
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.folder import FileRefused, read_inside, sniffed
 from engine.nodes.runtime.kept_files import keep, kept_bytes
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
@@ -235,6 +236,7 @@ class TurnRunner:
         finally:
             abortable.close()
         if config.get("count"):
+            await before_effect()
             counted = await self.provider(ctx).count(made.request)
             raise _TooLittle(weighed(made.parts, counted))
         missing = too_little(made.parts, config, ctx.saved)
@@ -306,6 +308,7 @@ class TurnRunner:
 
     async def _told(self, request: TurnRequest, ctx: NodeContext) -> TurnResult:
         provider = self.provider(ctx)
+        await before_effect()
         async with aclosing(provider.stream(request, ctx.aborted)) as events:
             async for event in events:
                 ctx.stream(event)

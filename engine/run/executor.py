@@ -28,7 +28,8 @@ from engine.journal.events import Event
 from engine.journal.queries import TURN, doomed
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import NodeRun, State, in_finally, scope_of
-from engine.language.errors import BlobLost, SaysoError, SessionError, StorageError
+from engine.language.errors import BlobLost, FenceLost, SaysoError, SessionError, StorageError
+from engine.nodes.runtime.effects import FREE, Permit, before_effect, under
 from engine.nodes.runtime.folder import session_folder
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Runner, StopSignal
 from engine.nodes.runtime.secrets import references, without_secrets
@@ -60,6 +61,10 @@ class Executor:
         """Makes an outcome durable."""
         self.on_lost: Callable[[BaseException], None]
         """Told why an outcome could not be recorded."""
+        self.permit: Callable[[ActiveSession], Permit] = lambda live: FREE
+        """What a node that is launched now asks before its effects."""
+        self.on_fenced: Callable[[ActiveSession], Awaitable[None]]
+        """Told that a node was refused its effects."""
         self.meters: dict[str, dict[str, Meter]] = {}
         """The progress that running nodes report, by session and path; nothing of it is stored."""
         self.on_meter: Callable[[str], None] = lambda session_id: None
@@ -80,15 +85,22 @@ class Executor:
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:
                 live.stops[name] = StopSignal()
-                live.tasks[name] = asyncio.create_task(self._work(live, path, run, name), name=name)
+                work = self._work(live, path, run, name, self.permit(live))
+                live.tasks[name] = asyncio.create_task(work, name=name)
 
-    async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> None:
+    async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str, permit: Permit) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            command = await self._without_files(live, path, run, live.stops[name])
-            if command is None:
-                command = await self.jobs.perform(self._job(live, path, run, name))
+            with under(permit):
+                await before_effect()
+                command = await self._without_files(live, path, run, live.stops[name])
+                if command is None:
+                    command = await self.jobs.perform(self._job(live, path, run, name))
             await self.on_outcome(live, command)
+        except FenceLost:
+            # Its start is durable: whoever has the session now finds it interrupted.
+            log.warning("%s: %s is left: another process may have the session", live.session_id, path)
+            await self.on_fenced(live)
         except asyncio.CancelledError:
             # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.
             raise
@@ -188,6 +200,8 @@ class ActiveSession(Struct):
     found: bool = False
     """The last claim loaded it from the store: another process may have left work behind in it."""
     epoch: int = 0
+    generation: int = 0
+    """That of the fence before its last commit: what it began is under this one."""
     state: State = field(default_factory=State)
     flow: Flow | None = None
     turn: Turn | None = None

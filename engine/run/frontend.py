@@ -37,9 +37,11 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
+from engine.nodes.runtime.effects import before_effect, unless_lost
 from engine.nodes.types.registry import mode_of
 from engine.run import remote_commands
 from engine.run.engine import Engine
+from engine.storage.fence import WorkPermit
 from engine.storage.leases import Holder, Serving
 from engine.storage.port import Store
 
@@ -195,6 +197,7 @@ class FrontendWorker:
                 lanes.pop(key).result()
             if not self._lock.take():
                 return
+            permit = WorkPermit(self._engine.store, self._engine.store.generation())
             rows = await self._engine.writer.call(self._engine.store.outbox, now=self._engine.now())
         except StorageBroken:
             raise
@@ -206,7 +209,9 @@ class FrontendWorker:
             if row.kind in self._kinds and row.lane not in lanes:
                 found.setdefault(row.lane, []).append(row)
         for key, each in found.items():
-            lanes[key] = asyncio.create_task(self._in_order(each), name=f"frontend:{key}")
+            lanes[key] = asyncio.create_task(
+                unless_lost(self._in_order(each), permit), name=f"frontend:{key}"
+            )
             lanes[key].add_done_callback(lambda _: self._wake.set())
         if not lanes:
             self._lock.pause()
@@ -219,7 +224,8 @@ class FrontendWorker:
     async def _handle(self, row: OutboxRow) -> bool:
         """Whether the row is done with; where its frontend raised it waits, and the rows behind it."""
         call, store = self._engine.writer.call, self._engine.store
-        await call(store.outbox_attempt, row.id, self._engine.now())
+        if not await call(store.outbox_attempt, row.id, row.attempts, self._engine.now()):
+            return False
         try:
             items = await self._kinds[row.kind](row)
         except NotDelivered as error:
@@ -256,7 +262,7 @@ class FrontendWorker:
         state, asked = await self._question(row)
         if asked is None or not asked.open or asked.shown is not None:
             return []
-        shown = await _awaited("ask", self._frontend.ask(state, asked, row.key))
+        shown = await _awaited("ask", self._frontend.ask, state, asked, row.key)
         if not isinstance(shown, dict) or not _is_json(shown):
             log.error("`ask` of the frontend must return a JSON object; the question counts as shown.")
             shown = {}
@@ -265,7 +271,7 @@ class FrontendWorker:
     async def _close(self, row: OutboxRow) -> list[InboxItem]:
         state, asked = await self._question(row)
         if asked is not None and not asked.open:
-            await _awaited("close", self._frontend.close(state, asked))
+            await _awaited("close", self._frontend.close, state, asked)
         return []
 
     async def _question(self, row: OutboxRow) -> tuple[State, Asked | None]:
@@ -275,7 +281,7 @@ class FrontendWorker:
     async def _deliver(self, row: OutboxRow) -> list[InboxItem]:
         data = decode(row.payload)
         message = Message.of(data["sessionId"], data["path"], data["config"])
-        output = await _awaited("deliver", self._frontend.deliver(message, row.key))
+        output = await _awaited("deliver", self._frontend.deliver, message, row.key)
         if not _is_json(output):
             raise NotDelivered("The message was shown, but `deliver` of the frontend must return JSON.")
         place = {"path": data["path"], "attempt": data["attempt"]}
@@ -296,9 +302,11 @@ def _cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _awaited(name: str, made: Awaitable[Json]) -> Json:
+async def _awaited(name: str, method: Callable[..., Awaitable[Json]], *given: object) -> Json:
     """What a method of the frontend gives. One that is not `async` has done its work by now: calling it again would do it
     twice."""
+    await before_effect()
+    made = method(*given)
     if inspect.isawaitable(made):
         return await made
     log.error("`%s` of the frontend must be an `async def`: sessions stand still while it runs.", name)

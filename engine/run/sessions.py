@@ -53,6 +53,7 @@ from engine.nodes.runtime.folder import session_folder
 from engine.nodes.runtime.kept_files import kept_digests
 from engine.run.executor import ActiveSession, Cached
 from engine.run.stored import flow_form, stored_flow, stored_state
+from engine.storage.fence import WorkPermit
 from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
@@ -462,8 +463,18 @@ class Sessions:
         self._cached.pop(live.session_id, None)
         self._stale.add(live.session_id)
 
+    def permit(self, live: ActiveSession) -> WorkPermit:
+        """What a node of the session that is launched now asks before its effects."""
+        session_id, claim = live.session_id, (live.epoch, self.owner, None)
+
+        async def ours() -> bool:
+            head = await self.writer.call(self.store.head, session_id)
+            return head is not None and (head.epoch, head.owner, head.quarantined) == claim
+
+        return WorkPermit(self.store, live.generation, ours)
+
     async def fenced(self, live: ActiveSession) -> None:
-        """A commit was fenced: another owner has the session, or only a row was consumed before; then it is still
+        """A commit was fenced, or an effect: another owner has the session, or only a row was consumed before; then it is still
         ours."""
         try:
             head = await self.writer.call(self.store.head, live.session_id)

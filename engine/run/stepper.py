@@ -95,6 +95,7 @@ class Stepper:
         self.entropy = entropy
         self.executor = executor
         executor.on_outcome, executor.on_lost = self._record, self._poisoned
+        executor.permit, executor.on_fenced = sessions.permit, sessions.fenced
         self.on_poisoned: Callable[[BaseException], None] = lambda error: None
         """Told when an outcome could not be recorded: memory can no longer be trusted, the process must end."""
         self.draining = False
@@ -289,6 +290,7 @@ class Stepper:
         changed."""
         assert live.flow is not None
         idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after))
+        live.generation = self.sessions.store.generation()
         try:
             manifest = await self.files.rows(live.session_id, live.epoch) if files and self.files else ()
             commit = self._commit_of(live, events, after, consumed, new, idle, manifest)

@@ -24,6 +24,7 @@ Files:
 * `counts`: how much there is of what waits, for metrics
 * `database`: statements and transactions, as the parts of a store use them
 * `envelopes`: encrypted files
+* `fence`: whether a process that may have been taken for dead may still have effects
 * `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
 * `group_commit`: the one thread that writes

@@ -56,7 +56,19 @@ def label_of(owner: str) -> str:
     return owner.split("-", 1)[0]
 
 
-class Owners:
+class KernelOwners:
+    """Owners whose leases end with their process and in no other way: the fence of a process that lives holds."""
+
+    def generation(self) -> int:
+        """See `Fence.generation`: however long it slept, nobody else had its work."""
+        return 0
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+        return True
+
+
+class Owners(KernelOwners):
     """The owners of one database."""
 
     def __init__(self, directory: Path) -> None:
@@ -155,7 +167,7 @@ class Owners:
                     (self._directory / name).unlink()
 
 
-class MemoryOwners:
+class MemoryOwners(KernelOwners):
     """The owners of a database in memory, which are parts of this process: like `Owners`, without files."""
 
     def __init__(self, living: dict[str, str]) -> None:

@@ -36,10 +36,11 @@ from engine.journal.records import (
     Sweep,
     Timer,
 )
+from engine.storage.fence import Fence
 from engine.storage.leases import Holder, Member, Served, Serving
 
 
-class Store(Protocol):
+class Store(Fence, Protocol):
     """One backend. Every method is one transaction; all raise `StorageError` subclasses and nothing else."""
 
     file: Path | None
@@ -250,8 +251,9 @@ class Store(Protocol):
     def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
         """The rows of a session whose keys begin so, in any state, oldest first. Those that do not verify are left out."""
 
-    def outbox_attempt(self, row_id: int, now: str) -> None:
-        """Count an attempt, durably, before the request is made."""
+    def outbox_attempt(self, row_id: int, attempts: int, now: str) -> bool:
+        """Count an attempt, durably, before the request is made. False, and nothing is changed, where the row is not as it
+        was read: it has another number of `attempts`, or is not pending any more."""
 
     def outbox_finish(
         self,

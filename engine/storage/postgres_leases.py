@@ -25,6 +25,7 @@ from psycopg import errors
 
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson, StorageBusy, StorageError
+from engine.storage.fence import Signs
 from engine.storage.leases import Holder, Member, new_owner_id
 from engine.storage.postgres_connect import connect, schema_of, shown, told
 from engine.storage.postgres_connection import PostgresConnection
@@ -89,7 +90,7 @@ class HeldLock:
         self.peers: list[str] = []
         """The names of the connections that carry leases, when it last gave a sign."""
         self.peers_changed: Callable[[], None] = lambda: None
-        self._seen = time.monotonic()
+        self.signs = Signs(LEASE_SECONDS)
         self.raw = connect(url, application)
         self._schema = schema_of(self.raw)
         self.taken = self._take()
@@ -138,9 +139,9 @@ class HeldLock:
 
     def look(self) -> None:
         """Give a sign of life, and look who else does."""
-        asked = time.monotonic()
+        given = self.signs.clock()
         found = [str(name) for (name,) in self.raw.execute(_PING, (prefix(self._schema),))]
-        self._seen = asked
+        self.signs.confirmed(given)
         if found != self.peers:
             self.peers = found
             self.peers_changed()
@@ -148,19 +149,15 @@ class HeldLock:
     def _number(self, name: str) -> int:
         return lock_number(name, self._schema)
 
-    def fresh(self) -> bool:
-        """Whether the server cannot have ended it yet."""
-        return time.monotonic() - self._seen < LEASE_SECONDS
-
     def _take(self) -> bool:
-        asked = time.monotonic()
+        given = self.signs.clock()
         self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
         self.raw.execute(_BOOT)
         self.started = _text(self.raw, _STARTED)
         locks = {self._name: _TAKE, **self._further}
         taken = all(_one(self.raw, words, self._number(name)) is True for name, words in locks.items())
         if taken:
-            self._seen = asked
+            self.signs.confirmed(given)
         return taken
 
     def _keep(self) -> None:
@@ -170,6 +167,7 @@ class HeldLock:
             except psycopg.Error as error:
                 why = self._gone(error)
                 if why is not None and not self._ended.is_set():
+                    self.signs.lost()
                     self.raw.close()
                     _log.error("%s", why)
                     self._lost(why)
@@ -250,7 +248,15 @@ class PostgresOwners:
         db.leased = self._fresh
 
     def _fresh(self) -> bool:
-        return all(held.fresh() for held in list(self._held.values()))
+        return all(held.signs.fresh() for held in list(self._held.values()))
+
+    def generation(self) -> int:
+        """See `Fence.generation`."""
+        return sum(held.signs.generation for held in list(self._held.values()))
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+        return self._fresh() and self.generation() == generation
 
     def register(self, label: str) -> str:
         """Become an owner that lives until this process ends or `close()`."""

@@ -436,10 +436,13 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return row
 
     @writes_suspended
-    def outbox_attempt(self, row_id: int, now: str) -> None:
+    def outbox_attempt(self, row_id: int, attempts: int, now: str) -> bool:
         """See `Store.outbox_attempt`."""
         row = self._outbox(row_id)
-        self._update(OUTBOX, row.but(attempts=row.attempts + 1, attempted_at=now))
+        if (row.attempts, row.state) != (attempts, "pending"):
+            return False
+        self._update(OUTBOX, row.but(attempts=attempts + 1, attempted_at=now))
+        return True
 
     @writes_suspended
     def outbox_finish(

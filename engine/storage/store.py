@@ -55,6 +55,12 @@ class AnyOwners(Protocol):
     def notes(self) -> list[str]:
         """What living owners have noted."""
 
+    def generation(self) -> int:
+        """See `Fence.generation`."""
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+
     def close(self) -> None:
         """Stop being any owner."""
 
@@ -118,6 +124,14 @@ class DatabaseStore(SessionDeletion):
     def alive(self, owner: str) -> bool:
         """See `Store.alive`."""
         return self._owners.alive(owner)
+
+    def generation(self) -> int:
+        """See `Fence.generation`."""
+        return self._owners.generation()
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+        return self._db.broken is None and self._owners.holds(generation)
 
     def serving(self) -> list[str]:
         """See `Store.serving`."""

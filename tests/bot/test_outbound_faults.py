@@ -227,7 +227,7 @@ async def test_a_crash_before_the_request_posts_once(rig: Rig) -> None:
     ts = await root(rig)
     await rig.put(a_note(ts))
     row = await rig.row("note:1")
-    await rig.writer.peek(rig.store.outbox_attempt, row.id, utc_now())
+    await rig.writer.peek(rig.store.outbox_attempt, row.id, 0, utc_now())
     rig.send()
     await rig.settled("note:1")
     assert len(copies(rig, "note:1")) == 1
@@ -267,7 +267,7 @@ async def test_two_copies_after_a_crash_leave_one_that_counts(rig: Rig) -> None:
             channel="C0LOCALOPS", thread_ts=ts, text=made.text, blocks=made.blocks, metadata=made.metadata
         )
     first, second = copies(rig, "note:1")
-    await rig.writer.peek(rig.store.outbox_attempt, row.id, utc_now())
+    await rig.writer.peek(rig.store.outbox_attempt, row.id, 0, utc_now())
     rig.send(look_delays=NEVER)
     assert (await rig.settled("note:1"))["ts"] == first["ts"]
     (duplicate,) = rig.posts("posted twice")
@@ -284,7 +284,7 @@ async def test_a_copy_of_somebody_else_is_not_adopted(rig: Rig) -> None:
     )
     (theirs,) = copies(rig, "note:1")
     rig.workspace.state.message("C0LOCALOPS", theirs["ts"])["user"] = "U0OTHERBOT"  # type: ignore[index]  # is there
-    await rig.writer.peek(rig.store.outbox_attempt, (await rig.row("note:1")).id, utc_now())
+    await rig.writer.peek(rig.store.outbox_attempt, (await rig.row("note:1")).id, 0, utc_now())
     rig.send()
     assert (await rig.settled("note:1"))["ts"] != theirs["ts"]
 

@@ -304,7 +304,7 @@ def test_a_changed_intent_is_never_sent(
     assert [row.key for row in store.outbox(now=NOW)] == ["k2"]
     assert [row["state"] for row in backend.rows("outbox")] == [b"failed", b"pending"]
     with pytest.raises(Corrupt):
-        store.outbox_attempt(1, NOW)
+        store.outbox_attempt(1, 0, NOW)
 
 
 def test_a_changed_intent_can_be_replaced(backend: SqliteBackend, store: Store) -> None:

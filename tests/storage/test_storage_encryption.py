@@ -82,7 +82,7 @@ def filled(store: DatabaseStore, session_id: str = "session-1", *, status: str =
     store.keep_form(FlowForm(FLOW_DIGEST, "r", said("form")))
     sent = store.outbox_row(f"out-{session_id}")
     assert sent is not None
-    store.outbox_attempt(sent.id, NOW)
+    store.outbox_attempt(sent.id, 0, NOW)
     store.outbox_finish(sent.id, sent.rev, now=NOW, state="sent", result=said("sent"))
 
 

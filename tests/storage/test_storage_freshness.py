@@ -364,7 +364,7 @@ def test_a_suspended_store_sends_nothing_but_its_notices(suspended: Store) -> No
     notice = PutOutbox("told", "T1:C1:1.0", "note", b"{}")
     suspended.give_notice([notice, notice], NOW)
     [row] = suspended.outbox(now=at(99))
-    suspended.outbox_attempt(row.id, NOW)
+    suspended.outbox_attempt(row.id, 0, NOW)
     assert suspended.outbox_finish(row.id, row.rev, now=NOW, state="sent")
     suspended.give_notice([notice], NOW)
     assert suspended.outbox(now=at(99)) == []

@@ -207,10 +207,10 @@ class Backends(RuleBasedStateMachine):
         """Deliveries are dealt with outside of any session."""
         self.both(which, lambda store, _: store.consume(consumed, now, rows))
 
-    @rule(which=st.booleans(), row_id=SMALL, now=TIMES)
-    def attempt(self, which: bool, row_id: int, now: str) -> None:
-        """An intent is about to be sent."""
-        self.both(which, lambda store, _: store.outbox_attempt(row_id, now))
+    @rule(which=st.booleans(), row_id=SMALL, attempts=SMALL, now=TIMES)
+    def attempt(self, which: bool, row_id: int, attempts: int, now: str) -> None:
+        """An intent is about to be sent, as it was read at some time."""
+        self.both(which, lambda store, _: store.outbox_attempt(row_id, attempts, now))
 
     @rule(
         which=st.booleans(),

@@ -105,8 +105,8 @@ def test_an_intent_is_stored_once(store: Store) -> None:
 def test_an_attempt_is_counted_before_the_request(store: Store) -> None:
     """Attempts without a result tell that something may have been sent."""
     put(store, PutOutbox("k", "lane", "post", b"1"))
-    store.outbox_attempt(1, at(1))
-    store.outbox_attempt(1, at(2))
+    store.outbox_attempt(1, 0, at(1))
+    store.outbox_attempt(1, 1, at(2))
     row = found(store, "k")
     assert (row.attempts, row.attempted_at, row.state, row.result) == (2, at(2), "pending", None)
 
@@ -114,7 +114,7 @@ def test_an_attempt_is_counted_before_the_request(store: Store) -> None:
 def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) -> None:
     """The result and the inbox item that tells of it are stored together."""
     put(store, PutOutbox("k", "lane", "post", b"1"))
-    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, 0, at(1))
     assert store.outbox_finish(1, 1, now=at(2), state="sent", result=b'{"ts":"1.0"}', items=[MESSAGE])
     assert store.outbox(now=at(9)) == []
     assert found(store, "k").result == b'{"ts":"1.0"}'
@@ -124,7 +124,7 @@ def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) ->
 def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> None:
     """A card that is edited keeps the message it edits, and goes on counting."""
     put(store, PutOutbox("k", "lane", "card", b"1"))
-    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, 0, at(1))
     store.outbox_finish(1, 1, now=at(1), state="sent", result=b"ts")
     put(store, PutOutbox("k", "lane", "card", b"2", not_before=at(5), replace=True))
     row = found(store, "k")
@@ -137,9 +137,9 @@ def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> Non
 def test_a_replacement_forgets_no_attempt_that_is_out(store: Store) -> None:
     """An attempt that follows a refused one still counts after a replacement: what became of it is not known."""
     put(store, PutOutbox("k", "lane", "card", b"1"))
-    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, 0, at(1))
     store.outbox_finish(1, 1, now=at(1), state="pending", result=b'{"refused":"limited","attempt":1}')
-    store.outbox_attempt(1, at(2))
+    store.outbox_attempt(1, 1, at(2))
     put(store, PutOutbox("k", "lane", "card", b"2", replace=True))
     assert found(store, "k").attempts == 2
 
@@ -147,7 +147,7 @@ def test_a_replacement_forgets_no_attempt_that_is_out(store: Store) -> None:
 def test_a_replacement_during_an_attempt_keeps_the_result_and_stays_pending(store: Store) -> None:
     """What was sent meanwhile was the older revision: its result counts, the newer is still to be sent."""
     put(store, PutOutbox("k", "lane", "card", b"1"))
-    store.outbox_attempt(1, at(1))
+    store.outbox_attempt(1, 0, at(1))
     put(store, PutOutbox("k", "lane", "card", b"2", replace=True))
     assert found(store, "k").attempts == 1
     assert not store.outbox_finish(1, 1, now=at(2), state="sent", result=b"ts", items=[MESSAGE])
@@ -170,7 +170,7 @@ def test_an_attempted_intent_that_waits_holds_its_lane(store: Store) -> None:
     put(store, PutOutbox("k", "a", "post", b"1"), PutOutbox("l", "a", "post", b"1"))
     put(store, PutOutbox("m", "b", "post", b"1"))
     row = found(store, "k")
-    store.outbox_attempt(row.id, NOW)
+    store.outbox_attempt(row.id, 0, NOW)
     store.outbox_finish(row.id, 1, now=NOW, state="pending", not_before=at(10))
     assert [row.key for row in store.outbox(now=at(9))] == ["m"]
     assert [row.key for row in store.outbox(now=at(10))] == ["k", "l", "m"]
@@ -194,7 +194,7 @@ def test_what_is_due_is_what_is_promised_in_any_mixture(store: Store) -> None:
     put(store, *(PutOutbox(f"k{n}", random.choice("abcd"), "post", b"1") for n in range(60)))
     for row in store.outbox(now=NOW, limit=None):
         for _ in range(random.choice([0, 0, 1])):
-            store.outbox_attempt(row.id, NOW)
+            store.outbox_attempt(row.id, 0, NOW)
         if (not_before := random.choice(times)) is not None or random.random() < 0.2:
             state = "pending" if not_before is not None else "sent"
             store.outbox_finish(row.id, 1, now=NOW, state=state, not_before=not_before)
@@ -208,7 +208,7 @@ def test_what_is_due_is_what_is_promised_in_any_mixture(store: Store) -> None:
 def test_an_absent_intent_is_an_error(store: Store) -> None:
     """Attempts and results belong to a row; what came with them is not stored."""
     with pytest.raises(StorageError, match="5"):
-        store.outbox_attempt(5, NOW)
+        store.outbox_attempt(5, 0, NOW)
     with pytest.raises(StorageError, match="5"):
         store.outbox_finish(5, 1, now=NOW, state="sent", items=[MESSAGE])
     assert store.inbox() == []

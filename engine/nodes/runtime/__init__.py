@@ -13,6 +13,7 @@ with the same idempotency key.
 
 Files:
 
+* `effects`: asked right before every effect: may this work still have it?
 * `files`: the `read_file` and `write_file` nodes
 * `folder`: reading in a session's own folder, and never outside of it
 * `http`: the `http` node: one request, and up to five redirects

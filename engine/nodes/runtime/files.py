@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.language.codec import Json
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.folder import NO_LINK, content, folder_inside
 from engine.nodes.runtime.images import is_picture, picture_of, picture_problem
 from engine.nodes.runtime.kept_files import keep
@@ -50,6 +51,7 @@ async def write_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 async def _done(work: Callable[[], Json], ctx: NodeContext) -> Outcome:
     if ctx.aborted.is_set():
         return Interrupted("cut", "the session was leaving before the file was opened")
+    await before_effect()
     try:
         return Completed(await in_thread(work))
     except BadPath as error:

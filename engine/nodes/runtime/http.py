@@ -28,6 +28,7 @@ from yarl import URL
 
 from engine.language.codec import Json, copy, encode, problems, read
 from engine.language.errors import Inexact, NotJson
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import (
     Completed,
@@ -258,6 +259,7 @@ def _session(exchange: _Exchange) -> aiohttp.ClientSession:
         # The client would repeat PUT and DELETE by itself when the connection is lost.
         if exchange.lost:
             raise exchange.lost
+        await before_effect()
         try:
             return await send(request)
         except aiohttp.ClientError as error:

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
-from engine.language.errors import NotJson, SaysoError
+from engine.language.errors import FenceLost, NotJson, SaysoError
 from engine.messages.turns import Tool
 from engine.nodes.runtime import mcp_asks, mcp_resources
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
 from engine.nodes.runtime.mcp_oauth import authorization, is_refused
 from engine.nodes.runtime.mcp_results import clean, output, output_of
@@ -136,6 +137,7 @@ class McpServers:
                 client = await connection.client()
             except SaysoError as error:
                 return Failed(error.code, str(error))
+            await before_effect()
             try:
                 if config.get("resources"):
                     parts = await mcp_resources.parts(client, arguments.get("uri"), config["resources"])
@@ -171,6 +173,7 @@ class McpServers:
             if known is None:
                 raise
             saved = known
+            await before_effect()
             open_call = self._begun(connection, client, call, ctx, {})
             result = await open_call.next()
         name, answered = connection.server.name, mcp_asks.answered(saved)
@@ -350,11 +353,12 @@ class _Connection:
                 await asyncio.to_thread(importlib.import_module, "mcp")
                 # What it logs quotes what servers say, with secrets in it as they come.
                 logging.getLogger("mcp").setLevel(logging.CRITICAL)
+                await before_effect()
                 async with asyncio.timeout(OPEN_WITHIN):
                     client = await self._opened(stack, errors.file)
                 self.ready.set_result(client)
                 await self._closing.wait()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, FenceLost):
             self._fail(McpLost(f"the MCP server {self.server.name} was closed"))
             raise
         except Exception as error:

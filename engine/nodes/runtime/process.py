@@ -25,6 +25,7 @@ from typing import IO, Literal
 
 from msgspec import Struct
 
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.redact import SHORTEST, Redactor
 from engine.nodes.runtime.runner import first_of
 from engine.nodes.types.spec import Meter
@@ -97,6 +98,7 @@ async def run_command(
 
 async def _spawn(command: Command, outputs: tuple[_Output, _Output]) -> asyncio.subprocess.Process:
     with _stdin(command.stdin) as stdin:
+        await before_effect()
         process = await asyncio.create_subprocess_exec(
             *command.argv,
             executable=command.executable,

@@ -28,6 +28,7 @@ from pydantic.errors import PydanticUserError
 from engine.language.codec import Json, encode
 from engine.language.diagnostics import Fault, faults_of, suggest
 from engine.language.errors import PauseError
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.nodes.runtime.user_code import Context, NodeError, in_thread, supervise
 from engine.nodes.types.spec import sentence
@@ -59,6 +60,7 @@ async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
         # Until here nothing has happened: leaving now needs nobody's word.
         if context.aborted:
             raise PauseError(context.saved)
+        await before_effect()
         return await call(function, *arguments.args, **arguments.kwargs)
 
     return await supervise(name, work, ctx)

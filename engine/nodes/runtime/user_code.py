@@ -21,7 +21,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from engine.language.codec import Json, clean_text, copy
-from engine.language.errors import NotJson, PauseError
+from engine.language.errors import FenceLost, NotJson, PauseError
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from engine.nodes.types.spec import Meter
 
@@ -133,6 +134,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     if ctx.aborted.is_set():
         # Nothing has happened yet, so nobody needs to be asked.
         return Interrupted("left", f"the session was leaving before {name} began", ctx.saved)
+    await before_effect()
     loop = asyncio.get_running_loop()
     context, ended = Context(ctx), loop.create_future()
     task = loop.create_task(_guarded(work, context, ended))
@@ -257,6 +259,9 @@ async def _guarded(
         failure = NodeError(f"it tried to end the process ({error!r})", "exit")
         failure.__cause__ = error
         result = None, failure
+    except FenceLost as error:
+        ended.set_exception(error)
+        return
     except BaseException as error:
         result = None, error
     if not ended.done():

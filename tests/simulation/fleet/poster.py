@@ -70,7 +70,9 @@ class Poster:
 
     async def _send(self, row: OutboxRow) -> None:
         try:
-            await self._call(self._store.outbox_attempt, row.id, self._worker.world.now())
+            now = self._worker.world.now()
+            if not await self._call(self._store.outbox_attempt, row.id, row.attempts, now):
+                return
             await self._worker.post(row)
             data = decode(row.payload)
             place = {"path": data["path"], "attempt": data["attempt"]}
