@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from bot.doctor.fleet import check_fleet
 from bot.outbound.shards import lease_of, shard_of
 from bot.serve.gaps import GAP, READ
 from tests.e2e.test_slice import two_steps
+from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, start_flow
 from tests.support.engine import until
@@ -199,3 +201,64 @@ async def test_doctor_says_which_role_nobody_has(workspace: Workspace, tmp_path:
             assert found == ["no process has the role worker: no session goes on"]
             await bots.add("worker")
             assert all(check.level == "ok" for check in check_fleet(store))
+
+
+# --- a sender that stands still -----------------------------------------------------------------------------------
+
+QUESTION = """
+flow: asks
+nodes:
+  - {id: question, type: ask, with: {message: "What now?"}}
+  - {id: tell, type: message, with: {text: "All is done"}}
+"""
+GATE = 4711
+"""An advisory lock: while a test has it, no sender gets past its first attempt."""
+HELD = {
+    "inside its attempt": "CREATE TRIGGER held BEFORE UPDATE",
+    "after its attempt": "CREATE CONSTRAINT TRIGGER held AFTER UPDATE",
+}
+
+
+def gated(url: str, where: str) -> None:
+    """Let each first attempt at a question wait for the gate: in the middle of its transaction, or in its commit."""
+    late = "DEFERRABLE INITIALLY DEFERRED" if "CONSTRAINT" in HELD[where] else ""
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute(
+            "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS"
+            f" 'BEGIN PERFORM pg_advisory_xact_lock_shared({GATE}); RETURN NEW; END'"
+        )
+        raw.execute(
+            f"{HELD[where]} ON outbox {late} FOR EACH ROW"
+            " WHEN (OLD.attempts = 0 AND NEW.attempts = 1 AND NEW.kind IN ('card', 'prompt')) EXECUTE FUNCTION gate()"
+        )
+
+
+@pytest.mark.parametrize("where", HELD)
+async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
+    workspace: Workspace, tmp_path: Path, where: str
+) -> None:
+    """It is stopped in the middle of its attempt, or between that and the request: of each question one copy is live."""
+    url = postgres.new_database()
+    gated(url, where)
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+    blocked = "SELECT count(*) FROM pg_locks WHERE locktype IN ('tuple', 'transactionid') AND NOT granted"
+    async with fleet(workspace, tmp_path, {"asks": QUESTION}, "all", "all", url=url, **UNLIMITED) as bots:
+        with psycopg.connect(url, autocommit=True) as gate:
+            gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
+            thread = await start_flow(workspace, "ana", "ops", "asks")
+            await until(lambda: gate.execute(waiting, (GATE,)).fetchone() != (0,))
+            frozen = bots.holder(lease_of(shard_of(workspace.channel("ops").id)))
+            assert frozen is not None
+            bots.freeze(frozen)
+            gate.execute("SELECT pg_advisory_unlock_all()")
+            if where == "inside its attempt":
+                await until(lambda: gate.execute(blocked).fetchone() != (0,))
+            else:
+                await thread.says("What now?", timeout=40)
+        bots.wake(frozen)
+        assert await frozen.ended() == 6
+        await thread.says("What now?", timeout=40)
+        await thread.reply("ana", "on")
+        await thread.says("All is done", timeout=40)
+    live = [text for text in thread.texts() if "What now?" in text and "posted twice" not in text]
+    assert len(live) == thread.count("All is done") == 1, thread.texts()
