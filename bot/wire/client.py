@@ -32,6 +32,7 @@ from bot.wire.budget import Budget
 from bot.wire.channel_aliases import AliasedClient
 from engine.language.codec import Json, clean_text
 from engine.language.errors import SaysoError
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.folder import FileRefused, sniffed
 from engine.nodes.runtime.images import unshowable
 from prompt_state.question_row import PromptState
@@ -164,7 +165,9 @@ def app_client(
 
 @asynccontextmanager
 async def plain_session(client: AsyncWebClient, seconds: float) -> AsyncIterator[aiohttp.ClientSession]:
-    """What requests go through that are no calls of the Web API: the client's own session, or one for this request."""
+    """What requests go through that are no calls of the Web API: the client's own session, or one for this request. Raises
+    `FenceLost`."""
+    await before_effect()
     if client.session is not None:
         yield client.session
         return

@@ -13,7 +13,7 @@ from bot.outbound.calls import Calls, Modals, OpenView, Place, Posted
 from bot.outbound.posts import Poster
 from bot.rendering.blocks import Rendered
 from bot.rendering.notes import duplicate, note
-from bot.wire.client import in_turn
+from bot.wire.client import in_turn, plain_session
 from engine.language.errors import FenceLost
 from engine.nodes.runtime.effects import FREE, under
 from engine.run.stored import utc_now
@@ -216,6 +216,11 @@ async def test_a_late_post_without_a_look_is_noticed(rig: Rig, monkeypatch: pyte
 # --- everything that shows something ----------------------------------------------------------------------------
 
 
+async def _put(calls: Calls) -> None:
+    async with plain_session(calls._client, 1.0) as session, session.post(calls._client.base_url):
+        raise AssertionError("sent")
+
+
 WHERE, WORDS, VIEW = Posted(HERE, "1.0"), Rendered("words", []), {"type": "home", "blocks": []}
 SHOWN: dict[str, Callable[[Calls], Awaitable[Any]]] = {
     "post": lambda calls: calls.post(Place(HERE), WORDS),
@@ -234,6 +239,7 @@ SHOWN: dict[str, Callable[[Calls], Awaitable[Any]]] = {
     "update": lambda calls: Modals(calls._client).update(OpenView("V1", "hash"), VIEW),
     "publish": lambda calls: Modals(calls._client).publish("U0ANA", VIEW),
     "say": lambda calls: Modals(calls._client).whisper(HERE, "U0ANA", None, "words"),
+    "upload": lambda calls: _put(calls),
     "share": lambda calls: calls._client.files_completeUploadExternal(files=[{"id": "F1", "title": "t"}]),
 }
 
