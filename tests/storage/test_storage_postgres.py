@@ -27,6 +27,7 @@ from engine.language.errors import (
     WrongWorkspace,
 )
 from engine.storage import postgres_connection, postgres_leases
+from engine.storage.fence import Signs
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import _LATER_TABLES, _OWN_TABLES, PostgresStore, _version, open_postgres
@@ -448,7 +449,7 @@ def test_a_store_that_trusts_its_lease_for_ever_is_noticed(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write after the server has given its work away."""
-    monkeypatch.setattr(HeldLock, "fresh", lambda self: True)
+    monkeypatch.setattr(Signs, "fresh", lambda self: True)
     with pytest.raises(pytest.fail.Exception):
         test_nothing_is_written_under_a_lease_that_is_not_confirmed(store, url, monkeypatch)
 
