@@ -92,9 +92,10 @@ def _check_file(path: Path) -> dict[str, Checked]:
 
 
 def _sound(flow: Flow) -> Checked:
-    from engine.flow.checks.all import warnings
+    from engine.flow.reading import warnings
+    from engine.run.flow_files import sources_in
 
-    return Checked(flow.name, (), tuple(warnings(flow)))
+    return Checked(flow.name, (), tuple(warnings(flow, sources_in(Path(flow.file).parent))))
 
 
 def _check_folder(path: Path) -> dict[str, Checked]:

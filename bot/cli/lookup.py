@@ -183,8 +183,8 @@ def _from_file(file: Path) -> dict[str, Json]:
     from engine.language.yaml import decode_source, load_located
 
     located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
-    if located.problems:
-        raise FlowError(located.problems)
+    if located.problems or located.doubts:
+        raise FlowError(located.problems + located.doubts)
     if not isinstance(located.data, dict):
         raise UsageError(f"{file} holds no mapping of inputs; write one `name: value` a line.")
     return dict(located.data)

@@ -110,10 +110,14 @@ class Directory:
         return self._read[1]
 
     def _loaded(self) -> dict[str, Json] | None:
+        from engine.language.errors import FlowError
         from engine.language.yaml import load_located  # most have no such file
 
         try:
-            return dict(load_located(self._path.read_text("utf-8"), str(self._path)).data)
+            located = load_located(self._path.read_text("utf-8"), str(self._path))
+            if located.problems:
+                raise FlowError(located.problems)
+            return dict(located.data)
         except Exception as error:
             log.error("%s cannot be read, and what was read before holds: %s", self._path, error)
             return None

@@ -139,7 +139,10 @@ def _seconds(raw: str, cwd: Path) -> float:
 
 
 def _names(raw: str, cwd: Path) -> frozenset[str]:
-    return frozenset(entry.strip() for entry in raw.split(",") if entry.strip())
+    found = frozenset(entry.strip() for entry in raw.split(",") if entry.strip())
+    if not found:
+        raise ValueError("one entry or more, with commas between them")
+    return found
 
 
 def _matching(pattern: str, takes: str, *, lower: bool = False) -> Callable[[str, Path], frozenset[str]]:
@@ -425,7 +428,7 @@ def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]
     ours = is_ours(os.fstat(descriptor))
     text = (content(descriptor, _MOST_BYTES) or b"").decode(errors="replace")
     values = dotenv_values(stream=StringIO(text)).items()
-    given = {name: value for name, value in values if value is not None and name not in environ}
+    given = {name: value or "" for name, value in values if name not in environ}
     if ours:
         return given
     taken = {
@@ -457,6 +460,11 @@ def load_settings(
     Raises `SettingsError`.
     """
     env = {**read_env_file(cwd / ".env", environ), **environ}
+    for name in KNOWN:
+        if name in env and not env[name].strip() and not name.endswith("_API_KEY"):
+            raise SettingsError(
+                f"{name} has no value: write one, or leave the setting out. In .env a comment begins at a # behind a space."
+            )
     if env.get(one := KEYS_SETTING.removesuffix("S")):
         raise SettingsError(f"{one} encrypts nothing: the setting is {KEYS_SETTING}.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()

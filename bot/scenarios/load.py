@@ -68,7 +68,7 @@ def load_scenario(file: FilePath, flows: Flows) -> Scenario:
         hint = f"its scenarios are files of their own: sayso test {beside}" if beside.is_dir() else None
         raise FlowError([located.problem(Fault(("flow",), "this is a flow and no scenario", hint))])
     doc, faults = read_part(ScenarioDoc, located.data, ())
-    problems = [*located.problems, *(located.problem(fault) for fault in faults)]
+    problems = [*located.problems, *located.doubts, *(located.problem(fault) for fault in faults)]
     if doc is None or problems:
         raise FlowError(problems)
     flow = flows.find(doc.flow, file)

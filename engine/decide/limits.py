@@ -152,6 +152,8 @@ def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
 
 
 def _name(value: Json) -> str:
+    if value is None:
+        raise LockName("its name is null")
     text = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()
     if not text or len(text) > MAX_NAME or not text.isprintable():
         raise LockName(f"its name has to be one line of 1 to {MAX_NAME} characters, not {text[:80]!r}")

@@ -294,7 +294,7 @@ def evaluate_config(
         names = context(node.compiled, flow, state, scope, now)
         if also is not None:
             names |= also
-        return node.spec.normalize(node.compiled.evaluate(names))
+        return node.spec.normalize(node.compiled.evaluate(names), node.config)
     except ExpressionError as error:
         raise ExpressionError(f"node {node.id}: {error}") from error
     except SaysoError as error:

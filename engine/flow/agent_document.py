@@ -22,6 +22,7 @@ from engine.nodes.types.fields import (
     Callable_,
     Config,
     Duration,
+    Marked,
     Person,
     Query,
     Scalar,
@@ -331,7 +332,7 @@ class RuleDoc(Config):
         None,
         description="A call that nobody decided in this time is rejected. Left out: the flow's `limits.deadline`.",
     )
-    message: Text | None = Field(None, description="What stands above the call that is shown.")
+    message: Marked | None = Field(None, description="What stands above the call that is shown.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

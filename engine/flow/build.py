@@ -66,7 +66,7 @@ def build(
         allowed_to_start=None if document.allowed_to_start is None else tuple(document.allowed_to_start),
         channels=None if document.channels is None else tuple(document.channels),
         limits=Limits(**document.limits.model_dump()),
-        lock=None if document.lock is None else compile_value(document.lock),
+        lock=None if document.lock is None else compile_value(document.lock, exact=("",)),
         on_conflict=document.on_conflict,
         packages=_packages(builder.lists, document, pinned, absent),
         absent=absent,
@@ -243,7 +243,7 @@ class BuildContext(Struct, frozen=True):
             # Which of the fields took secrets is not known; none is evaluated.
             return absent_spec(kind), compile_config(config, frozenset(config), frozenset())
         spec = node_types()[kind]
-        return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup)
+        return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup, spec.exact)
 
 
 def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) -> tuple[Node, list[NodeList]]:

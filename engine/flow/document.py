@@ -16,7 +16,7 @@ from engine.flow.input_document import InputDoc
 from engine.flow.model import DEFAULT_DEADLINE
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
-from engine.nodes.types.fields import Config, Duration, Person, Span, Text
+from engine.nodes.types.fields import Config, Duration, Person, Shown, Span, Text
 from engine.nodes.types.prompts import GOTO
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
@@ -78,7 +78,7 @@ class TriggerDoc(Config):
         None,
         description="An emoji by name, without colons: whoever reacts to a message with it starts the flow.",
     )
-    shortcut: Text | None = Field(
+    shortcut: Shown | None = Field(
         None,
         description="What the flow is called in the list that the message shortcut *Run a flow* shows.",
     )
@@ -261,7 +261,7 @@ class NodeDoc(Config):
 
     id: Text = Field(description="The node's name in expressions: small letters, digits and `_`.")
     type: Text = Field(description="What it does: one of the node types below.")
-    name: Text | None = Field(None, description="The node's name for people. Left out: the id.")
+    name: Shown | None = Field(None, description="The node's name for people. Left out: the id.")
     with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
     if_: Any = Field(
         None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from engine.flow.model import Flow, Input, InputType
 from engine.language.codec import Json, clean_text, copy, place_of, read
-from engine.language.diagnostics import kind_of, suggest
+from engine.language.diagnostics import QUOTE_IT, kind_of, suggest
 from engine.language.errors import Inexact, InvalidInputs, NotJson
 
 _TRUE = ("true", "yes", "y", "on", "1")
@@ -55,7 +55,9 @@ def parse_input(entry: Input, given: Json) -> Json:
         problem = check_value(entry, value)
         if problem is not None:
             shown = given if isinstance(given, str) else value
-            raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}")
+            quoted = entry.type == "string" and isinstance(shown, bool | int | float)
+            hint = f" ({QUOTE_IT})" if quoted else ""
+            raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}{hint}")
         return copy(_spelled(entry, value))
     except NotJson as error:
         raise InvalidInputs(f"input `{entry.name}`: expected {_WORDS[entry.type]}, and {error}") from error

@@ -8,6 +8,7 @@ of which no final node ran) is asked of `Flow.edition`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
@@ -15,19 +16,25 @@ from typing import Any
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from engine.flow.agent_document import TOOLS
 from engine.flow.build import build
 from engine.flow.checks.all import check_flow
+from engine.flow.checks.all import warnings as flow_warnings
 from engine.flow.checks.shape import as_list, as_mapping, spec_at, walk
 from engine.flow.document import FlowDoc
 from engine.flow.model import BODY_VERSIONS, Edition, Flow
 from engine.flow.subflows import link as link
 from engine.language.codec import decode
-from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_of, kind_of
+from engine.language.diagnostics import MAX_FAULTS, QUOTE_IT, Fault, Path, faults_of, kind_of
 from engine.language.errors import FlowError, Problem, SchemaTooNew
-from engine.language.yaml import Located, load_located
+from engine.language.yaml import SECOND, Located, load_located
+from engine.nodes.types.fields import kind_at
 from engine.nodes.types.registry import node_types, unusable_type, why_missing
-from engine.nodes.types.spec import PARTS
+from engine.nodes.types.spec import NOT_LEFT_OUT, PARTS
 from engine.types.annotations import Sources, no_source
+
+_LIKE_TEXT = re.compile(r"[+-]?0[0-9]+|\+[0-9.]+|[0-9]+\.[0-9]*0", re.ASCII)
+"""Numbers that are written as versions, codes and phone numbers are."""
 
 
 def flow_from_body(body: bytes) -> Flow:
@@ -59,10 +66,17 @@ def read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, L
     return _sound(located, *_checked(located, sources, typed=True), {}, {}, 2)
 
 
+def warnings(flow: Flow, sources: Sources = no_source) -> list[Problem]:
+    """What is allowed in a flow's own file and probably not meant, in the order of its lines."""
+    located = load_located(flow.text, flow.file)
+    doubts = [located.problem(fault) for fault in _checked(located, sources, typed=True)[1] if fault.doubt]
+    return _in_order([*located.doubts, *doubts, *flow_warnings(flow)])
+
+
 def _read_pinned(text: str, file: str, packages: Mapping[str, str], edition: Edition) -> tuple[Flow, Located]:
     """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
     its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
-    located, absent = load_located(text, file), dict[str, str]()
+    located, absent = load_located(text, file, empty=True), dict[str, str]()
     document, found = _checked(located, no_source, typed=False)
     faults = _without_absent(found, located.data, packages, absent)
     return _sound(located, document, faults, packages, absent, edition)
@@ -76,7 +90,7 @@ def _sound(
     absent: dict[str, str],
     edition: Edition,
 ) -> tuple[Flow, Located]:
-    file, faults = located.file, list(islice(found, MAX_FAULTS + 1))
+    file, faults = located.file, list(islice((fault for fault in found if not fault.doubt), MAX_FAULTS + 1))
     problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]
@@ -106,11 +120,60 @@ def _checked(located: Located, sources: Sources, *, typed: bool) -> tuple[FlowDo
     if not isinstance(data, dict):
         return None, iter([Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")])
     meaning = check_flow(data, located.line, sources, typed=typed)
+    if typed:
+        meaning = chain(_unlike(located), _nulls(located), meaning)
     try:
         return FlowDoc.model_validate(data), meaning
     except ValidationError as error:
         shape = (_advised(fault, data) for fault, _ in faults_of(error, FlowDoc))
         return None, chain((fault for fault in shape if fault is not None), meaning)
+
+
+def _unlike(located: Located) -> Iterator[Fault]:
+    """The numbers, and `true` and `false`, that would be read as other text than was written where text is wanted; and
+    those that may be text where anything is."""
+    for path, text in located.written.items():
+        if _is_second(path):
+            continue
+        tool = path[0] == "tools" and len(path) > 1
+        node, rest = (
+            (as_mapping(as_mapping(located.data.get("tools")).get(str(path[1]))), path[2:])
+            if tool
+            else _node_at(located.data, path)
+        )
+        spec = spec_at(node)
+        if spec is None or rest[:1] != ("with",):
+            continue
+        kinds: Mapping[Any, Any] = TOOLS if spec.talks and rest[1] == "tools" and len(rest) > 3 else {}
+        settings = kinds.get(rest[3]) if kinds else None
+        kind = kind_at(spec.config, rest[1:]) if settings is None else kind_at(settings, rest[4:])
+        value = str(located.value(path)).lower()
+        if kind == "text":
+            yield Fault(path, f"`{text}` would arrive as {value}", QUOTE_IT)
+        elif kind == "any" and _LIKE_TEXT.fullmatch(text):
+            yield Fault(path, f"`{text}` is the number {value} here", f"{QUOTE_IT} if it is text", doubt=True)
+
+
+_RESTRICTIONS = frozenset(
+    {
+        *("allowed_to_start", "channels", "lock", "if", "when", "timeout", "approvers", "who"),
+        *("max_cost", "max_tokens_total", "max_turns", "events", "secret", "dedupe", "dedupe_by"),
+    }
+)
+
+
+def _nulls(located: Located) -> Iterator[Fault]:
+    """Restrictions that are null outside of `with`, where they would count as left out."""
+    for path in located.spans:
+        name = path[-1] if path else ""
+        restricts = name in _RESTRICTIONS and not {"with", "inputs"} & {*path} and not _is_second(path)
+        if restricts and located.value(path) is None:
+            yield Fault(path, NOT_LEFT_OUT, "write a value, or leave the key out")
+
+
+def _is_second(path: Path) -> bool:
+    """Whether this stands under a key that stands there twice, of which the first one counts."""
+    return any(str(part).endswith(SECOND) for part in path)
 
 
 def _without_absent(

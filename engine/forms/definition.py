@@ -17,7 +17,7 @@ from engine.forms.parse import MOST_TEXT, is_empty, read_value
 from engine.language.codec import Json, clean_text, nfc
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.errors import InvalidAnswer
-from engine.language.template import has_expression
+from engine.language.template import has_expression, is_blank
 
 MOST_FIELDS = 300
 MOST_OPTIONS = 1_000
@@ -93,7 +93,7 @@ def _normalized(name: str, body: Mapping[str, Json], required: bool) -> dict[str
 def _title(name: str, body: Mapping[str, Json]) -> str:
     """The label: the title, else the name as words."""
     given = clean_text(str(body.get("title") or ""))[0].strip()
-    return given or name.replace("_", " ").capitalize()
+    return name.replace("_", " ").capitalize() if is_blank(given) else given
 
 
 def _options(body: Mapping[str, Json]) -> list[dict[str, Json]] | None:
@@ -322,7 +322,7 @@ class _Field:
             yield Fault((*prefix, "enumNames"), "expected a list with a label for each value of `enum`")
             return
         for index, label in enumerate(names):
-            if not isinstance(label, str) or not label.strip():
+            if not isinstance(label, str) or is_blank(label):
                 yield Fault((*prefix, "enumNames", index), f"expected text, not {kind_of(label)}")
         yield from self._twins(names, (*prefix, "enumNames"))
 
@@ -334,7 +334,7 @@ class _Field:
                 return
             yield from self._option_value(one["const"], (*where, "const"))
             title = one.get("title", "-")
-            if not isinstance(title, str) or not title.strip():
+            if not isinstance(title, str) or is_blank(title):
                 yield Fault((*where, "title"), f"expected text, not {kind_of(title)}")
         yield from self._twins([one["const"] for one in listed], (*prefix, "oneOf"))
         yield from self._twins([one.get("title", one["const"]) for one in listed], (*prefix, "oneOf"))
@@ -343,7 +343,7 @@ class _Field:
         if self.open(value):
             return
         if self.kind in ("string", "array"):
-            if not isinstance(value, str) or not value.strip():
+            if not isinstance(value, str) or is_blank(value):
                 blank = isinstance(value, str)
                 wanted = "text that is not empty" if blank else "text"
                 hint = None if blank or value is None else "quote it"

@@ -22,10 +22,13 @@ MAX_FAULTS = 100
 Path: TypeAlias = tuple[str | int, ...]
 """The way from the top of a document to a value: keys and list positions."""
 
+QUOTE_IT = "quote it"
+"""The hint for a number, or `true`, where text is wanted."""
+
 
 class Fault(Struct, frozen=True):
     """One thing wrong. `on_key` says that the key is at fault and not its value; `offset` and `snippet` point
-    into a text value (the offset in characters where the snippet begins)."""
+    into a text value (the offset in characters where the snippet begins). A `doubt` is allowed, and probably not meant."""
 
     path: Path
     message: str
@@ -33,6 +36,7 @@ class Fault(Struct, frozen=True):
     on_key: bool = False
     offset: int | None = None
     snippet: str | None = None
+    doubt: bool = False
 
     def under(self, prefix: Path) -> Fault:
         """The same fault, seen from further out."""
@@ -159,7 +163,9 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
     if kind in _EXPECTED:
         return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given, name))
-    return Fault(path, _size_message(kind, context, given) or detail["msg"].removeprefix("Value error, "))
+    message = _size_message(kind, context, given) or detail["msg"].removeprefix("Value error, ")
+    wants_text = message.startswith("expected text") and isinstance(given, bool | int | float)
+    return Fault(path, message, QUOTE_IT if wants_text else None)
 
 
 _WORDS = re.compile(r"[\w./=-]+(?: +[\w./=-]+){0,7}")
@@ -170,7 +176,7 @@ _SHELL = re.compile(r"[|;<>&`]|\$[({\w]")
 
 def _type_hint(kind: str, given: Any, name: str) -> str | None:
     if kind == "string_type" and isinstance(given, bool | int | float):
-        return "quote it"
+        return QUOTE_IT
     if name == "run" and isinstance(given, str) and _SHELL.search(given) and "{{" not in given:
         return f"for pipes and the like write `script: {_short(given)}`; `run` takes a list, and no shell reads it"
     if kind == "list_type" and isinstance(given, str):

@@ -30,11 +30,13 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
 from engine.language.errors import ExpressionError
 from engine.language.template import (
+    NO_PART,
     BadExpression,
     Expression,
     Names,
@@ -55,13 +57,26 @@ Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
 """How a text is marked up, where values in it must be harmless."""
 
 
+Places: TypeAlias = tuple[str, ...]
+"""Keys in a value with dots between them; an empty one is the value itself."""
+
+
+def below(places: Places, key: str) -> Places:
+    """The same places seen from what stands under a key."""
+    if "" in places:
+        return ("",)
+    here = [place.removeprefix(key) for place in places if place == key or place.startswith(f"{key}.")]
+    return tuple(place.removeprefix(".") for place in here)
+
+
 class How(Struct, frozen=True, omit_defaults=True):
-    """How the texts in a value are compiled: whether secrets may stand there, their markup, whether it is a condition; or for
-    some keys of a mapping, each by itself."""
+    """How the texts in a value are compiled: whether secrets may stand there, their markup, whether it is a condition, where
+    in it texts are exact; or for some keys of a mapping, each by itself."""
 
     secrets: bool = False
     markup: Markup = None
     condition: bool = False
+    exact: Places = ()
     keys: "Mapping[str, How] | None" = None
 
 
@@ -112,13 +127,13 @@ def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
 # --- compiling -------------------------------------------------------------------------------------------
 
 
-def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None) -> Compiled:
+def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None, exact: Places = ()) -> Compiled:
     """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
 
     In `markup` a text stays a text, and what an expression gives is made harmless: the author's `<!here>` is markup,
-    a reply that says `<!here>` is not.
+    a reply that says `<!here>` is not. In `exact` places null is no part of a longer text: something acts on what it says.
     """
-    return _compiled(raw, How(secrets, markup))
+    return _compiled(raw, How(secrets, markup, exact=exact))
 
 
 def compile_config(
@@ -126,13 +141,18 @@ def compile_config(
     secret_fields: frozenset[str],
     verbatim: frozenset[str],
     markup: Mapping[str, Markup] | None = None,
+    exact: Places = (),
 ) -> Compiled:
     """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions;
-    in `markup` fields values are made harmless.
+    in `markup` fields values are made harmless; in `exact` places null is no part of a longer text.
 
     Raises `BadExpression`.
     """
-    keys = {key: How(key in secret_fields, (markup or {}).get(key)) for key in raw if key not in verbatim}
+    keys = {
+        key: How(key in secret_fields, (markup or {}).get(key), exact=below(exact, key))
+        for key in raw
+        if key not in verbatim
+    }
     return _compiled(dict(raw), How(keys=keys))
 
 
@@ -145,8 +165,9 @@ def compile_condition(raw: Json) -> Compiled:
     parts = split_text(raw)
     if not any(isinstance(part, Segment) for part in parts):
         raise BadExpression("a condition stands in {{ }}", f'write "{{{{ {raw.strip()[:60]} }}}}"')
-    if _single(parts) is None:
-        raise BadExpression("a condition is one {{ }} with no text around it")
+    if only_expression(parts) is None:
+        hint = "write {{ ... }} without the `$`" if "${{" in raw else None
+        raise BadExpression("a condition is one {{ }} with no text around it", hint)
     return _compiled(raw, How(condition=True))
 
 
@@ -200,9 +221,11 @@ def _part(raw: Json, how: How) -> _Part:
     if type(raw) is str:
         if "{{" not in raw and "{%" not in raw:
             return _CONSTANT
-        return _compile_text(raw, how.secrets, how.markup, how.condition)
+        return _compile_text(raw, how.secrets, how.markup, how.condition, "" in how.exact)
     if isinstance(raw, dict):
-        hows = dict.fromkeys(raw, how) if how.keys is None else how.keys
+        hows = how.keys
+        if hows is None:
+            hows = {key: replace(how, exact=below(how.exact, key)) for key in raw}
         return _compile_mapping({key: _part(raw[key], each) for key, each in hows.items()}, raw)
     if isinstance(raw, list):
         return _compile_list([_part(item, how) for item in raw], raw)
@@ -240,18 +263,20 @@ def _joined(run: Run, parts: Iterable[_Part]) -> _Part:
     return _Part(run, frozenset().union(*names), frozenset().union(*secrets))
 
 
-def _single(parts: Sequence[Part]) -> Segment | None:
+def only_expression(parts: Sequence[Part]) -> Segment | None:
     """The only expression of a text that has nothing else but white space."""
     solid = [part for part in parts if isinstance(part, Segment) or part.strip()]
     return solid[0] if len(solid) == 1 and isinstance(solid[0], Segment) else None
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = False) -> _Part:
+def _compile_text(
+    text: str, secrets: bool, markup: Markup, condition: bool = False, exact: bool = False
+) -> _Part:
     parts = _split(text)
     if not any(isinstance(part, Segment) for part in parts):
         return _CONSTANT
-    pieces = [part if isinstance(part, str) else _located(part, secrets, condition) for part in parts]
+    pieces = [part if isinstance(part, str) else _located(part, secrets, condition, exact) for part in parts]
     expressions = [piece for piece in pieces if isinstance(piece, Expression)]
     names = frozenset(reference.path for piece in expressions for reference in piece.references)
     names = frozenset(path for path in names if path[0] != "secrets")
@@ -260,10 +285,10 @@ def _compile_text(text: str, secrets: bool, markup: Markup, condition: bool = Fa
         run = _mixed(pieces, [escape_markup] * len(pieces))
     elif markup == "markdown":
         run = _mixed(pieces, markdown_escapes(pieces))
-    elif _single(parts) is not None:
+    elif only_expression(parts) is not None:
         run = _checked(expressions[0].run) if secrets and not used else expressions[0].run
     else:
-        run = _mixed(pieces)
+        run = _mixed(pieces, exact=exact)
     return _Part(run, names, used)
 
 
@@ -279,12 +304,12 @@ def _split(text: str) -> list[Part]:
     return split_text(text)
 
 
-def _located(segment: Segment, secrets: bool, condition: bool = False) -> Expression:
+def _located(segment: Segment, secrets: bool, condition: bool = False, exact: bool = False) -> Expression:
     """The expression of a segment, with errors that say where in the text it is."""
     from engine.language.jinja import compile_expression  # Jinja is loaded by the first expression
 
     try:
-        expression = compile_expression(segment.source, condition)
+        expression = compile_expression(segment.source, condition, exact)
         if any(reference.path[0] == "secrets" for reference in expression.references):
             _check_secret(expression, secrets)
     except BadExpression as error:
@@ -305,9 +330,11 @@ def _check_secret(expression: Expression, allowed: bool) -> None:
         )
 
 
-def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str], str]] = ()) -> Run:
+def _mixed(
+    pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str], str]] = (), exact: bool = False
+) -> Run:
     """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes. `escapes` are for
-    the value of each piece."""
+    the value of each piece; in an `exact` text none may be null."""
     has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
 
     def run(context: Mapping[str, Any]) -> Json:
@@ -318,7 +345,10 @@ def _mixed(pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str],
             elif piece.secret is not None:
                 texts.append({"$secret": piece.secret})
             else:
-                texts.append(escape(_text_of(piece.run(context), piece.source)))
+                value = piece.run(context)
+                if exact and value is None:
+                    raise failed(piece.source, NO_PART)
+                texts.append(escape(_text_of(value, piece.source)))
         if has_secret:
             return {"$secret_text": texts}
         return _guard("".join(texts))

@@ -31,7 +31,7 @@ from engine.language.filters import (
     strict,
     times,
 )
-from engine.language.template import BadExpression, Expression, Names, Reference, Run, failed
+from engine.language.template import NO_PART, BadExpression, Expression, Names, Reference, Run, failed
 from engine.language.value_types import BadValue, as_text, check_size, fail_undefined, plain
 
 MAX_SOURCE = 8192
@@ -58,13 +58,32 @@ class Missing(StrictUndefined):
         return f"{shape_of(owner)} has no {what}"
 
 
-_HOP, _COMPARE, _OR_FALSE = "~hop", "~compare", "~or_false"
+_HOP, _COMPARE, _OR_FALSE, _NOT_NULL = "~hop", "~compare", "~or_false", "~not_null"
 """Filters of ours that no expression can name."""
 
 
 def _or_false(value: Any) -> Any:
     """In a condition, null on the left of an `and` is false."""
     return False if value is None else value
+
+
+def _not_null(value: Any) -> Any:
+    """In an exact text, what is joined with other text."""
+    if value is None or (isinstance(value, list | tuple) and None in value):
+        raise BadValue(NO_PART)
+    return value
+
+
+def joined(node: nodes.Node) -> list[tuple[str, list[nodes.Expr]]]:
+    """The parts of an expression that become parts of a longer text, by the field of the node that they stand in."""
+    match node:
+        case nodes.Concat():
+            return [("nodes", node.nodes)]
+        case nodes.Filter(name="format"):
+            return [("args", node.args)]
+        case nodes.Filter(name="join") if node.node is not None:
+            return [("node", [node.node])]
+    return []
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -84,7 +103,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             )
             for name, (function, takes, _) in FILTERS.items()
         }
-        self.filters |= {_HOP: self._hop, _COMPARE: in_order, _OR_FALSE: _or_false}
+        self.filters |= {_HOP: self._hop, _COMPARE: in_order, _OR_FALSE: _or_false, _NOT_NULL: _not_null}
         self.tests = {
             name: guarded(f"the test `{name}`", function, takes)
             for name, (function, takes, _) in TESTS.items()
@@ -133,8 +152,9 @@ def parse_expression(source: str) -> nodes.Expr:
 
 
 @functools.lru_cache(maxsize=4096)
-def compile_expression(source: str, condition: bool = False) -> Expression:
-    """Compiles one expression; in a `condition` null on the left of an `and` is false. Raises `BadExpression`."""
+def compile_expression(source: str, condition: bool = False, exact: bool = False) -> Expression:
+    """Compiles one expression; in a `condition` null on the left of an `and` is false; in an `exact` text null is joined
+    with nothing. Raises `BadExpression`."""
     tree = parse_expression(source)
     found = tuple(_collect(tree, optional=False))
     path = static_path(tree)
@@ -143,7 +163,7 @@ def compile_expression(source: str, condition: bool = False) -> Expression:
         return Expression(source, lambda context: {"$secret": name}, found, name)
     if path is not None and path[0] not in _CONSTANTS:
         return Expression(source, _lookup(path, source), found, None)
-    return Expression(source, _computed(source, found, condition), found, None)
+    return Expression(source, _computed(source, found, condition, exact), found, None)
 
 
 def _is_secret_name(name: str) -> bool:
@@ -306,7 +326,7 @@ def _finish(value: Any, source: str) -> Json:
         raise failed(source, str(error)) from error
 
 
-def _computed(source: str, found: tuple[Reference, ...], condition: bool) -> Run:
+def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact: bool) -> Run:
     """What is more than a path: code of Jinja's, generated when it is first needed (a millisecond each)."""
     template: Template | None = None
 
@@ -314,7 +334,7 @@ def _computed(source: str, found: tuple[Reference, ...], condition: bool) -> Run
         nonlocal template
         try:
             if template is None:
-                template = _generate(source, condition)
+                template = _generate(source, condition, exact)
             scope = template.new_context(dict(context))
             for _ in template.root_render_func(scope):
                 pass
@@ -330,8 +350,13 @@ def _computed(source: str, found: tuple[Reference, ...], condition: bool) -> Run
     return run
 
 
-def _generate(source: str, condition: bool) -> Template:
-    tree = _rewritten(_parse(source))
+def _generate(source: str, condition: bool, exact: bool) -> Template:
+    tree = _parse(source)
+    for each in [tree, *tree.find_all(nodes.Expr)] if exact else ():
+        for name, value in joined(each):
+            made = [_filter(part, _NOT_NULL) for part in value]
+            setattr(each, name, made if isinstance(getattr(each, name), list) else made[0])
+    tree = _rewritten(tree)
     if condition:
         tree = _nulls_false(tree)
     body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), tree, lineno=1)]

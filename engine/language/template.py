@@ -15,6 +15,7 @@ be shown: characters that are spelled out there, or become others, are so before
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -22,6 +23,9 @@ from typing import Any, NamedTuple, TypeAlias
 from engine.language.codec import Json, clean_text
 from engine.language.errors import ExpressionError
 
+NO_PART = (
+    "it is null, which cannot be a part of a text here; guard it with `if`, or with `default(..., true)`"
+)
 _LITERAL_HINT = "for braces that are plain text write {{ '{{' }}"
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _STATEMENT = re.compile(
@@ -168,6 +172,24 @@ def shown(text: str) -> str:
     bidi characters) spelled out. Shown once more it stays the same."""
     text = clean_text(text)[0].replace("\r\n", "\n")
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks that look like nothing."""
+MARKS = "*_~`>"
+"""What stands around words in `mrkdwn` and is not shown itself."""
+
+
+def is_blank(text: str, marks: str = "") -> bool:
+    """Whether nothing of a text can be seen: it has white space, characters without a width, and these marks only."""
+    return all(
+        character.isspace()
+        or character in marks
+        or character in _UNSEEN
+        or "\ufe00" <= character <= "\ufe0f"
+        or unicodedata.category(character) in ("Cf", "Zs")
+        for character in text
+    )
 
 
 def escape_markup(text: str) -> str:

@@ -1,9 +1,10 @@
 """YAML as flows use it: plain JSON data, and the line and column of everything in it.
 
 The events of the parser are read one by one and nothing is built before it was looked at: no anchors, aliases
-or tags, at most 64 levels, 256 KiB, one document, no key twice. Plain scalars follow the core schema of YAML 1.2:
-`true`, `null`, numbers; `on`, `yes`, `12:30`, dates and `<<` are text. Anything else is a `FlowError` that says
-where. The parser of libyaml is used where PyYAML has it (ten times as fast); its events are the same.
+or tags, at most 64 levels, 256 KiB, one document, no key twice, no key without a value. Plain scalars follow the core
+schema of YAML 1.2: `true`, `null`, numbers; `on`, `yes`, `12:30`, dates and `<<` are text. Anything else is a
+`FlowError` that says where. What a plain scalar looked like is kept where its value does not say it (`3.10`), and where
+YAML took words for a comment that may be text (`Deploy #42`) there is a doubt. The parser of libyaml is used where PyYAML has it (ten times as fast); its events are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path
+from engine.language.diagnostics import QUOTE_IT, Fault, Path
 from engine.language.errors import FlowError, Problem
 
 MAX_BYTES = 256 * 1024
@@ -28,6 +29,9 @@ MAX_DEPTH = 64
 
 MAX_YAML_PROBLEMS = 20
 
+SECOND = " (twice)"
+"""What a key ends with, in paths, that stands a second time in its mapping."""
+
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -35,6 +39,10 @@ _FALSE = frozenset({"false", "False", "FALSE"})
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
+_COMMENT = re.compile(r"\s*[:,-]?[ \t]*(#[^\n]*)")
+_WORD_CUT = re.compile(r"#[\w{]")
+_WORDS_CUT = re.compile(r"[ \t]*(,?)[ \t]*(#[\w{][^\n]*)")
+"""A comment that begins like a word on the line of what it follows, maybe behind a comma."""
 
 
 class Mark(NamedTuple):
@@ -55,11 +63,18 @@ class Located:
     spans: dict[Path, tuple[Mark, Mark]] = field(default_factory=dict)
     keys: dict[Path, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    doubts: list[Problem] = field(default_factory=list)
+    """What is allowed and probably not meant."""
+    written: dict[Path, str] = field(default_factory=dict)
+    """The numbers, and `true` and `false`, that were written in other characters than their values are."""
 
     def problem(self, fault: Fault) -> Problem:
         """The fault with its place in the file."""
         mark = self._place(fault)
-        return Problem(self.file, mark.line, mark.column, fault.message, fault.hint)
+        hint = fault.hint
+        if hint == QUOTE_IT and fault.path in self.written:
+            hint = f'{QUOTE_IT}: "{self.written[fault.path]}"'
+        return Problem(self.file, mark.line, mark.column, fault.message, hint)
 
     def line(self, path: Path) -> int:
         """The line in which a value begins."""
@@ -81,7 +96,7 @@ class Located:
     def _snippet(self, path: Path, offset: int, snippet: str) -> Mark | None:
         """Where the snippet stands in the file: the same occurrence as in the value, if it is written so."""
         start, end = self.spans[path]
-        value = self._value(path)
+        value = str(self.value(path))
         nth = value[:offset].count(snippet)
         index = start.offset - 1
         for _ in range(nth + 1):
@@ -91,11 +106,12 @@ class Located:
         line_start = self.text.rfind("\n", 0, index) + 1
         return Mark(self.text.count("\n", 0, index) + 1, index - line_start + 1, index)
 
-    def _value(self, path: Path) -> str:
+    def value(self, path: Path) -> Json:
+        """The value in a place."""
         value = self.data
         for part in path:
             value = value[part]
-        return str(value)
+        return value
 
 
 def decode_source(data: bytes, file: str) -> str:
@@ -111,15 +127,17 @@ def decode_source(data: bytes, file: str) -> str:
         raise _error(file, line, column, "the file is not UTF-8 text", hint) from None
 
 
-def load_located(text: str, file: str) -> Located:
-    """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`."""
+def load_located(text: str, file: str, *, empty: bool = False) -> Located:
+    """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`. With `empty` a key
+    without a value is null: that is for texts that a session has pinned, and for files of others."""
     text = text.removeprefix("\ufeff")
     _check_text(text, file)
     located = Located(file, text)
+    builder = _Builder(located, empty)
     try:
-        _Builder(located).run()
+        builder.run()
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(located, error) from None
+        raise _syntax_error(located, error, builder.flows) from None
     except _Stop:
         pass
     except (yaml.YAMLError, ValueError, RecursionError, MemoryError, AttributeError, IndexError) as error:
@@ -164,9 +182,14 @@ def _events(text: str) -> Iterator[Any]:
 class _Builder:
     """Consumes the parser's events; every value is noted with its place before it is used."""
 
-    def __init__(self, located: Located) -> None:
+    def __init__(self, located: Located, empty: bool) -> None:
         self.located = located
-        self.events = _events(located.text)
+        self.empty = empty
+        self.flows: list[int] = []
+        """The lines in which the lists and mappings with brackets begin that are open."""
+        self.ended = 0
+        """Where the event before ended."""
+        self.events = self._looked_at(_events(located.text))
 
     def run(self) -> None:
         documents = 0
@@ -181,6 +204,34 @@ class _Builder:
             self.located.problems.append(
                 Problem(self.located.file, 1, 1, "the file is empty", "a flow has `flow:` and `nodes:`")
             )
+
+    def _looked_at(self, events: Iterator[Any]) -> Iterator[Any]:
+        """The events, each with a look at the comment behind it."""
+        for event in events:
+            if isinstance(event, yaml.CollectionStartEvent) and event.flow_style:
+                self.flows.append(_mark(event.start_mark).line)
+            elif isinstance(event, yaml.CollectionEndEvent) and self.flows and self._closes(event):
+                self.flows.pop()
+            self._check_comment(event)
+            yield event
+            self.ended = event.end_mark.index
+
+    def _closes(self, event: Any) -> bool:
+        return self.located.text[event.end_mark.index - 1 : event.end_mark.index] in ("]", "}")
+
+    def _check_comment(self, before: Any) -> None:
+        """A doubt where a comment begins like a word and ends a text, or follows on an opening bracket or a comma."""
+        text = self.located.text
+        found = _WORDS_CUT.match(text, before.end_mark.index)
+        opens = isinstance(before, yaml.CollectionStartEvent) and before.flow_style
+        plain = isinstance(before, yaml.ScalarEvent) and not before.style and before.value != ""
+        if found is None or not (found[1] or opens or (plain and isinstance(_number(before.value), str))):
+            return
+        line_start = text.rfind("\n", 0, found.start(2)) + 1
+        line, column = text.count("\n", 0, found.start(2)) + 1, found.start(2) - line_start + 1
+        message = f"a comment begins at `{found[2][:40].rstrip()}`, and nothing of it counts"
+        hint = "quote the text if it belongs to it; else put a space behind the #"
+        self.located.doubts.append(Problem(self.located.file, line, column, message, hint))
 
     def _check_directives(self, event: Any) -> None:
         if event.tags or (event.version and tuple(event.version) != (1, 2)):
@@ -197,7 +248,7 @@ class _Builder:
             self._fail(event, f"tags (`{tag}`) are not allowed", "quote a text that begins with !")
         if isinstance(event, yaml.ScalarEvent):
             self.located.spans[path] = (start, _mark(event.end_mark))
-            return self._scalar(event)
+            return self._scalar(event, path)
         if depth > MAX_DEPTH:
             self._fail(event, f"the file nests deeper than {MAX_DEPTH} levels")
         self.located.spans[path] = (start, start)
@@ -226,7 +277,7 @@ class _Builder:
             else:
                 self.located.keys[(*path, key)] = _mark(event.start_mark)
             # The second value is read for the problems in it, under a path that nothing else has.
-            value = self._value(next(self.events), (*path, f"{key} (twice)" if twice else key), depth + 1)
+            value = self._value(next(self.events), (*path, key + SECOND if twice else key), depth + 1)
             if not twice:
                 result[key] = value
         return result
@@ -261,32 +312,39 @@ class _Builder:
         self._note_at(mark, "a value that begins with {{ must be quoted", hint)
         raise _Stop
 
-    def _scalar(self, event: Any) -> Json:
+    def _scalar(self, event: Any, path: Path) -> Json:
         text: str = event.value
         if event.style:
             self._check_scalar_text(event, text)
             return text
-        return self._plain(event, text)
+        if text == "" and not self.empty:
+            self._no_value(event, path)
+        return self._plain(event, path)
 
-    def _plain(self, event: Any, text: str) -> Json:
-        """The core schema of YAML 1.2 for what is not quoted."""
+    def _no_value(self, event: Any, path: Path) -> None:
+        name = f"`{path[-1]}`" if path and isinstance(path[-1], str) else "this entry"
+        mark = self.located.keys.get(path, _mark(event.start_mark))
+        found = _COMMENT.match(self.located.text, self.ended)
+        if found is None:
+            self._note_at(mark, f"{name} has no value", "write one, or leave it out; null is written `null`")
+            return
+        comment = found[1].rstrip()
+        word = _WORD_CUT.match(comment) and '"' not in comment
+        hint = f'{QUOTE_IT}: "{comment}"' if word else "write the value before the comment"
+        self._note_at(mark, f"{name} has no value: a comment begins at the #", hint)
+
+    def _plain(self, event: Any, path: Path) -> Json:
+        text: str = event.value
         if text in _NULL:
             return None
-        if text in _TRUE or text in _FALSE:
-            return text in _TRUE
-        if _INTEGER.fullmatch(text):
-            number = _integer(text)
-            if number is None:
-                self._note(event, "the number does not fit into 64 bits", "quote it to have it as text")
-            return number
-        if _FLOAT.fullmatch(text):
-            value = float(text)
-            if math.isfinite(value):
-                return value
-        elif not _NOT_FINITE.fullmatch(text):
-            return text
-        self._note(event, f"{text[:40]} is not a number that JSON can carry", "quote it to have it as text")
-        return None
+        value = _number(text)
+        if value is None:
+            large = "the number does not fit into 64 bits"
+            odd = f"{text[:40]} is not a number that JSON can carry"
+            self._note(event, large if _INTEGER.fullmatch(text) else odd, "quote it to have it as text")
+        elif text != (str(value).lower() if isinstance(value, bool) else str(value)):
+            self.located.written[path] = text
+        return value
 
     def _check_scalar_text(self, event: Any, text: str) -> None:
         for character in text:
@@ -312,6 +370,17 @@ class _Builder:
 
 def _mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1, mark.index)
+
+
+def _number(text: str) -> Json:
+    """The core schema of YAML 1.2 for what is not quoted and not null; None for a number that JSON cannot carry."""
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INTEGER.fullmatch(text):
+        return _integer(text)
+    if _FLOAT.fullmatch(text):
+        return value if math.isfinite(value := float(text)) else None
+    return None if _NOT_FINITE.fullmatch(text) else text
 
 
 def _integer(text: str) -> int | None:
@@ -348,7 +417,7 @@ _BARE = re.compile(r"(?<=[:,\[{] )(?! )[^\"',\[\]{}]+\{\{[^{}\"]*\}\}[^,\[\]{}]*
 """A text with an expression in it that stands in a mapping or list in one line, without quotes."""
 
 
-def _syntax_error(located: Located, error: yaml.MarkedYAMLError) -> FlowError:
+def _syntax_error(located: Located, error: yaml.MarkedYAMLError, flows: list[int]) -> FlowError:
     """The parser's complaint in words that help; both parsers of PyYAML give the same."""
     problem = error.problem or "not valid YAML"
     mark = error.problem_mark or error.context_mark
@@ -358,6 +427,9 @@ def _syntax_error(located: Located, error: yaml.MarkedYAMLError) -> FlowError:
         if re.search(pattern, problem):
             message, hint = words, advice
             break
+    cut = located.doubts[-1] if located.doubts else None
+    if cut is not None and cut.line >= min([line - 1, *flows]):
+        return FlowError([*located.problems, cut._replace(hint="quote the text that has a # in it")])
     lines = located.text.split("\n")
     source = lines[line - 1] if line <= len(lines) else ""
     bare = _BARE.search(source) if message.endswith("is never closed") else None

@@ -180,8 +180,8 @@ def load_script(path: Path) -> Script:
         raise ScriptError(f"the script {path.name} cannot be read: {error}") from error
     except FlowError as error:
         raise ScriptError(str(error)) from error
-    if located.problems:
-        raise ScriptError("\n".join(str(problem) for problem in located.problems))
+    if located.problems or located.doubts:
+        raise ScriptError("\n".join(map(str, located.problems + located.doubts)))
     return script_from(located.data, file=path.name)
 
 

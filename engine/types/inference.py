@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 from jinja2 import nodes
 
 from engine.language.diagnostics import suggest
-from engine.language.jinja import static_path
+from engine.language.jinja import joined, static_path
 from engine.language.template import Names
 from engine.types.call_types import Calls, Side
-from engine.types.facts import NOTHING, Facts, when_false, when_true
+from engine.types.facts import NOTHING, Facts, not_null, when_false, when_true
 from engine.types.lattice import (
     ANY,
     BOOLEAN,
@@ -32,6 +32,7 @@ from engine.types.lattice import (
     TEXTS,
     UNDEFINED,
     Type,
+    because,
     either,
     list_of,
     mapping_of,
@@ -40,18 +41,21 @@ from engine.types.lattice import (
     union,
     words,
 )
-from engine.types.signatures import source_of, told
+from engine.types.signatures import items_of, source_of, told
 
+NO_PART_OF_TEXT = "null cannot be a part of a text here"
 _HINT_THERE = "guard it with a condition on `case`, with `is defined`, or with `default`"
-_HINT_GUARD = "guard it with `if`, or with `default`"
+_HINT_GUARD = "guard it with `if`, or with `default(..., true)`"
 
 
 class Wrong(NamedTuple):
-    """One thing that is wrong with an expression: where (a part of its source), what, and what to do."""
+    """One thing that is wrong with an expression: where (a part of its source), what, and what to do. A `doubt` is allowed,
+    and probably not meant."""
 
     message: str
     hint: str | None
     name: str
+    doubt: bool = False
 
 
 class Surroundings(Protocol):
@@ -67,15 +71,25 @@ class Surroundings(Protocol):
 class Inference:
     """The types of one expression. `wrong` collects what is wrong with it."""
 
-    def __init__(self, names: Surroundings) -> None:
+    def __init__(self, names: Surroundings, *, exact: bool = False) -> None:
         self.names = names
+        self.exact = exact
         self.wrong: list[Wrong] = []
+        self._beside = NOTHING
+        """What the other side of an `and` asks."""
         self._calls = Calls(self)
 
     def of(self, node: nodes.Node, facts: Facts = NOTHING, *, excused: bool = False) -> Type:
         """The type of an expression where these facts hold. `excused`: what is undefined in it has a default."""
         if isinstance(node, nodes.Getattr | nodes.Getitem):
             return self._item(node, facts, excused)
+        if isinstance(node, nodes.CondExpr):
+            return self._choice(node, facts, excused)
+        for _, parts in joined(node) if self.exact else ():
+            for part in parts:
+                found = self.of(part, facts)
+                each = items_of(found) if getattr(node, "name", "") == "join" else found
+                self.present(part, each, NO_PART_OF_TEXT)
         if isinstance(node, nodes.BinExpr):
             return self._arithmetic(node, facts)
         if isinstance(node, nodes.Filter):
@@ -88,7 +102,7 @@ class Inference:
     def condition(self, node: nodes.Node, facts: Facts) -> Type:
         """The type of a condition, in which null on the left of an `and` is false."""
         if isinstance(node, nodes.And):
-            left = self.condition(node.left, facts).without(NULL)
+            left = self._left(node, facts, self.condition).without(NULL)
             return either(_falsy(left), self.condition(node.right, facts | when_true(node.left)))
         if isinstance(node, nodes.Or):
             left = self.condition(node.left, facts).without(NULL)
@@ -105,7 +119,7 @@ class Inference:
     def present(self, node: nodes.Node, found: Type, use: str) -> Type:
         """The type of a value that may not be null where it is used."""
         if found.nullable:
-            self.report(node, f"{told(node)} may be null{_because(found)}, and {use}", _HINT_GUARD)
+            self.report(node, f"{told(node)} may be null{because(found)}, and {use}", _HINT_GUARD)
             return found.without(NULL)
         return found
 
@@ -134,7 +148,7 @@ class Inference:
         absent = found.kinds & (NULL | MISSING)
         if found.nullable and not excused:
             what = f"has no `{key}` then" if isinstance(key, str) else "has no items then"
-            self.report(node, f"{told(node.node)} may be null{_because(found)}, and {what}", _guard(node))
+            self.report(node, f"{told(node.node)} may be null{because(found)}, and {what}", _guard(node))
             absent = 0
         if isinstance(key, str):
             item = self._field(node, found, key)
@@ -197,9 +211,16 @@ class Inference:
     # --- operators -----------------------------------------------------------------------------------------
 
     def _and(self, node: nodes.And, facts: Facts) -> Type:
-        left = self.of(node.left, facts)
+        left = self._left(node, facts, self.of)
         right = self.of(node.right, facts | when_true(node.left))
         return either(_falsy(left), right)
+
+    def _left(self, node: nodes.And, facts: Facts, infer: Callable[[nodes.Node, Facts], Type]) -> Type:
+        before, self._beside = self._beside, self._beside | when_true(node.right)
+        try:
+            return infer(node.left, facts)
+        finally:
+            self._beside = before
 
     def _or(self, node: nodes.Or, facts: Facts) -> Type:
         left = self.of(node.left, facts)
@@ -210,9 +231,12 @@ class Inference:
         self.of(node.node, facts)
         return FLAG
 
-    def _choice(self, node: nodes.CondExpr, facts: Facts) -> Type:
+    def _choice(self, node: nodes.CondExpr, facts: Facts, excused: bool) -> Type:
         self.of(node.test, facts)
         first = self.of(node.expr1, facts | when_true(node.test))
+        if node.expr2 is None and not excused:
+            message = f"{told(node)} gives nothing where the condition is false"
+            return self.report(node, message, "write `else` behind it, and what it is then")
         if node.expr2 is None:
             return either(first, UNDEFINED)
         return either(first, self.of(node.expr2, facts | when_false(node.test)))
@@ -229,6 +253,8 @@ class Inference:
         """Note what is wrong with a comparison of two values."""
         if operator in ("eq", "ne"):
             self._equality(node, left, right)
+            if operator == "ne":
+                self._not_empty(left, right)
         elif operator in ("in", "notin"):
             self._membership(node, left, right)
         else:
@@ -251,6 +277,17 @@ class Inference:
             kinds & ~SCALAR == 0 and a.values is not None and b.values is not None and not a.values & b.values
         ):
             self._impossible(node, left, right)
+
+    def _not_empty(self, left: Side, right: Side) -> None:
+        """A doubt where null passes for text that is not empty."""
+        for (node, found), (other, _) in ((left, right), (right, left)):
+            path = static_path(node)
+            empty = isinstance(other, nodes.Const) and other.value == ""
+            if empty and found.nullable and (path is None or not_null(path) not in self._beside):
+                message = f"{told(node)} may be null{because(found)}, and null is not empty text"
+                self.wrong.append(
+                    Wrong(message, f"write `{source_of(node)} is not none`", source_of(node), True)
+                )
 
     def _impossible(self, node: nodes.Node, left: Side, right: Side) -> None:
         known, other = (left, right) if isinstance(right[0], nodes.Const) else (right, left)
@@ -376,7 +413,6 @@ _BY_NODE: Mapping[type[nodes.Node], Callable[[Inference, Any, Facts], Type]] = {
     nodes.List: Inference._list,
     nodes.Tuple: Inference._list,
     nodes.Dict: Inference._mapping,
-    nodes.CondExpr: Inference._choice,
     nodes.Call: Inference._range,
     nodes.Concat: Inference._joined,
     nodes.Compare: Inference._compare,
@@ -407,10 +443,6 @@ def _pair(left: Side, right: Side) -> str:
 
 def _named(node: nodes.Node) -> str:
     return "compared with " if isinstance(node, nodes.Const) else f"{told(node)} "
-
-
-def _because(found: Type) -> str:
-    return f" ({found.why})" if found.why else ""
 
 
 def _guard(node: nodes.Getattr | nodes.Getitem) -> str:

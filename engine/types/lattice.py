@@ -164,6 +164,11 @@ def _fields(a: Type, b: Type) -> tuple[Mapping[str, Type] | None, Type | None]:
     return merged, either(a.rest, b.rest) if a.rest is not None and b.rest is not None else rest
 
 
+def because(found: Type) -> str:
+    """Why it may be null, in parentheses."""
+    return f" ({found.why})" if found.why else ""
+
+
 def words(found: Type) -> str:
     """The type for a sentence: `text`, `a number or null`; of few values the values."""
     if found.unknown:

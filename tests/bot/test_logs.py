@@ -111,3 +111,23 @@ def test_a_setting_of_operations_that_cannot_be_used_is_refused(name: str, value
     """By its name, with what it takes."""
     with pytest.raises(SettingsError, match=f"^{name} is .* it {told}"):
         load_settings({name: value}, cwd=Path("/"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SAYSO_USERS=",
+        "SAYSO_USERS",
+        "SAYSO_USERS=,",
+        "SAYSO_CHANNELS= #C012345",
+        'SAYSO_CHANNELS=""',
+        "SAYSO_DATABASE_URL=",
+        "SAYSO_ENCRYPTION_KEYS=  # later",
+        "SAYSO_FLOWS=",
+    ],
+)
+def test_a_setting_without_a_value_is_refused(tmp_path: Path, line: str) -> None:
+    """A list of those who may use the bot is never left out by a comment or half a line."""
+    (tmp_path / ".env").write_text(f"{line}\n")
+    with pytest.raises(SettingsError, match=r"has no value|takes one entry or more"):
+        load_settings({}, cwd=tmp_path)

@@ -600,6 +600,9 @@ def test_a_failed_flow_is_one(cli: Cli) -> None:
         (["run", "talk", "-i", "whom=x"], 2, "did you mean `who`?"),
         (["run", "talk", "-i", "who"], 2, "key=value"),
         (["run", "talk", "--inputs-file", "inputs.yml"], 2, "holds no mapping"),
+        (["run", "talk", "--inputs-file", "cut.yml"], 4, "a comment begins at `#42`"),
+        (["run", "talk", "--inputs-file", "empty.yml"], 4, "`who` has no value"),
+        (["run", "talk", "--inputs-file", "number.yml"], 2, "expected text, not the number 3.1 (quote it)"),
         (["run", "bad"], 4, "bad.yml:2:23: unknown node type `shel`"),
         (["run"], 2, "FLOW"),
     ],
@@ -611,6 +614,9 @@ def test_what_cannot_be_run_is_said_and_nothing_is_started(
     two_questions(cli)
     cli.write("flows/bad.yml", "flow: bad\nnodes: [{id: a, type: shel, with: {run: [ls]}}]\n")
     cli.write("inputs.yml", "- 1\n")
+    cli.write("cut.yml", "who: Fix #42\n")
+    cli.write("empty.yml", "who: #ops\n")
+    cli.write("number.yml", "who: 3.10\n")
     done = cli.run(*arguments)
     assert done.code == code, done
     assert said in done.err

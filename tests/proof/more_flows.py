@@ -19,7 +19,7 @@ nodes:
   - {id: b, type: shell, on_crash: again, with: {run: [do, b]}}
   - {id: idle, type: shell, if: "{{ false }}", with: {run: [do, never]}}
   - {id: after_idle, type: shell, with: {run: [do, passed]}}
-  - {id: end, type: shell, with: {run: [do, "{{ status.a }} {{ status.after_a }} {{ status.b }} {{ status.idle }}"]}}
+  - {id: end, type: shell, with: {run: [do, "{{ status.a | default('null', true) }} {{ status.after_a | default('null', true) }} {{ status.b | default('null', true) }} {{ status.idle | default('null', true) }}"]}}
 edges:
   - {from: q, to: a, when: "{{ nodes.q.value == 'a' }}"}
   - {from: q, to: b, when: "{{ nodes.q.value == 'b' }}"}
@@ -37,7 +37,7 @@ nodes:
   - {id: w, type: wait, with: {for: 10m}}
   - {id: first, type: shell, with: {run: [do, "{{ status.a | default('none', true) }}"]}}
   - {id: dead, type: shell, with: {run: [do, never]}}
-  - {id: end, type: shell, with: {run: [do, "{{ status.first }} {{ status.dead }}"]}}
+  - {id: end, type: shell, with: {run: [do, "{{ status.first | default('null', true) }} {{ status.dead | default('null', true) }}"]}}
 edges:
   - {from: a, to: first, gate: any}
   - {from: b, to: first, gate: any}
@@ -191,7 +191,7 @@ nodes:
 nodes:
   - {id: a, type: shell, on_error: "goto:c", with: {run: [fail, 9]}}
   - {id: b, type: shell, with: {run: [do, never]}}
-  - {id: c, type: shell, with: {run: [do, "{{ nodes.b | tojson }} {{ status.a }}"]}}
+  - {id: c, type: shell, with: {run: [do, "{{ nodes.b | tojson }} {{ status.a | default('null', true) }}"]}}
 """,
     "goto_in_foreach": """
 nodes:

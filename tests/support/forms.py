@@ -6,8 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from engine.language.template import is_blank
+
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
-LABELS = WORDS.filter(lambda text: bool(text.strip()))
+LABELS = WORDS.filter(lambda text: not is_blank(text))
 NAMES = st.from_regex(r"f[a-z0-9_]{0,12}", fullmatch=True)
 _KEYWORDS = st.sampled_from(
     ["type", "properties", "required", "enum", "oneOf", "const", "title", "items", "default", "pattern", "minLength",

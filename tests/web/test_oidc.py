@@ -134,13 +134,15 @@ async def test_a_way_back_that_did_not_begin_in_this_browser_is_refused(home: Pa
 @pytest.mark.parametrize(
     "changed",
     [
-        {"SAYSO_WEB_OIDC_SECRET": ""},
+        {"SAYSO_WEB_OIDC_SECRET": None},
         {"SAYSO_WEB_URL": "http://sayso.example.com"},
         {"SAYSO_WEB_OIDC_ISSUER": "http://idp.example.com"},
-        {"SAYSO_WEB_USERS": ""},
+        {"SAYSO_WEB_USERS": None},
     ],
 )
-def test_settings_that_would_let_anybody_in_are_refused(tmp_path: Path, changed: dict[str, str]) -> None:
+def test_settings_that_would_let_anybody_in_are_refused(
+    tmp_path: Path, changed: dict[str, str | None]
+) -> None:
     """Something is missing, goes over the network in the clear, or names nobody."""
     env = {
         "SAYSO_WEB_URL": "https://sayso.example.com",
@@ -150,7 +152,8 @@ def test_settings_that_would_let_anybody_in_are_refused(tmp_path: Path, changed:
         "SAYSO_WEB_USERS": "U0ANA",
         **changed,
     }
-    settings = load_settings(env, cwd=tmp_path, home=str(tmp_path))
+    given = {name: value for name, value in env.items() if value is not None}
+    settings = load_settings(given, cwd=tmp_path, home=str(tmp_path))
     store = open_sqlite(tmp_path / "sayso.db")
     with pytest.raises(SettingsError):
         _room(settings, store, "0.0.0.0", time.monotonic, write=False)

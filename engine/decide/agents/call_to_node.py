@@ -52,7 +52,7 @@ def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None)
     if base is None:
         base = tool.node.compiled.evaluate({})
     try:
-        return tool.node.spec.normalize(_PREPARE[tool.kind](tool, values, base))
+        return tool.node.spec.normalize(_PREPARE[tool.kind](tool, values, base), tool.node.config)
     except ToolRefused:
         raise
     except (SaysoError, ValueError) as error:

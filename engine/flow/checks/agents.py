@@ -31,6 +31,7 @@ from engine.flow.checks.visibility import Scope, check_condition, check_values, 
 from engine.flow.node import ToolKind
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.expressions import below
 from engine.language.template import has_expression
 from engine.nodes.types.agent import PLACE
 from engine.nodes.types.fields import MAX_NAME, NAME
@@ -180,7 +181,14 @@ def _settings(
             secrets = kind != "ask_human"
             if secrets:
                 yield from spelled_out((name,), value)
-            yield from check_values(value, (name,), replace(scope, timeless=True), secrets=secrets)
+            yield from check_values(
+                value,
+                (name,),
+                replace(scope, timeless=True),
+                secrets=secrets,
+                exact=("",),
+                record={} if name == "query" else None,
+            )
         elif name == "input":
             for key, entry in as_mapping(value).items():
                 for fault in check_input(key, entry):
@@ -366,4 +374,7 @@ def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[F
     for field, value in as_mapping(tool.get("with")).items():
         if field not in spec.verbatim_fields:
             secrets = field in spec.secret_fields
-            yield from check_values(value, (name, "with", field), inside, secrets=secrets)
+            exact = below(spec.exact, field)
+            yield from check_values(
+                value, (name, "with", field), inside, secrets=secrets, exact=exact, record={}
+            )

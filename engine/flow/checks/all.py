@@ -76,7 +76,7 @@ def _lock(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
     if lock is None and data.get("on_conflict") is not None:
         yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
     if isinstance(lock, str):
-        yield from check_text(lock, ("lock",), scope, only=("inputs", "session"))
+        yield from check_text(lock, ("lock",), scope, only=("inputs", "session"), exact=True)
 
 
 def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:

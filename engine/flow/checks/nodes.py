@@ -43,14 +43,15 @@ from engine.flow.outputs import at_end, first_sight, output_of
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, suggest
+from engine.language.expressions import below
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.prompts import GOTO
 from engine.nodes.types.registry import END, node_types, unusable_type
-from engine.nodes.types.spec import PARTS, Known, NodeSpec
+from engine.nodes.types.spec import GUARD, NOT_LEFT_OUT, PARTS, Known, NodeSpec
 from engine.types.facts import NOTHING, Fact, not_null
-from engine.types.lattice import ANY, Type, list_of
-from engine.types.pieces import Pieces, type_of
+from engine.types.lattice import ANY, Type, because, list_of
+from engine.types.pieces import Pieces, Record, single, type_of
 
 
 class Site(Struct, frozen=True):
@@ -398,11 +399,31 @@ def _with(
             yield from check_condition(value, path, _round_scope(node, scope, name))
         elif name not in spec.verbatim_fields:
             secrets = name in spec.secret_fields
-            yield from check_values(value, path, scope, secrets=secrets, record=record)
+            exact = below(spec.exact, name)
+            yield from check_values(value, path, scope, secrets=secrets, record=record, exact=exact)
     if record:
         yield from unfit(spec, with_, record)
+    if scope.typed:
+        yield from _nulls(spec, with_, record)
     if scope.typed and spec.fits is not None:
         yield from spec.fits(node, record, scope.sources)
+
+
+def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
+    """What does not count as left out although it is null, or may be; and a doubt where null may become a part of a text
+    that other nodes are given."""
+    for name in spec.exact:
+        if name in with_ and with_[name] is None:
+            yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
+    for path, pieces in record.items():
+        alone = single(pieces)
+        may = alone is not None and alone.nullable and len(path) == 2 and not spec.required(str(path[1]))
+        if alone is not None and may and path[1] in spec.exact:
+            yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
+        for piece in pieces if alone is None and spec.outputs is None else ():
+            if isinstance(piece, Type) and piece.nullable:
+                message = f"what stands in this text may be null{because(piece)}"
+                yield Fault(path, message, GUARD, doubt=True)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.nodes.types.registry import node_types
-from engine.nodes.types.spec import PARTS, NodeSpec
-from engine.types.lattice import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, Type, shown, words
+from engine.nodes.types.spec import GUARD, PARTS, NodeSpec
+from engine.types.lattice import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, Type, because, shown, words
 from engine.types.pieces import Pieces, Record, single
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
@@ -385,8 +385,7 @@ def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
     if alone is None:
         return f"this gives texts such as {sample.value!r}: {fault.message}"
     if sample.value is None:
-        because = f" ({alone.why})" if alone.why else ""
-        return f"this may be null{because}: {fault.message}"
+        return f"this may be null{because(alone)}: {fault.message}"
     if not alone.values:
         return f"this gives {words(alone.without(NULL))}: {fault.message.split(', not ')[0]}"
     may = "may give" if len(alone.values) > 1 else "gives"
@@ -395,7 +394,7 @@ def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
 
 def _remedy(sample: _Sample, fault: Fault) -> str | None:
     if sample.value is None:
-        return "guard it with `if`, or with `default(..., true)`"
+        return GUARD
     if isinstance(sample.value, int) and "no unit" in fault.message:
         return "write the unit behind it: `{{ ... }}s`"
     return fault.hint

@@ -20,7 +20,7 @@ from engine.flow.reached import NOWHERE, Reached
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, suggest
 from engine.language.errors import ExpressionError
-from engine.language.expressions import compile_condition, inspect_text
+from engine.language.expressions import Places, below, compile_condition, inspect_text, only_expression
 from engine.language.template import BadExpression, Names, Reference, Segment, has_expression, split_text
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
 from engine.nodes.types.spec import ERROR, MESSAGES, REQUESTER
@@ -37,6 +37,7 @@ from engine.types.lattice import (
     TEXT,
     TEXTS,
     Type,
+    because,
     mapping_of,
     union,
     words,
@@ -250,10 +251,12 @@ def _check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: S
             yield _fault_in(segment, path, *found)
 
 
-def _fault_in(segment: Segment, path: Path, message: str, hint: str | None, name: str) -> Fault:
+def _fault_in(
+    segment: Segment, path: Path, message: str, hint: str | None, name: str, doubt: bool = False
+) -> Fault:
     """What is wrong with a name, or another part of an expression, in the text at a path."""
     offset, snippet = _place(segment, name)
-    return Fault(path, message, hint, offset=offset, snippet=snippet)
+    return Fault(path, message, hint, offset=offset, snippet=snippet, doubt=doubt)
 
 
 def _place(segment: Segment, name: str) -> tuple[int, str]:
@@ -372,22 +375,30 @@ def name_hint(name: str, filler: str) -> str:
 
 
 def check_values(
-    value: Json, path: Path, scope: Scope, *, secrets: bool, record: dict[Path, Pieces] | None = None
+    value: Json,
+    path: Path,
+    scope: Scope,
+    *,
+    secrets: bool,
+    record: dict[Path, Pieces] | None = None,
+    exact: Places = (),
 ) -> Iterator[Fault]:
-    """What is wrong with the expressions in a value, with the names that they use and with their types."""
+    """What is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
+    null is no part of a text."""
     if isinstance(value, str):
-        if "{{" in value or "{%" in value:
-            yield from check_text(value, path, scope, secrets=secrets, record=record)
+        if "{{" in value or "{%" in value or "{#" in value:
+            yield from check_text(value, path, scope, secrets=secrets, record=record, exact="" in exact)
     elif isinstance(value, dict):
         for key, item in value.items():
             if has_expression(key):
                 yield Fault(
                     (*path, key), "a key is not evaluated", "expressions stand in values", on_key=True
                 )
-            yield from check_values(item, (*path, key), scope, secrets=secrets, record=record)
+            places = below(exact, key)
+            yield from check_values(item, (*path, key), scope, secrets=secrets, record=record, exact=places)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from check_values(item, (*path, index), scope, secrets=secrets, record=record)
+            yield from check_values(item, (*path, index), scope, secrets=secrets, record=record, exact=exact)
 
 
 def check_text(
@@ -398,6 +409,7 @@ def check_text(
     secrets: bool = False,
     only: Collection[str] = (),
     record: dict[Path, Pieces] | None = None,
+    exact: bool = False,
 ) -> Iterator[Fault]:
     """What is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
     bad, references = inspect_text(text, secrets=secrets)
@@ -410,8 +422,29 @@ def check_text(
             yield Fault(path, message, f"only {known} are", offset=segment.offset, snippet=segment.text)
         else:
             yield from _check_names([(segment, reference)], path, scope)
+    yield from _foreign(text, path)
     if scope.typed and not bad:
-        yield from _typed(text, path, scope, record)
+        yield from _typed(text, path, scope, record, exact)
+
+
+_FOREIGN = re.compile(r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}", re.DOTALL)
+"""`${{ }}`, as GitHub's workflows have it, and the comments of Jinja."""
+
+
+def _foreign(text: str, path: Path) -> Iterator[Fault]:
+    """A doubt where a text has what means something in other languages of templates."""
+    for found in _FOREIGN.finditer(text):
+        if found["sign"]:
+            message, hint = (
+                "the `$` before `{{` stays in the text",
+                "expressions are written {{ ... }}; a dollar sign {{ '$' }}",
+            )
+        else:
+            message, hint = (
+                "`{# #}` is no comment here: it stays in the text",
+                "a comment of YAML begins with ` # `",
+            )
+        yield Fault(path, message, hint, offset=found.start(), snippet=found[0], doubt=True)
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
@@ -434,18 +467,24 @@ def _bad(error: BadExpression, path: Path) -> Fault:
     return Fault(path, error.message, error.hint, offset=error.offset, snippet=error.snippet or None)
 
 
-def _typed(text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None) -> Iterator[Fault]:
+def _typed(
+    text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None, exact: bool
+) -> Iterator[Fault]:
     """What is wrong with the types in the expressions of a text; `record` is told what they give."""
     from engine.language.jinja import parse_expression
-    from engine.types.inference import Inference
+    from engine.types.inference import NO_PART_OF_TEXT, Inference
 
     pieces: Pieces = []
-    for part in split_text(text):
+    parts = split_text(text)
+    for part in parts:
         if not isinstance(part, Segment):
             pieces.append(part)
             continue
-        inference = Inference(scope)
-        pieces.append(inference.of(parse_expression(part.source)))
+        inference, tree = Inference(scope, exact=exact), parse_expression(part.source)
+        found = inference.of(tree)
+        if exact and (record is None or only_expression(parts) is None):
+            found = inference.present(tree, found, NO_PART_OF_TEXT)
+        pieces.append(found)
         for wrong in inference.wrong:
             yield _fault_in(part, path, *wrong)
     if record is not None:
@@ -464,18 +503,24 @@ def _typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
         found = inference.condition(parse_expression(part.source), NOTHING)
         for wrong in inference.wrong:
             yield _fault_in(part, path, *wrong)
-        if found.unknown or not found.kinds & ~(BOOLEAN | MISSING) or inference.wrong:
+        if (
+            found.unknown
+            or not found.kinds & ~(BOOLEAN | MISSING)
+            or any(not wrong.doubt for wrong in inference.wrong)
+        ):
             continue
         may = "may give" if found.kinds & BOOLEAN else "gives"
         told = words(found.without(BOOLEAN))
-        because = f" ({found.why})" if found.nullable and found.why else ""
-        message = f"the condition {may} {told}{because}, and must be true or false"
+        reason = because(found) if found.nullable else ""
+        message = f"the condition {may} {told}{reason}, and must be true or false"
         yield _fault_in(part, path, message, _to_flag(found), "")
 
 
 def _to_flag(found: Type) -> str | None:
     if found.kinds & (LIST | MAPPING):
         return "ask how much is in it: `... | length > 0`"
+    if found.kinds & TEXT and found.nullable:
+        return "ask whether it is there: `... is not none`"
     if found.kinds & TEXT:
         return "compare it: `... == 'yes'`, `... != ''`"
     return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"

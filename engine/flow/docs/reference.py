@@ -143,8 +143,14 @@ def _file_format() -> str:
 
 YAML 1.2, core schema: `true`, `false`, `null` and numbers are what they look like; `on`, `yes`, `12:30`, dates
 and `<<` are text. One document of at most {MAX_BYTES // 1024} KiB in UTF-8, at most {MAX_DEPTH} levels deep. No
-anchors, aliases or tags, no key twice, no tab as indentation. Every error names file, line and column.
-Loading a flow runs nothing, imports nothing and evaluates nothing."""
+anchors, aliases or tags, no key twice, no key without a value, no tab as indentation. Every error names file, line and
+column. Loading a flow runs nothing, imports nothing and evaluates nothing.
+
+A comment begins at a `#` behind a space: quote a text that has one (`"#ops"`, `"Deploy #42"`). Quote a number whose text
+counts where its value has another one (`"+8"`, `"3.10"`, `"0755"`): in `run`, `env`, `headers` and `query` it is refused
+without quotes. `null` is a value in data; for a restriction such as `channels`, `who`, `to` or `timeout` it is an error.
+
+`sayso validate` warns of what is allowed and probably not meant; with `--strict` that is an error."""
 
 
 # --- fields ----------------------------------------------------------------------------------------------

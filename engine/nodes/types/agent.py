@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import Config, Duration, NodeId, Text
+from engine.nodes.types.fields import Config, Duration, NodeId, Shown, Text
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 
@@ -136,7 +136,7 @@ class AgentConfig(Config):
     are read when the flow is loaded.
     """
 
-    prompt: Text = Field(description="The task.")
+    prompt: Shown = Field(description="The task.")
     system: str | None = Field(None, description="Who Claude is here and what it has to keep to.")
     model: Text | None = Field(None, description="The model. Left out: the one that is configured.")
     max_tokens: Annotated[int, Field(ge=1)] = Field(

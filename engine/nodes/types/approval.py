@@ -10,8 +10,9 @@ from pydantic import Field
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, Duration, Label, NodeId, Person, Text
+from engine.nodes.types.fields import Config, Duration, Label, Marked, NodeId, Person
 from engine.nodes.types.prompts import (
+    CLOCKS,
     ApprovalOutcome,
     Escalate,
     Form,
@@ -34,7 +35,7 @@ class ApprovalConfig(Config):
     `covers` the approval shows what a later node will do, and that node does exactly that or nothing.
     """
 
-    message: Text = Field(description="What is to be approved.")
+    message: Marked = Field(description="What is to be approved.")
     approvers: Annotated[list[Person], Field(min_length=1)] = Field(
         description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), rotas (`rota:payments`), "
         "`manager` (of the requester), `channel`, `requester`, "
@@ -160,4 +161,5 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     markup={"message": "mrkdwn"},
+    exact=("approvers", *CLOCKS),
 )

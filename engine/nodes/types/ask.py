@@ -11,8 +11,9 @@ from engine.forms.question import lacks_default
 from engine.language.codec import Json, nfc
 from engine.language.diagnostics import Fault, kind_of
 from engine.language.template import has_expression
-from engine.nodes.types.fields import Config, FileSize, Label, Person, Text, listed
+from engine.nodes.types.fields import SEEN, Config, FileSize, Label, Marked, Person, listed
 from engine.nodes.types.prompts import (
+    CLOCKS,
     AskOutcome,
     Escalate,
     Form,
@@ -40,7 +41,7 @@ def _choice(value: Any) -> Any:
 class Choice(Config):
     """One button of an `ask`."""
 
-    value: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+    value: Annotated[str, Field(min_length=1, max_length=200), SEEN] = Field(
         description="What `value` of the output is when this is chosen."
     )
     label: Label | None = Field(None, description="What the button says; the value when it is left out.")
@@ -54,7 +55,7 @@ class Choice(Config):
 class AskConfig(Config):
     """Asks in the thread and waits: for a reply, for one of the choices, for a form, or for files."""
 
-    message: Text = Field(description="The question.")
+    message: Marked = Field(description="The question.")
     choices: Annotated[
         list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
     ] = Field(
@@ -214,5 +215,6 @@ SPEC = NodeSpec(
     },
     output=_output,
     markup={"message": "mrkdwn"},
+    exact=("who", "choices", *CLOCKS),
     described={"A choice that is a mapping": Choice},
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from engine.nodes.types.fields import Config, Text
+from engine.nodes.types.fields import Config, Shown
 from engine.nodes.types.spec import NodeSpec
 
 
 class FailConfig(Config):
     """Fails the flow, on purpose."""
 
-    message: Text = Field(description="Why, for the people in the thread.")
+    message: Shown = Field(description="Why, for the people in the thread.")
 
 
 SPEC = NodeSpec(config=FailConfig, fails=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,8 +26,8 @@ from pydantic import (
 )
 
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, kind_of
-from engine.language.template import has_expression, is_marker_key
+from engine.language.diagnostics import Fault, Path, kind_of
+from engine.language.template import MARKS, has_expression, is_blank, is_marker_key
 from engine.language.timestamps import (
     DURATION_PATTERN,
     SIZE_PATTERN,
@@ -161,6 +162,30 @@ def _plain_scalar(value: Any) -> str:
     return text
 
 
+_AS_TEXT = frozenset({_scalar, _query, _plain_scalar})
+
+
+def kind_at(annotation: Any, path: Path) -> Literal["text", "any"] | None:
+    """What a model, or a type in one, makes of a number in this place: text for a program or a server, or what it is and
+    anything else could be, too; None where it takes no other kinds."""
+    if any(getattr(each, "func", None) in _AS_TEXT for each in getattr(annotation, "__metadata__", ())):
+        return "text"
+    if annotation is Any or annotation is Json:
+        return "any"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
+        if issubclass(annotation, RootModel):
+            return kind_at(fields["root"].annotation, path)
+        field = fields.get(str(path[0])) if path else None
+        return (
+            None if field is None else kind_at(Annotated[field.annotation, *field.metadata, None], path[1:])
+        )
+    inner = get_args(annotation)
+    if get_origin(annotation) in (list, dict):
+        return kind_at(inner[-1], path[1:]) if path else None
+    return next((found for each in inner if (found := kind_at(each, path)) is not None), None)
+
+
 def _callable(value: Any) -> str:
     words = re.split(r"[.:]", value) if isinstance(value, str) else []
     if not isinstance(value, str) or not _CALLABLE.fullmatch(value) or any(map(keyword.iskeyword, words)):
@@ -222,7 +247,26 @@ Query: TypeAlias = Annotated[
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 
-Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75)]
+
+def _seen(value: str) -> str:
+    if is_blank(value):
+        raise ValueError("expected text that is not blank")
+    return value
+
+
+def _seen_in_markup(value: str) -> str:
+    return _seen("" if is_blank(value, MARKS) else value)
+
+
+SEEN = AfterValidator(_seen)
+
+Shown: TypeAlias = Annotated[Text, SEEN]
+"""Text for people, in which something can be seen."""
+
+Marked: TypeAlias = Annotated[Text, AfterValidator(_seen_in_markup)]
+"""The same with marks of `mrkdwn` or Markdown."""
+
+Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75), SEEN]
 NodeId: TypeAlias = Annotated[
     str, BeforeValidator(_node_id), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
 ]

@@ -154,6 +154,7 @@ SPEC = NodeSpec(
     preview=_preview,
     previewed=frozenset({"method", "url", "query", "headers", "body"}),
     secret_fields=frozenset({"url", "query", "headers", "body", "json"}),
+    exact=("url", "headers", "query"),
     verbatim_fields=frozenset({"schema"}),
     static_fields=frozenset({"schema"}),
     schema_fields=frozenset({"schema"}),

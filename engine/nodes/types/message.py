@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.template import has_expression
-from engine.nodes.types.fields import DM, ONE_PERSON, Config, Text
+from engine.nodes.types.fields import DM, ONE_PERSON, Config, Marked, Shown, Text
 from engine.nodes.types.preview import block
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.annotations import Sources
@@ -56,26 +56,26 @@ OnePerson: TypeAlias = Annotated[
 class MessageField(Config):
     """A short fact of a message: a title and what it says, both in `mrkdwn`."""
 
-    title: Text = Field(description="What it is; it stands in bold.")
+    title: Marked = Field(description="What it is; it stands in bold.")
     value: Any = Field(description="What it says. What is no text appears as JSON.")
 
 
 class MessageTable(Config):
     """Rows and columns. Cells are plain text: no markup counts in them."""
 
-    columns: Annotated[list[Text], Field(min_length=1, max_length=MAX_COLUMNS)] = Field(
+    columns: Annotated[list[Shown], Field(min_length=1, max_length=MAX_COLUMNS)] = Field(
         description="What the columns are called, at most 20."
     )
     rows: list[list[Any] | dict[str, Any]] = Field(
         description="The rows: each a list of cells, or a mapping of which the columns' names are the keys."
     )
-    title: Text | None = Field(None, description="What the table shows; left out: how many rows it has.")
+    title: Shown | None = Field(None, description="What the table shows; left out: how many rows it has.")
 
 
 class MessageImage(Config):
     """A picture in a message."""
 
-    alt: Text = Field(description="What it shows, for people who cannot see it.")
+    alt: Shown = Field(description="What it shows, for people who cannot see it.")
     url: Text | None = Field(
         None,
         description="Where it is, for everybody: `https://`, and a host that is written out. Either this or `path`.",
@@ -97,7 +97,7 @@ class MessageFile(Config):
     name: Text | None = Field(
         None, description="What it is called; with `path` left out: the name that it has."
     )
-    title: Text | None = Field(None, description="What people see in place of the name.")
+    title: Shown | None = Field(None, description="What people see in place of the name.")
 
 
 class MessageConfig(Config):
@@ -107,8 +107,8 @@ class MessageConfig(Config):
     a message is uploaded as a file, and the message says so.
     """
 
-    text: Text | None = Field(None, description="What to post, in Slack's `mrkdwn`.")
-    markdown: Text | None = Field(
+    text: Marked | None = Field(None, description="What to post, in Slack's `mrkdwn`.")
+    markdown: Marked | None = Field(
         None, description="What to post, in common Markdown: headings, lists, tables, code."
     )
     fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = Field(
@@ -239,6 +239,7 @@ SPEC = NodeSpec(
     # A message has many ways to be, and few of them at once: what is not there is not recorded either.
     brief=True,
     markup={"text": "mrkdwn", "fields": "mrkdwn", "markdown": "markdown"},
+    exact=("to", "ephemeral_to", "images.url", "images.path", "files.path", "files.name"),
     node_fields={"update": "message"},
     fits=_fits,
     described={

@@ -22,6 +22,9 @@ GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
 CHANNEL = re.compile(r"#?[CG][A-Z0-9]{2,}", re.ASCII)
 """An entry of `to` that is a channel, by its id."""
 
+CLOCKS = ("timeout", "remind_every", "escalate", "hours")
+"""The fields that say when and to whom time matters."""
+
 LEAST_REMINDER = 60.0
 """Seconds. Whoever is reminded more often stops reading."""
 

@@ -123,6 +123,7 @@ SPEC = NodeSpec(
     preview=_preview,
     previewed=frozenset({"run", "script", "cwd", "env", "stdin"}),
     secret_fields=frozenset({"env"}),
+    exact=("run", "env", "cwd"),
     verbatim_fields=frozenset({"script"}),
     warnings=_warnings,
 )

@@ -30,7 +30,7 @@ from engine.forms import normalize_form
 from engine.language.codec import Json, encode
 from engine.language.diagnostics import Fault, faults_of, field_names
 from engine.language.errors import SaysoError
-from engine.language.expressions import Markup
+from engine.language.expressions import Markup, Places
 from engine.language.template import has_expression, is_marker_key
 from engine.types.annotations import Sources, no_source
 from engine.types.lattice import ANY, NULL, NUMBERS, TEXT, TEXTS, UNDEFINED, Type, either, list_of, mapping_of
@@ -65,6 +65,10 @@ class InvalidConfig(SaysoError):
 
 UNKNOWN_WORK = "what this type does with that"
 """Of types whose work nobody here knows."""
+
+NOT_LEFT_OUT = "null does not count as left out"
+"""Of a field that says what is acted on, where, or by whom."""
+GUARD = "guard it with `if`, or with `default(..., true)`"
 
 Given: TypeAlias = Mapping[str, Json]
 """What stands under `with`, as written or evaluated."""
@@ -148,6 +152,9 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """Whether all fields are recorded only where they differ from their default."""
     markup: Mapping[str, Markup] = field(default_factory=dict)
     """Fields whose text is marked up, and how: what expressions give there is made harmless."""
+    exact: Places = ()
+    """Fields, and keys in them, that say what is acted on, where, or by whom: null is no part of a text there, and does not
+    count as left out."""
     node_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields that name an earlier node, each with the type that this node must have."""
     fits: Callable[[Mapping[str, Any], Record, Sources], Iterator[Fault]] | None = None
@@ -182,6 +189,13 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     def field_names(self) -> list[str]:
         """The fields of `with`; none for a type that takes any."""
         return [] if self.outputs is None else field_names(self.config)
+
+    def required(self, name: str) -> bool:
+        """Whether a field of `with` has no default."""
+        return any(
+            name in (key, field.alias) and field.is_required()
+            for key, field in self.config.model_fields.items()
+        )
 
     def output_fields(self, with_: Mapping[str, Json]) -> frozenset[str] | None:
         """The fields that `nodes.<id>` has for a node with this `with`; None when nobody knows."""
@@ -230,11 +244,18 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
             raise InvalidConfig("; ".join(sentence(fault) for fault in faults))
         return config
 
-    def normalize(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
-        """The configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file.
+    def normalize(
+        self, evaluated: Mapping[str, Json], written: Mapping[str, Json] | None = None
+    ) -> dict[str, Json]:
+        """The configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file; `written` is what
+        stands in the file.
 
         Raises `InvalidConfig`.
         """
+        given = written or {}
+        for name in self.exact:
+            if evaluated.get(name) is None and given.get(name) is not None:
+                raise InvalidConfig(f"{name}: {NOT_LEFT_OUT} ({GUARD})")
         # As `model_dump` does, without its many arguments.
         dump = self.config.__pydantic_serializer__.to_python
         normalized: dict[str, Json] = dump(
@@ -297,7 +318,9 @@ class OwnSpec(NodeSpec, frozen=True, kw_only=True):
     instance: Any
     """An instance of its class, which does the work."""
 
-    def normalize(self, evaluated: Mapping[str, Json]) -> dict[str, Json]:
+    def normalize(
+        self, evaluated: Mapping[str, Json], written: Mapping[str, Json] | None = None
+    ) -> dict[str, Json]:
         """See `NodeSpec.normalize`."""
         normalized: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
         return normalized
