@@ -12,7 +12,6 @@ lease (a locked file), nobody takes the work of a process that lives, however lo
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -93,4 +92,6 @@ class WorkPermit:
             except StorageError:
                 pass
             if not self.holds():
+                import asyncio  # whoever only reads a store has no loop
+
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
