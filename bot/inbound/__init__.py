@@ -12,6 +12,7 @@ A crash: A payload without an acknowledgement comes again; its idempotency key k
 Files:
 
 * `decisions`: what is done with what arrives from Slack, as values whose types are checked
+* `lines`: the line with which people start a flow
 * `payloads`: payload → decision, for messages, presses, submissions, commands and changes of channels
-* `triggers`: what starts flows: the line that people write, and what the served flows listen for
+* `triggers`: what the served flows listen for
 """

@@ -1,5 +1,4 @@
-"""What starts flows: the line that people write (`NAME key=value ...`, `run NAME ...`), and what the served flows listen
-for: words in channels, reactions, schedules. Pure.
+"""What the served flows listen for: words behind a mention and in channels, reactions, schedules. Pure.
 
 Whether something may matter is asked before it is stored, so it is decided on what the payload itself has: the
 channel's name, and who may start, are looked at later.
@@ -7,109 +6,21 @@ channel's name, and who may start, are looked at later.
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice
 from typing import Any
 
+from bot.inbound.lines import BadLine, StartLine, bare, parse, taken_out, twice
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json, nfc
 from prompt_state.question_row import TooLong
 from prompt_state.slack_text import text_in
 
-_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_BEGINS_JSON = re.compile(r"(?:^|\s)(?P<word>[A-Za-z_][A-Za-z0-9_]*=(?=[\[{]))")
-_MOST_JSON = 20
-"""Values of JSON on a line that need no quotes: looking for them takes time, and no flow takes more."""
-_BACKSLASH = re.compile(r"'[^']*'|\\(?![\"'])")
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
-
-
-@dataclass(frozen=True, slots=True)
-class StartLine:
-    """A flow to start, with the inputs as they were typed, or filled in."""
-
-    flow: str
-    inputs: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """The line starts nothing; `message` tells its author why and what would."""
-
-    message: str
-
-
-def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = None) -> StartLine | BadLine:
-    """The flow that a line starts. Values may be quoted; phones' curly quotes count as quotes. JSON needs no quotes
-    around it, and a backslash stays what it is."""
-    names = sorted(flows)
-    try:
-        words = _split(text.translate(_QUOTES))
-    except ValueError:
-        return BadLine('A quote is opened and not closed. Write values with spaces as `key="two words"`.')
-    if words and words[0].lower() == "run":
-        words = words[1:]
-    if not words:
-        return BadLine(f"Say which flow to run: {_listed(names)}.")
-    name = words[0] if words[0] in names else words[0].lower()
-    if name not in names and name in (faults or {}):
-        return BadLine(f"`{name}` is not served: its file cannot be loaded. {_shown((faults or {})[name])}")
-    if name not in names:
-        return BadLine(f"There is no flow `{_shown(words[0])}`. {_nearest(name, names)}")
-    inputs: dict[str, Any] = {}
-    for word in words[1:]:
-        found = _PAIR.fullmatch(word)
-        if found is None:
-            return BadLine(f"I do not understand `{_shown(word)}`: inputs are written `key=value`.")
-        if found[1] in inputs:
-            return BadLine(f"`{found[1]}` is given twice.")
-        inputs[found[1]] = found[2]
-    return StartLine(name, inputs)
-
-
-def _split(text: str) -> list[str]:
-    """The words of a line. Raises `ValueError` for a quote that is not closed."""
-    words: list[str] = []
-    at = 0
-    for found in islice(_BEGINS_JSON.finditer(text), _MOST_JSON):
-        if found.start() < at:
-            continue
-        try:
-            _, end = json.JSONDecoder().raw_decode(text, found.end())
-            before = _plain_words(text[at : found.start()])
-        except (ValueError, RecursionError):
-            continue  # it is no JSON, or stands within quotes: words like any others
-        if text[end : end + 1].strip():
-            continue
-        words += [*before, text[found.start("word") : end]]
-        at = end
-    return words + _plain_words(text[at:])
-
-
-def _plain_words(text: str) -> list[str]:
-    # A backslash is one unless a quote follows it.
-    return shlex.split(
-        _BACKSLASH.sub(lambda one: one[0].replace("\\", r"\\") if one[0] == "\\" else one[0], text)
-    )
-
-
-def match_trigger(text: str, triggers: Iterable[tuple[str, str]]) -> StartLine | None:
-    """The flow whose pattern the whole text is, with the inputs that it fills. `triggers` are (pattern, flow); the one
-    with the most words of its own wins. Case and white space between words do not matter."""
-    found = [
-        (len(words_of(pattern)), StartLine(flow, match.groupdict()))
-        for pattern, flow in triggers
-        if (match := _trigger(pattern).fullmatch(text.strip().translate(_QUOTES))) is not None
-    ]
-    return max(found, key=lambda item: item[0])[1] if found else None
+_ANY_QUOTE = {quote: kind for kind in ("[\"“”]", "['‘’]") for quote in kind[1:-1]}
 
 
 def words_of(pattern: str) -> str:
@@ -124,13 +35,25 @@ def captured(pattern: str, text: str) -> dict[str, str] | None:
     return None if found is None else {name: value.strip() for name, value in found.groupdict().items()}
 
 
+def filled(pattern: str, text: str, given: Collection[str]) -> dict[str, str] | None:
+    """What the places of a pattern are in a text that is the whole of it; None where it is not. The places of inputs that
+    are given may be left out, with the words that lead to them. Case, and white space between words, do not matter."""
+    found = _whole(pattern, frozenset(given)).fullmatch(" " + text.strip())
+    places = found.groupdict() if found is not None else {}
+    return None if found is None else {name: bare(value) for name, value in places.items() if value}
+
+
 @cache
-def _trigger(pattern: str) -> re.Pattern[str]:
+def _whole(pattern: str, given: frozenset[str]) -> re.Pattern[str]:
     parts = _PLACE.split(pattern)
+    first = parts[0].rstrip()
+    joined, lead = r"\s*" + _words(first), _words(parts[0][len(first) :])
     # Split gives words and names in turn.
-    places = [f'"?(?P<{name.strip()}>[^"]+?)"?' for name in parts[1::2]]
-    joined = "".join(_words(word) + place for word, place in zip(parts[::2], [*places, ""], strict=True))
-    return re.compile(joined, re.IGNORECASE)
+    for name, words in zip(parts[1::2], parts[2::2], strict=True):
+        place = rf"{lead}(?P<{name.strip()}>\".*?\"(?!\S)|[“”].*?[“”](?!\S)|['‘].*?['’](?!\S)|\S|\S.*?\S)"
+        joined += f"(?:{place})?" if name.strip() in given else place
+        lead = _words(words)
+    return re.compile(joined + lead, re.IGNORECASE | re.DOTALL)
 
 
 @cache
@@ -146,20 +69,8 @@ def _inside(pattern: str) -> re.Pattern[str]:
 
 
 def _words(part: str) -> str:
-    return r"\s+".join(re.escape(word) for word in nfc(part).split(" "))
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"Did you mean `{close[0]}`?" if close else f"There are: {_listed(names)}."
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none is served here"
-
-
-def _shown(word: str) -> str:
-    return word[:60].replace("`", "'")
+    escaped = r"\s+".join(re.escape(word) for word in nfc(part).split(" "))
+    return "".join(_ANY_QUOTE.get(letter, letter) for letter in escaped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +101,33 @@ class Listening:
                 if trigger.kind == kind:
                     yield flow, trigger
 
-    def mentioned(self, text: str) -> StartLine | None:
+    def line(self, text: str, faults: Mapping[str, str]) -> StartLine | BadLine:
+        """What the text behind a mention starts: `NAME key=value ...`, a trigger's words, or the beginning of those, for
+        which the rest is asked."""
+        named, whole = parse(text, self.flows, faults), self.mentioned(text)
+        if isinstance(named, BadLine):
+            return whole or self.mentioned(text, begun=True) or named
+        own = self.flows[named.flow].inputs.keys()
+        if named.inputs and named.inputs.keys() <= own and getattr(whole, "flow", None) != named.flow:
+            return named
+        return whole if isinstance(whole, StartLine) else named
+
+    def mentioned(self, text: str, *, begun: bool = False) -> StartLine | BadLine | None:
         """The flow whose trigger the whole text behind a mention is, with its inputs; the one with the most words of its
-        own wins."""
-        found = [
-            (len(words_of(trigger.pattern)), StartLine(flow.name, {**trigger.values, **line.inputs}))
-            for flow, trigger in self.triggers("mention")
-            if (line := match_trigger(text, [(trigger.pattern, flow.name)])) is not None
-        ]
+        own wins. Words `key=value` of the flow's own inputs give these, and others are text. `begun`: also a trigger
+        whose last places are left out."""
+        found: list[tuple[tuple[int, int], StartLine | BadLine]] = []
+        for flow, trigger in self.triggers("mention"):
+            rest, pairs = taken_out(text, flow.inputs)
+            places = filled(trigger.pattern, rest, flow.inputs if begun else dict(pairs))
+            if places is None:
+                continue
+            names = [*places, *(name for name, _ in pairs)]
+            doubled = next((name for name in names if names.count(name) > 1), None)
+            line = StartLine(flow.name, {**trigger.values, **places, **dict(pairs)})
+            missing = set(trigger.inputs).difference(names)
+            rank = (-len(missing), len(words_of(trigger.pattern)))
+            found.append((rank, line if doubled is None else twice(doubled)))
         return max(found, key=lambda item: item[0])[1] if found else None
 
     def hears(self, event: Mapping[str, Any]) -> bool:

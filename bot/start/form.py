@@ -21,7 +21,7 @@ from bot.inbound.decisions import (
     Verdict,
     View,
 )
-from bot.inbound.triggers import StartLine, parse
+from bot.inbound.lines import StartLine, parse
 from bot.rendering.blocks import Block, field_block, modal, option
 from bot.rendering.forms import form_view
 from bot.rendering.text import escape, one_line

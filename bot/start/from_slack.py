@@ -15,7 +15,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.library import Library
 from bot.inbound import decisions
-from bot.inbound.triggers import BadLine, Listening, Overheard, parse, said_in
+from bot.inbound.lines import BadLine, parse
+from bot.inbound.triggers import Listening, Overheard, said_in
 from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
 from bot.rendering import phrases
@@ -182,12 +183,9 @@ class MessageStarts:
             if (grant_id := revoked_in(said.text)) is not None:
                 return await self.grants.revoke(row, data, grant_id, actor)
             return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
-        flows = self.library.refresh()
         thread_ts = data["threadTs"] or data["ts"]
         told = in_thread(row, data, thread_ts)
-        line = Listening(self.library.refresh).mentioned(said.text) or parse(
-            said.text, flows, self.library.faults()
-        )
+        line = Listening(self.library.refresh).line(said.text, self.library.faults())
         if isinstance(line, BadLine):
             return await self.starter.refuse(row, Refusal(line.message), told)
         wish = Wish(line.flow, line.inputs, data, in_channel=True)
