@@ -30,7 +30,7 @@ from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal.transitions import ENDED
 from prompt_state.question_row import PromptState
-from prompt_state.slack_text import text_in
+from prompt_state.slack_text import read_in, text_in
 
 ControlWord: TypeAlias = Literal["stop", "pause", "resume", "status", "cancel", "help", "done"]
 _CONTROL: dict[str, ControlWord] = {word: word for word in get_args(ControlWord)}
@@ -69,6 +69,8 @@ class Message:
     """The bot is addressed: by a mention, or because this is a direct message to it."""
     starts_with_mention_of_other: bool = False
     has_files: bool = False
+    shown: str = ""
+    """The text as people read it: of links the labels, and no marks of bold or code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +267,10 @@ def read_message(
 ) -> Message:
     """A Slack message as routing sees it. `direct`: in a direct message to the bot. Raises `TooLong`."""
     mention = f"<@{re.escape(bot_user_id)}(?:\\|[^<>]*)?>"
-    first = _LEADING.match(raw)
+    first, said = _LEADING.match(raw), _without_mentions_at_ends(raw, mention)
     return Message(
-        text=text_in(_without_mentions_at_ends(raw, mention)).strip(),
+        text=text_in(said).strip(),
+        shown=read_in(said).strip(),
         user=user,
         ts=ts,
         thread_ts=thread_ts,

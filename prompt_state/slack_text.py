@@ -7,6 +7,7 @@ pass, so what was escaped once is unescaped once: a person who types `&lt;` gets
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from engine.language.codec import clean_text
 from prompt_state.question_row import TooLong
@@ -18,6 +19,13 @@ _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _ENTITY = re.compile("&(?:amp|lt|gt);")
 _MARKUP = re.compile("<([^<>]*)>|&(?:amp|lt|gt);")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_MARKS = re.compile(
+    r"```(?P<block>.+?)```|`(?P<code>[^`\n]+)`|^(?:&gt;)+[ ]?|(?<![\w=/\\])(?P<mark>\*\*?|~~?|__?)(?!\s|(?P=mark))"
+    r"(?P<words>(?:(?!(?P=mark))[^\n]|(?<=\w)(?P=mark)(?=\w))+?)(?<=\S)(?P=mark)(?!\w)",
+    re.DOTALL | re.MULTILINE,
+)
+_PHONE = re.compile(r"tel:[+\d\s()./-]+")
+_NO_DIGIT = re.compile(r"\D")
 
 
 def text_in(raw: str) -> str:
@@ -25,7 +33,23 @@ def text_in(raw: str) -> str:
 
     Mentions stay `<@U...>`: whom they name is decided by ids. Raises `TooLong` above `MAX_BYTES`.
     """
-    cleaned, _ = clean_text(_MARKUP.sub(_plain, raw))
+    return _checked(_MARKUP.sub(_plain, raw))
+
+
+def read_in(raw: str) -> str:
+    """A message's `text` as people read it: like `text_in`, but of a link its label alone, and without the marks of bold,
+    italic, struck, quoted words and code. Raises `TooLong`."""
+    return _checked(_MARKUP.sub(partial(_plain, is_read=True), _MARKS.sub(_unmarked, raw)))
+
+
+def _unmarked(found: re.Match[str], nested: int = 3) -> str:
+    if found["mark"]:
+        return _MARKS.sub(partial(_unmarked, nested=nested - 1), found["words"]) if nested else found["words"]
+    return (found["block"] or found["code"] or "").strip()
+
+
+def _checked(text: str) -> str:
+    cleaned, _ = clean_text(text)
     size = len(cleaned.encode())
     if size > MAX_BYTES:
         raise TooLong(
@@ -40,7 +64,7 @@ def unescape(text: str) -> str:
     return _ENTITY.sub(lambda found: _ENTITIES[found[0]], text)
 
 
-def _plain(found: re.Match[str]) -> str:
+def _plain(found: re.Match[str], *, is_read: bool = False) -> str:
     inner = found[1]
     if inner is None:
         return _ENTITIES[found[0]]
@@ -52,7 +76,7 @@ def _plain(found: re.Match[str]) -> str:
     if target.startswith("!"):
         return _special(target[1:], unescape(label))
     if _URI.match(target):
-        return _link(unescape(target), unescape(label))
+        return unescape(label) if is_read and label else _link(unescape(target), unescape(label))
     return unescape(found[0])
 
 
@@ -73,6 +97,9 @@ def _link(url: str, label: str) -> str:
     if not label:
         return url
     bare = _URI.sub("", url, count=1).removeprefix("//")
+    digits = _NO_DIGIT.sub("", label).lstrip("0")
+    if digits and _PHONE.fullmatch(f"tel:{label}") and _PHONE.fullmatch(url):
+        return label if _NO_DIGIT.sub("", url).endswith(digits) else f"{label} ({url})"
     if label.rstrip("/") in (url.rstrip("/"), bare.rstrip("/")):
         return label
     return f"{label} ({url})"

@@ -81,7 +81,7 @@ def taken_out(text: str, inputs: Collection[str]) -> tuple[str, list[tuple[str, 
     """A text without those of its words that give one of these inputs, and what they give."""
     rest, at, given = "", 0, []
     for word in _words(text):
-        if word.key in inputs and not word.open:
+        if word.key is not None and word.key in inputs and not word.open:
             rest += text[at : word.begin].rstrip()
             at = word.end
             given.append((word.key, word.value))

@@ -10,17 +10,21 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from typing import Any
 
 from bot.inbound.lines import BadLine, StartLine, bare, parse, taken_out, twice
+from bot.rendering.text import escape
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json, nfc
 from prompt_state.question_row import TooLong
-from prompt_state.slack_text import text_in
+from prompt_state.slack_text import MAX_BYTES, read_in
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_ANY_QUOTE = {quote: kind for kind in ("[\"“”]", "['‘’]") for quote in kind[1:-1]}
+_ANY_QUOTE = {quote: kind for kind in ('["“”]', "['‘’]") for quote in kind[1:-1]}
+_HEADING = re.compile(r"^#{1,6}\s+", re.MULTILINE)
+_LABELLED = re.compile(r"\[([^\[\]<>|]+)\]\(([^\s()<>|]+)\)")
 
 
 def words_of(pattern: str) -> str:
@@ -135,11 +139,10 @@ class Listening:
         return any(self.messages(said_in(event), app_of(event)))
 
     def messages(self, text: str, app: tuple[str, ...] | None) -> Iterator[Overheard]:
-        """The triggers that a text fits; `app` are the ids of the app that wrote it, None for a person."""
+        """The triggers that what was said fits, as people read it; `app` are the ids of the app that wrote it, None for a person."""
+        read = shown(text)
         for flow, trigger in self.triggers("message"):
-            if not _listens_to(trigger, app):
-                continue
-            found = captured(trigger.pattern, text)
+            found = captured(trigger.pattern, read) if _listens_to(trigger, app) else None
             if found is not None:
                 yield Overheard(flow, trigger, {**trigger.values, **found})
 
@@ -167,36 +170,79 @@ def app_of(event: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def said_in(event: Mapping[str, Any]) -> str:
-    """What a message says, as people read it. Apps often write into attachments and blocks, and leave the text empty."""
-    raw = str(event.get("text") or "")
-    parts = [raw] if raw.strip() else []
+    """What a message says, in Slack's markup. An app writes into its text, attachments and blocks: each counts, and what
+    repeats the text or a line before it is left out. What is too long for a text is cut off."""
+    parts = [str(event.get("text") or "")]
     if app_of(event) is not None:
-        parts += _in_attachments(event.get("attachments"))
-        if not parts:
-            parts += _in_blocks(event.get("blocks"))
+        parts += [*_in_attachments(event.get("attachments")), *_in_blocks(event.get("blocks"))]
+    text, said = _squeezed(parts[0]), dict[str, str]()
+    for part in parts[1:]:
+        plain = _squeezed(part)
+        if plain and f" {plain} " not in f" {text} ":
+            said.setdefault(plain, part)
+    whole = "\n".join(part for part in (parts[0], *said.values()) if part.strip())
+    return whole.encode("utf-8", "replace")[:MAX_BYTES].decode("utf-8", "ignore")
+
+
+def _squeezed(part: str) -> str:
+    """The words of a part, by which it is known again."""
+    return " ".join(shown(part[:MAX_BYTES]).split())
+
+
+def shown(said: str, read: Callable[[str], str] = read_in) -> str:
+    """What a message says without Slack's markup; nothing where that is too long."""
     try:
-        return text_in("\n".join(parts)).strip()
+        return read(said).strip()
     except TooLong:
         return ""
 
 
-def _in_attachments(attachments: Any) -> list[str]:
-    found: list[str] = []
-    for entry in attachments if isinstance(attachments, list) else ():
-        if isinstance(entry, dict):
-            texts = [str(entry[key]) for key in ("pretext", "title", "text") if entry.get(key)]
-            for field in entry.get("fields") or ():
-                if isinstance(field, dict):
-                    texts.append(f"{field.get('title') or ''}: {field.get('value') or ''}")
-            found += texts or _in_blocks(entry.get("blocks")) or [str(entry.get("fallback") or "")]
-    return found
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    yield from (each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
 
 
-def _in_blocks(blocks: Any) -> list[str]:
-    """The texts of headers and sections, in their order."""
-    found = []
-    for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict):
-            texts = [block.get("text"), *(block.get("fields") or ())]
-            found += [str(text["text"]) for text in texts if isinstance(text, dict) and text.get("text")]
-    return found
+def _in_attachments(attachments: Any) -> Iterator[str]:
+    for entry in _dicts(attachments):
+        texts = [str(entry[key]) for key in ("pretext", "title", "text") if entry.get(key)]
+        fields = [
+            f"{each.get('title') or ''}: {each.get('value') or ''}" for each in _dicts(entry.get("fields"))
+        ]
+        yield from [*texts, *fields, *_in_blocks(entry.get("blocks"))] or [str(entry.get("fallback") or "")]
+
+
+def _in_blocks(blocks: Any) -> Iterator[str]:
+    """The texts of blocks, in their order, as Slack's markup."""
+    for block in _dicts(blocks):
+        match block:
+            case {"type": "rich_text"}:
+                yield from _in_rich(block).split("\n")
+            case {"type": "markdown", "text": str(text)}:
+                yield _HEADING.sub("", _LABELLED.sub(r"<\2|\1>", text))
+            case {"type": "table"}:
+                for row in block.get("rows") or ():
+                    yield " ".join(map(_in_rich, _dicts(row)))
+            case _:
+                lists = (block.get("fields"), block.get("elements"))
+                texts = [block.get("title"), block.get("text"), *chain.from_iterable(map(_dicts, lists))]
+                yield from (str(each["text"]) for each in _dicts(texts) if isinstance(each.get("text"), str))
+
+
+def _in_rich(element: dict[str, Any]) -> str:
+    """The words of an element of rich text, with those inside it, as Slack's markup."""
+    match element:
+        case {"type": "text" | "raw_text", "text": text}:
+            return escape(str(text))
+        case {"type": "link", "url": url}:
+            return f"<{escape(str(url))}|{escape(str(element.get('text') or ''))}>"
+        case {"user_id": who}:
+            return f"<@{who}>"
+        case {"channel_id": channel}:
+            return f"<#{channel}>"
+        case {"usergroup_id": group}:
+            return f"<!subteam^{group}>"
+        case {"type": "emoji", "name": name}:
+            return f":{name}:"
+        case {"type": "broadcast" | "date" | "color"}:
+            return str(element.get("fallback") or element.get("value") or f"@{element.get('range')}")
+    between = "\n" if element.get("type") in ("rich_text", "rich_text_list") else ""
+    return between.join(map(_in_rich, _dicts(element.get("elements"))))

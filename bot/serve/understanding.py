@@ -113,7 +113,9 @@ class Understanding(ABC):
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
-        triggers = TriggerStarts(notices, self.library, channels, starter, links, bot)
+        triggers = TriggerStarts(
+            notices, self.library, channels, starter, links, bot, lambda: self.service.notify()
+        )
         kept = Notes(notices, channels, people), WideGrants(notices)
         starts = MessageStarts(self.library, people, home, starter, threads, status, notices, *kept)
         replies = Replies(people, notices, incoming)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.library import Library
 from bot.inbound import decisions
 from bot.inbound.lines import BadLine, parse
-from bot.inbound.triggers import Listening, Overheard, said_in
+from bot.inbound.triggers import Listening, Overheard, said_in, shown
 from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
 from bot.rendering import phrases
@@ -41,8 +41,9 @@ from bot.start.starter import (
 from bot.wire.budget import Full
 from bot.wire.users import Channels, Links, LookupFailed, People
 from engine.decide.agents.grants import standing
+from engine.flow import Flow
 from engine.flow.model import Trigger
-from engine.journal.records import Head, InboxRow, PutOutbox
+from engine.journal.records import Head, InboxItem, InboxRow, PutOutbox
 from engine.journal.state import State
 from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
@@ -50,8 +51,10 @@ from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import SchemaTooNew
 from prompt_state.question_row import PromptState, thread_key
 from prompt_state.routing import Message, control_word
+from prompt_state.slack_text import text_in
 
 _MOST_SHOWN = 30
+T = TypeVar("T")
 
 
 class SessionStatus:
@@ -169,10 +172,10 @@ class MessageStarts:
 
     def names_flow(self, said: Message) -> bool:
         """Whether a message says which flow it is about, by its name or by words for which one listens."""
-        first = said.text.split(maxsplit=1)[0].lower() if said.text else ""
+        first = said.shown.split(maxsplit=1)[0].lower() if said.shown else ""
         if first == "run" or first in self.library.refresh():
             return True
-        return Listening(self.library.refresh).mentioned(said.text) is not None
+        return Listening(self.library.refresh).mentioned(said.shown) is not None
 
     async def by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
         """A message that is `concerned`: begin what it names, or say what it asks for."""
@@ -185,7 +188,7 @@ class MessageStarts:
             return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
         thread_ts = data["threadTs"] or data["ts"]
         told = in_thread(row, data, thread_ts)
-        line = Listening(self.library.refresh).line(said.text, self.library.faults())
+        line = Listening(self.library.refresh).line(said.shown, self.library.faults())
         if isinstance(line, BadLine):
             return await self.starter.refuse(row, Refusal(line.message), told)
         wish = Wish(line.flow, line.inputs, data, in_channel=True)
@@ -241,6 +244,7 @@ class TriggerStarts:
     starter: Starter
     links: Links
     client: AsyncWebClient
+    taken: Callable[[], None]
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
@@ -250,21 +254,45 @@ class TriggerStarts:
     # --- words in a channel --------------------------------------------------------------------------------
 
     async def overheard(self, row: InboxRow) -> bool:
-        """A message that has the words of a trigger: the most telling one of those whose channel it is starts."""
+        """A message that has the words of triggers: it starts each flow that listens to them in its channel."""
         data = decode(row.payload)
         app = None if data["app"] is None else tuple(data["app"])
-        heard = [
-            found
-            for found in Listening(self.library.refresh).messages(data["text"], app)
-            if await self.channels.among(data["channel"], found.trigger.channels)
-        ]
-        if not heard:
-            return await self.notices.consume(row, "ignored")
-        chosen = max(heard, key=lambda found: len(found.trigger.pattern))
+        heard = Listening(self.library.refresh).messages(data["text"], app)
+        # Of a flow's triggers the most telling one counts.
+        telling = sorted(heard, key=lambda found: len(found.trigger.pattern), reverse=True)
+        fitting = await self._fitting(data, [(found, found.flow, found.trigger) for found in telling])
+        if len(fitting) != 1:
+            return await self._for_each(row, data, fitting)
+        (chosen,) = fitting.values()
         inputs = {**chosen.inputs, **await self._filled(chosen.trigger, data, data["text"])}
         if chosen.trigger.dedupe is None:
             return await self._start_heard(row, data, chosen, inputs)
         return await self._debounced(row, data, chosen, inputs, chosen.trigger.dedupe)
+
+    async def _fitting(
+        self, data: Mapping[str, Json], found: Iterable[tuple[T, Flow, Trigger]]
+    ) -> dict[str, T]:
+        """What was found first of each flow, where it listens in this channel; of one flow alone, if the row is for it."""
+        fitting: dict[str, T] = {}
+        for each, flow, trigger in found:
+            is_meant = data.get("flow") in (None, flow.name) and flow.name not in fitting
+            if is_meant and await self.channels.among(data["channel"], trigger.channels):
+                fitting[flow.name] = each
+        return fitting
+
+    async def _for_each(self, row: InboxRow, data: Mapping[str, Json], flows: Iterable[str]) -> bool:
+        """A row for each of these flows; none where there are none."""
+        items = [
+            InboxItem(
+                f"{flow}:{row.key}", row.kind, encode({**data, "flow": flow}), thread_key=row.thread_key
+            )
+            for flow in flows
+        ]
+        if not items:
+            return await self.notices.consume(row, "ignored")
+        done = await self.notices.split(row, items)
+        self.taken()
+        return done
 
     async def _debounced(
         self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json], window: float
@@ -284,7 +312,8 @@ class TriggerStarts:
                     break
                 if await self._heads(thread_key(data["team"], data["channel"], before), heard.flow.name):
                     return await self._count_one_more(row, data, before)
-                if await self._pending(row.key.replace(own, before)):
+                alike = row.key.removeprefix(f"{heard.flow.name}:").replace(own, before)
+                if await self._pending(alike) or await self._pending(f"{heard.flow.name}:{alike}"):
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
@@ -298,10 +327,11 @@ class TriggerStarts:
 
     async def _count_one_more(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
         """One more like that which runs already: its thread says how many there were."""
-        key = thread_key(data["team"], data["channel"], before)
+        thread = thread_key(data["team"], data["channel"], before)
+        key = f"alike:{thread}" + (f":{data['flow']}" if "flow" in data else "")
         said = PutOutbox(
-            key=f"alike:{key}",
-            lane=f"alike:{key}",
+            key=key,
+            lane=key,
             kind="alike",
             payload=encode({"channel": data["channel"], "threadTs": before, "latest": data["ts"]}),
             replace=True,
@@ -319,17 +349,14 @@ class TriggerStarts:
     # --- reactions and the message shortcut ----------------------------------------------------------------
 
     async def reacted(self, row: InboxRow) -> bool:
-        """A reaction to a message: starts its flow in that message's thread, unless it runs there already."""
+        """A reaction to a message: starts its flows in that message's thread, but for those that run there already."""
         data = decode(row.payload)
-        fitting = [
-            (flow, trigger)
-            for flow, trigger in Listening(self.library.refresh).reactions(data["reaction"])
-            if await self.channels.among(data["channel"], trigger.channels)
-        ]
-        message = await self._message(data["channel"], data["ts"]) if fitting else None
+        found = Listening(self.library.refresh).reactions(data["reaction"])
+        fitting = await self._fitting(data, [(pair, *pair) for pair in found])
+        message = await self._message(data["channel"], data["ts"]) if len(fitting) == 1 else None
         if message is None:
-            return await self.notices.consume(row, "ignored")
-        flow, trigger = fitting[0]
+            return await self._for_each(row, data, fitting if len(fitting) > 1 else ())
+        ((flow, trigger),) = fitting.values()
         root = str(message.get("thread_ts") or data["ts"])
         if await self._runs(thread_key(data["team"], data["channel"], root), flow.name):
             return await self.notices.consume(row, "runs already")
@@ -353,11 +380,11 @@ class TriggerStarts:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    async def _filled(self, trigger: Trigger, data: Mapping[str, Json], text: str) -> dict[str, Json]:
-        """The inputs that a trigger fills from the message that it is about."""
+    async def _filled(self, trigger: Trigger, data: Mapping[str, Json], said: str) -> dict[str, Json]:
+        """The inputs that a trigger fills from the message that it is about, and from what that says."""
         found: dict[str, Json] = {}
         if trigger.message_as is not None:
-            found[trigger.message_as] = text
+            found[trigger.message_as] = shown(said, text_in)
         if trigger.link_as is not None:
             found[trigger.link_as] = await self.links.to(data["channel"], data["ts"])
         return found

@@ -115,7 +115,7 @@ MATCHES: list[tuple[str, str, dict[str, str]]] = [
     ('see "all of it"', "incident", {"title": "all of it"}),
     ("see “all of it”", "incident", {"title": "all of it"}),
     ("see 'all of it'", "incident", {"title": "all of it"}),
-    ("see title=“don’t \"go\" there”", "incident", {"title": 'don’t "go" there'}),
+    ('see title=“don’t "go" there”', "incident", {"title": 'don’t "go" there'}),
     ("see a line\nand another", "incident", {"title": "a line\nand another"}),
     ("what’s up with checkout", "incident", {"title": "checkout"}),
 ]
@@ -141,7 +141,8 @@ def test_words_behind_a_mention_start_the_flow_that_they_fit(
 def test_words_that_fit_nothing_are_answered_with_what_is_wrong(text: str, part: str) -> None:
     """No trigger takes a text of which a part is not its own, or that gives an input twice."""
     found = Listening(lambda: FLOWS_BY_NAME).line(text, {})
-    assert isinstance(found, BadLine) and part in found.message
+    assert isinstance(found, BadLine)
+    assert part in found.message
 
 
 HEARD = [

@@ -64,6 +64,48 @@ async def test_an_alert_storm_starts_one_run(tmp_path: Path) -> None:
         assert all(len(workspace.messages("ops", other)) == 1 for other in others)
 
 
+def heard(name: str, trigger: str) -> str:
+    """A flow that asks something with its name."""
+    service = "inputs: {service: {type: string, default: x}}"
+    ask = f'{{id: look, type: ask, with: {{message: "{name} looks at {{{{ inputs.service }}}}"}}}}'
+    return f"flow: {name}\n{service}\ntriggers: [{trigger}]\nnodes:\n  - {ask}\n"
+
+
+@simulated
+async def test_what_fits_two_flows_starts_both(tmp_path: Path) -> None:
+    """A message starts each flow that listens to its words, once whatever of its triggers fit, and so does a reaction."""
+    words_for = '{{message: "{0} is down", dedupe: 10m}}, {{message: "{0} is", dedupe: 10m}}'.format(
+        "{service}"
+    )
+    flows = {
+        "one": heard("one", words_for),
+        "two": heard("two", words_for),
+        "three": heard("three", "{reaction: eyes}"),
+        "four": heard("four", "{reaction: eyes}"),
+    }
+    async with inhabited_town(tmp_path, flows) as (workspace, _):
+        ts = await workspace.post("ana", "ops", "checkout is down")
+        thread = ThreadView(workspace, "ops", ts)
+        for name in ("one", "two"):
+            await thread.says(f"{name} looks at checkout")
+        await workspace.post("ana", "ops", "checkout is down")
+        await thread.says("1 more message like this one")
+        await workspace.react("ana", "ops", ts, "eyes")
+        for name in ("three", "four"):
+            await thread.says(f"{name} looks at x")
+        assert [thread.count(f"{name} looks at") for name in flows] == [1, 1, 1, 1]
+
+
+@simulated
+async def test_inputs_stand_beside_the_words_of_a_trigger(tmp_path: Path) -> None:
+    """Behind a mention `key=value` is an input of the flow, and marks of code around a value are not part of it."""
+    flow = heard("restart", '{mention: "restart {service}"}')
+    async with inhabited_town(tmp_path, {"restart": flow}) as (workspace, _):
+        for said, service in (("service=checkout", "checkout"), ("`card` “one”", "card “one”"), ("", "x")):
+            ts = await workspace.post("ana", "ops", f"@sayso restart {said}")
+            await ThreadView(workspace, "ops", ts).says(f"restart looks at {service}")
+
+
 @simulated
 async def test_words_in_another_channel_start_nothing(tmp_path: Path) -> None:
     """A trigger with channels counts in those only; what is said elsewhere is left alone."""
