@@ -39,6 +39,7 @@ from engine.journal.events import (
 from engine.journal.folds.prompts import people_among
 from engine.journal.records import PutOutbox
 from engine.journal.state import State
+from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 
 COVERED_MOST = 7_000
@@ -258,8 +259,8 @@ def _unreachable(state: State, event: SessionUnreachable) -> list[PutOutbox]:
 
 def tell_requester(state: State, key: str, about: str, **more: Json) -> list[PutOutbox]:
     """A direct message for whoever asked for the run, if that is somebody in Slack."""
-    requester = str(state.actor.get("id") or "")
-    if not requester or requester.startswith("local:"):
+    requester = requester_of(state.actor)
+    if requester is None or requester.startswith("local:"):
         return []
     session_id = state.session_id
     return [_row("tell", key, key, session_id, sessionId=session_id, to="dm:requester", about=about, **more)]

@@ -23,6 +23,7 @@ from bot.wire.client import Permanent, classify, joined_channels
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
+from engine.language.actors import requester_of
 from engine.language.codec import Json, decode
 from engine.language.errors import SaysoError
 from engine.run import remote_commands
@@ -60,7 +61,9 @@ class Places:
         """The user id of one person: an id, an e-mail address, or `requester`."""
         found = entry
         if entry == "requester":
-            found = str((requester or {}).get("id") or "")
+            found = requester_of(requester or {}) or ""
+            if not found:
+                raise Permanent("user_not_found", "this run has no requester: no person started it")
         elif "@" in entry:
             answer = await self._ask(self._client.users_lookupByEmail(email=entry))
             found = str(answer["user"]["id"])

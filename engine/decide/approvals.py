@@ -23,7 +23,7 @@ from engine.journal import events as ev
 from engine.journal.folds.prompts import asked_people, votes_without
 from engine.journal.state import Asked, State
 from engine.language import timestamps
-from engine.language.actors import Actor, account_of
+from engine.language.actors import Actor, account_of, fold, requester_of
 from engine.language.codec import Json, clean_text
 from engine.language.errors import (
     AlreadyAnswered,
@@ -225,13 +225,14 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     """Refuse an edit after which fewer people are left than must agree, as far as the list names people one by one."""
     if not prompt.exclude_requester:
         return
-    asked = set(asked_people(state, prompt))
+    asked = {fold(entry) for entry in asked_people(state, prompt)}
     if any(entry.startswith("@") or entry == "channel" for entry in asked):
         return
-    out = {*prompt.changed_by, *prompt.excluded} - {editor.id}
+    out = {fold(entry) for entry in (*prompt.changed_by, *prompt.excluded) if entry != editor.id}
     # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
     by_address = len(out - asked)
-    left = asked - out - {"requester", state.actor.get("id"), editor.id, editor.email}
+    gone = ("requester", state.actor.get("id"), editor.id, editor.email)
+    left = asked - out - {fold(entry) for entry in gone if entry}
     if len(left) - by_address < _required(prompt):
         raise InvalidAnswer(
             "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
@@ -262,8 +263,8 @@ def hand_over(turn: Turn, command: HandOver) -> None:
 
 def _person(state: State, to: str) -> str:
     to = clean_text(to)[0].strip()
-    if to == "requester" and state.actor.get("id"):
-        return str(state.actor["id"])
+    if to == "requester":
+        to = requester_of(state.actor) or to
     if not _PERSON.fullmatch(to):
         raise InvalidAnswer(
             f"{to[:80]!r} names no person: a question is handed to one person, by user id (U012ABCDEF), e-mail address "

@@ -195,12 +195,9 @@ def _perform_prompt(turn: Turn, path: str, node: Node, config: Json) -> None:
     if turn.state.phase == "finalizing":
         turn.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
         return
-    asked = question.with_managers(
-        question.node_prompt(node, config), turn.state.actor, turn.facts.manager_of
-    )
-    if asked is None:
-        message = f"node {node.id}: `manager` is to answer, and nobody is known as the manager of who asked for the run"
-        turn.fail(path, {"type": "config", "message": message})
+    asked = question.answerable(question.node_prompt(node, config), turn.state.actor, turn.facts.manager_of)
+    if isinstance(asked, str):
+        turn.fail(path, {"type": "config", "message": f"node {node.id}: {asked}"})
         return
     try:
         covers = covered_nodes.foreseen(turn.flow, turn.state, path, asked.values)

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from engine.decide.commands import Action
 from engine.forms.question import Question
 from engine.journal.state import State
-from engine.language.actors import Actor, account_of, requester_of
+from engine.language.actors import Actor, account_of, fold, requester_of
 from engine.language.codec import Json, nfc
 
 ROTA = "rota:"
@@ -343,15 +343,10 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
     if entry.startswith(ROTA):
         return entry in actor.groups
     if entry.startswith("@"):
-        return _fold(entry[1:]) in {_fold(group) for group in actor.groups}
+        return fold(entry[1:]) in {fold(group) for group in actor.groups}
     if "@" in entry:
-        return actor.email is not None and _fold(actor.email) == _fold(entry)
+        return actor.email is not None and fold(actor.email) == fold(entry)
     return bool(nfc(actor.id) == nfc(entry))
-
-
-def _fold(text: str) -> str:
-    """Without case, in ASCII only: elsewhere folding makes different addresses equal (`ß` and `ss`)."""
-    return text.lower() if text.isascii() else str(nfc(text))
 
 
 def _is_requester(actor: Actor, target: Target) -> bool:

@@ -27,13 +27,16 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
+from engine.journal.folds.prompts import people_among
 from engine.journal.queries import ELICIT, REJECTED, TURN, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
+from engine.language.actors import requester_of
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
 from engine.language.template import escape_markup
 from engine.nodes.types.preview import action_text
+from engine.nodes.types.prompts import one_by_one
 from engine.nodes.types.registry import MISSING
 
 MAX_TEXT = 16 * 1024
@@ -71,20 +74,23 @@ def node_prompt(node: Node, config: dict[str, Json]) -> Question:
     )
 
 
-MANAGER = "manager"
+MANAGER, REQUESTER = "manager", "requester"
 
 
-def with_managers(
+def answerable(
     asked: Question, requester: Mapping[str, Json], manager_of: Callable[[str], str | None]
-) -> Question | None:
+) -> Question | str:
     """The question with people in place of `manager`, as they are now: among who may answer that of the requester, in the
-    steps of `escalate` those of whoever is asked, in each later one a step further up. None where nobody is left."""
+    steps of `escalate` those of whoever is asked, in each later one a step further up. Of a run that no person started
+    nobody is the requester. Where nobody is left who may answer, or too few who must agree: why, in words."""
     own = [str(requester[name]) for name in ("id", "email") if requester.get(name)]
+    alone = requester_of(requester) is None
     listed = asked.approvers if asked.approvers is not None else asked.who
     entries = tuple(_up(own, manager_of)) if listed and MANAGER in listed else ()
-    people = tuple(entry for entry in (listed or ()) if entry != MANAGER) + entries
-    if listed and not people:
-        return None
+    nobody = {MANAGER, REQUESTER, *own} if alone else {MANAGER}
+    people = tuple(entry for entry in (listed or ()) if entry not in nobody) + entries
+    barred = (REQUESTER, *own) if asked.exclude_requester and not alone else ()
+    count = one_by_one(people, barred)
     steps, above = [], list(people) or own
     for step in asked.escalate:
         told = [entry.removeprefix("dm:") for entry in step["to"]]
@@ -96,8 +102,24 @@ def with_managers(
         steps.append({**step, "to": [*kept, *more] or ["requester"]})
     if listed is None:
         return replace(asked, escalate=tuple(steps))
+    later = any(step["mayAnswer"] and set(people_among(step["to"])) - nobody for step in steps)
+    if listed and count is not None and count < asked.required and not later:
+        gone = [entry for entry in listed if entry in nobody]
+        return _nobody_left(gone, requester, alone, asked.required, count)
     field = "approvers" if asked.approvers is not None else "who"
-    return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people))})
+    return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people)) or listed})
+
+
+def _nobody_left(
+    gone: Sequence[str], requester: Mapping[str, Json], alone: bool, required: int, count: int
+) -> str:
+    who = " and ".join(f"`{entry}`" for entry in dict.fromkeys(gone))
+    if gone and alone:
+        return f"{who} is to answer, and this run has no requester: {requester.get('name') or 'sayso'} started it"
+    if gone and not count:
+        return f"{who} is to answer, and nobody is known as the manager of who asked for the run"
+    needed = "one person has" if required == 1 else f"{required} people have"
+    return f"{needed} to approve, and {count or 'none'} of those who are listed may"
 
 
 def _up(people: Sequence[str], manager_of: Callable[[str], str | None]) -> list[str]:

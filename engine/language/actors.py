@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from engine.language.codec import Json
+from engine.language.codec import Json, nfc
 
 ActorKind: TypeAlias = Literal["slack", "local", "system"]
 
@@ -135,6 +135,11 @@ def is_claimed(record: Mapping[str, Json]) -> bool:
 def seats(record: Mapping[str, Json]) -> set[Json]:
     """Whose voice an actor's record is, by id: their own, that of their account, and that of whoever they stand in for."""
     return {record.get("id"), (record.get("for") or record).get("id"), *account_of(record)}
+
+
+def fold(text: str) -> str:
+    """An entry or an address without case, in ASCII only: elsewhere folding makes different ones equal (`ß` and `ss`)."""
+    return text.lower() if text.isascii() else str(nfc(text))
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:

@@ -29,6 +29,7 @@ from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import agent_at, agent_of
 from engine.journal.state import Asked, Call, State, scope_of
+from engine.language.actors import requester_of
 from engine.language.codec import Json, clean_text, copy, encode, read
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError
 from engine.language.expressions import evaluate_condition
@@ -181,7 +182,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     fields = edit_fields(tool, call.input) if editable else []
     lasting = plan_of(agent).grants != "off" and tool.kind not in NEVER_ALWAYS
     always: dict[str, Json] = {"always": list(_scopes(turn, path)) or True} if lasting else {}
-    approvers = rule.approvers or (("requester",) if turn.state.actor.get("id") else ("channel",))
+    approvers = rule.approvers or (("requester",) if requester_of(turn.state.actor) else ("channel",))
     asked = Question(
         kind="approval",
         message=rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
@@ -203,7 +204,11 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
         tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input, **always},
         covers=_covered(turn, path, tool, config),
     )
-    turn.ask(path, asked)
+    to_people = question.answerable(asked, turn.state.actor, turn.facts.manager_of)
+    if isinstance(to_people, str):
+        turn.fail(path, {"type": "config", "message": f"nobody can decide this call: {to_people}"})
+    else:
+        turn.ask(path, to_people)
 
 
 def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:

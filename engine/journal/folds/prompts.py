@@ -35,7 +35,7 @@ from engine.journal.queries import (
     unanswered,
 )
 from engine.journal.state import AGAIN, ASKS, ON_FAILURE, RETRY, UNFINISHED, Asked, State, TimerRun, scope_of
-from engine.language.actors import account_of, seats
+from engine.language.actors import account_of, requester_of, seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
@@ -209,7 +209,7 @@ def asked_people(state: State, prompt: Asked) -> list[str]:
         return list(prompt.approvers or ())
     if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
         return list(prompt.who or ())
-    return ["channel"] if state.actor.get("id") is None else ["requester"]
+    return ["requester"] if requester_of(state.actor) else ["channel"]
 
 
 def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.forms import FORM_SCHEMA, form_faults
 from engine.language import working_hours
+from engine.language.actors import fold
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.template import has_expression
@@ -210,16 +211,24 @@ def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
             yield fault.under(("form",))
 
 
+def one_by_one(entries: Iterable[str], barred: Iterable[str] = ()) -> int | None:
+    """How many people are listed, but for those that are barred; None where an entry may be any number of people."""
+    people = {fold(entry) for entry in entries}
+    if any(entry.startswith("@") or entry == "channel" for entry in people):
+        return None
+    return len(people.difference(map(fold, barred)))
+
+
 def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
     """More people have to approve than are listed, as far as people are listed one by one."""
     required, approvers = raw.get("required"), raw.get("approvers")
     if isinstance(required, bool) or not isinstance(required, int) or not isinstance(approvers, list):
         return
-    people = {entry for entry in approvers if isinstance(entry, str)}
-    if any(entry.startswith("@") or entry == "channel" or has_expression(entry) for entry in people):
+    people = [entry for entry in approvers if isinstance(entry, str)]
+    if any(map(has_expression, people)):
         return
-    count = len(people - {"requester"} if raw.get("exclude_requester") is True else people)
-    if people and required > 1 and count < required:
+    count = one_by_one(people, ["requester"] if raw.get("exclude_requester") is True else [])
+    if people and required > 1 and count is not None and count < required:
         told = (
             "only one person is listed who may" if count == 1 else f"only {count} people are listed who may"
         )
