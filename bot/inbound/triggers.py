@@ -17,6 +17,7 @@ from bot.inbound.lines import BadLine, StartLine, bare, parse, taken_out, twice
 from bot.rendering.text import escape
 from engine.flow import Flow
 from engine.flow.model import Trigger, TriggerKind
+from engine.flow.triggers import words_of
 from engine.language.codec import Json, nfc
 from prompt_state.question_row import TooLong
 from prompt_state.slack_text import MAX_BYTES, read_in
@@ -25,11 +26,6 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 _ANY_QUOTE = {quote: kind for kind in ('["“”]', "['‘’]") for quote in kind[1:-1]}
 _HEADING = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 _LABELLED = re.compile(r"\[([^\[\]<>|]+)\]\(([^\s()<>|]+)\)")
-
-
-def words_of(pattern: str) -> str:
-    """The words of a pattern without its places."""
-    return _PLACE.sub("", pattern)
 
 
 def captured(pattern: str, text: str) -> dict[str, str] | None:

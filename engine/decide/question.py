@@ -87,7 +87,7 @@ def answerable(
     alone = requester_of(requester) is None
     listed = asked.approvers if asked.approvers is not None else asked.who
     entries = tuple(_up(own, manager_of)) if listed and MANAGER in listed else ()
-    nobody = {MANAGER, REQUESTER, *own} if alone else {MANAGER}
+    nobody = {MANAGER, REQUESTER} if alone else {MANAGER}
     people = tuple(entry for entry in (listed or ()) if entry not in nobody) + entries
     barred = (REQUESTER, *own) if asked.exclude_requester and not alone else ()
     count = one_by_one(people, barred)

@@ -67,6 +67,11 @@ def trigger_inputs(pattern: str) -> tuple[str, ...]:
     return tuple(place.strip() for place in _PLACE.findall(pattern))
 
 
+def words_of(pattern: str, place: str = "") -> str:
+    """A pattern with this in place of its places."""
+    return _PLACE.sub(place, pattern)
+
+
 def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     """What is wrong with one trigger beyond the shape of its fields."""
     kinds = [kind for kind in KINDS if raw.get(kind) is not None]

@@ -206,7 +206,7 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
     )
     to_people = question.answerable(asked, turn.state.actor, turn.facts.manager_of)
     if isinstance(to_people, str):
-        turn.fail(path, {"type": "config", "message": f"nobody can decide this call: {to_people}"})
+        _refuse(turn, path, call, f"Nobody can decide this call: {to_people}.")
     else:
         turn.ask(path, to_people)
 

@@ -17,5 +17,6 @@ Files:
 * `inputs`: one input, of a flow or of a tool
 * `nodes`: lists of nodes: ids, types, what each type takes, and what expressions may name where
 * `shape`: lists in raw data, JSON Schemas, and whether values fit the fields that they stand in
+* `starts`: what starts flows: the same words twice, words of the bot's own, runs without a requester
 * `visibility`: the names in expressions against what surely exists when the node runs; texts
 """

@@ -13,6 +13,7 @@ from engine.journal import fold
 from engine.journal.folds.agents import with_agent
 from engine.journal.queries import TURN
 from engine.journal.state import AgentRun, Asked, State
+from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.messages.messages import Message, legal, text_document_block
 from engine.messages.model_limits import AgentFacts
@@ -147,12 +148,12 @@ def _text(block: Json) -> str:
     return str(block.get("text") or "")
 
 
-def talk(with_: str = "", *, rest: str = "", head: str = SERVICE) -> Talk:
+def talk(with_: str = "", *, rest: str = "", head: str = SERVICE, actor: Actor = ANA) -> Talk:
     """A session that has begun, of a flow with one agent; `with_` is what it has beside its prompt, `rest` what the
     node has beside `with`, or the nodes after it."""
     lines = "".join(f"      {line}\n" for line in with_.strip("\n").splitlines())
     scenario = Talk(flow_of(head + HEAD.strip("\n").replace("\n\n", "\n") + "\n" + lines + rest))
-    return scenario.started()
+    return scenario.started(actor)
 
 
 def folds_otherwise(
