@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from bot.config.revision import DIRTY, Version, is_dirty, version_of
 from engine.flow import Flow
+from engine.flow.checks.starts import start_warnings
 from engine.language.diagnostics import Fault
-from engine.language.errors import FlowError, UnknownFlow
+from engine.language.errors import FlowError, Problem, UnknownFlow
 from engine.language.yaml import load_located
 from engine.run.flow_files import is_flow_file, load_flow_file
 
@@ -53,6 +54,7 @@ class Library:
         self.errors: dict[Path, FlowError] = {}
         self._by_name: dict[str, Flow] = {}
         self._reported: dict[Path, FlowError] = {}
+        self._doubts: list[Problem] = []
         self._versions: tuple[Version, ...] | None = None
         self._refused: tuple[tuple[Version, ...], _Shelf] | None = None
         self._dirty: dict[Path, tuple[float, bool]] = {}
@@ -102,6 +104,11 @@ class Library:
             if str(self._reported.get(path)) != str(error):
                 log.error("flow file not loaded:\n%s", error)
         self._reported = dict(self.errors)
+        doubts = start_warnings(self._by_name.values())
+        for doubt in doubts:
+            if doubt not in self._doubts:
+                log.warning("%s", doubt)
+        self._doubts = doubts
 
     def _wait_for(self, version: Version) -> None:
         """Serve what is served while a version is not finished; say so once that takes long."""

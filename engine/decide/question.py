@@ -31,12 +31,11 @@ from engine.journal.folds.prompts import people_among
 from engine.journal.queries import ELICIT, REJECTED, TURN, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
-from engine.language.actors import requester_of
+from engine.language.actors import one_by_one, requester_of
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
 from engine.language.template import escape_markup
 from engine.nodes.types.preview import action_text
-from engine.nodes.types.prompts import one_by_one
 from engine.nodes.types.registry import MISSING
 
 MAX_TEXT = 16 * 1024

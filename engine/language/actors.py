@@ -8,7 +8,7 @@ Only `record()` is journaled: facts age, and what was decided on them stands.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -140,6 +140,14 @@ def seats(record: Mapping[str, Json]) -> set[Json]:
 def fold(text: str) -> str:
     """An entry or an address without case, in ASCII only: elsewhere folding makes different ones equal (`ß` and `ss`)."""
     return text.lower() if text.isascii() else str(nfc(text))
+
+
+def one_by_one(entries: Iterable[str], barred: Iterable[str] = ()) -> int | None:
+    """How many people are listed, but for those that are barred; None where an entry may be any number of people."""
+    people = {fold(entry) for entry in entries}
+    if any(entry.startswith("@") or entry == "channel" for entry in people):
+        return None
+    return len(people.difference(map(fold, barred)))
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:

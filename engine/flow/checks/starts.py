@@ -22,22 +22,8 @@ from engine.language.yaml import load_located
 from engine.nodes.types.fields import listed
 
 BUILT_IN = frozenset(
-    [
-        "cancel",
-        "done",
-        "flows",
-        "grants",
-        "help",
-        "list",
-        "memory",
-        "pause",
-        "resume",
-        "run",
-        "status",
-        "stop",
-        "undo",
-    ]
-)
+    ("cancel", "done", "flows", "grants", "help", "list", "memory", "pause", "resume", "run", "status", "stop", "undo")
+)  # fmt: skip
 """What the bot understands itself where it is the whole message."""
 _ABSENT = frozenset(("requester", "manager", "dm:requester", "dm:manager"))
 

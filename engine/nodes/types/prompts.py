@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.forms import FORM_SCHEMA, form_faults
 from engine.language import working_hours
-from engine.language.actors import fold
+from engine.language.actors import one_by_one
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of, suggest
 from engine.language.template import has_expression
@@ -209,14 +209,6 @@ def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     elif form is not None:
         for fault in form_faults(form):
             yield fault.under(("form",))
-
-
-def one_by_one(entries: Iterable[str], barred: Iterable[str] = ()) -> int | None:
-    """How many people are listed, but for those that are barred; None where an entry may be any number of people."""
-    people = {fold(entry) for entry in entries}
-    if any(entry.startswith("@") or entry == "channel" for entry in people):
-        return None
-    return len(people.difference(map(fold, barred)))
 
 
 def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
