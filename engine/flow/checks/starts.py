@@ -22,7 +22,7 @@ from engine.language.yaml import load_located
 from engine.nodes.types.fields import listed
 
 BUILT_IN = frozenset(
-    ("cancel", "done", "flows", "grants", "help", "list", "memory", "pause", "resume", "run", "status", "stop", "undo")
+    ("cancel", "done", "flows", "grants", "help", "list", "memory", "pause", "resume", "run", "status", "stop")
 )  # fmt: skip
 """What the bot understands itself where it is the whole message."""
 _ABSENT = frozenset(("requester", "manager", "dm:requester", "dm:manager"))
