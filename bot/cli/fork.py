@@ -52,12 +52,16 @@ def fork_session(
     new_id = new_session_id()
 
     async def begin(engine: Engine, follower: Follower) -> None:
-        # Its past is not told as if it happened now.
-        await engine.fork(
-            parent, wanted, actor=actor, answers=given, fork_id=new_id, copied=follower.leave_untold
-        )
+        def copied(events: int) -> None:
+            # Its past is not told as if it happened now.
+            follower.leave_untold(events)
+            print(
+                f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.",
+                file=mode.out,
+            )
 
-    print(f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.", file=mode.out)
+        await engine.fork(parent, wanted, actor=actor, answers=given, fork_id=new_id, copied=copied)
+
     return follow(place, new_id, actor, mode, begin)
 
 

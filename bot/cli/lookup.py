@@ -118,8 +118,8 @@ def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
     if found:
         shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
         raise UnknownSession(f"{len(found)} of them begin with {text!r}: {shown}. Write more of the id.")
-    hint = suggest(text, ids, "") if ids else ""
-    raise UnknownSession(f"There is no {word} {text!r}" + (f" ({hint})." if hint else "."))
+    # Nothing like it is named: ids that look alike are those of others, and one of them would be acted on.
+    raise UnknownSession(f"There is no {word} {text!r}.")
 
 
 def matches(known: str, text: str, prefix: str) -> bool:

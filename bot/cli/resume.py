@@ -104,6 +104,8 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
 
 def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode: Mode) -> int:
     """Continue from an exported file; the first argument may be its session's id, or the message already."""
+    from engine.run.export import contents, verified_file  # few are resumed from a file
+
     if data.startswith(BEGINS):
         from bot.cli.store import readable
 
@@ -117,6 +119,8 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode
         message = wanted.session_id
 
     async def begin(engine: Engine, follower: Follower | None) -> None:
+        # What cannot be said to it leaves nothing here.
+        said_of(contents(await verified_file(engine.writer, data))[1], wanted, message)
         state = await engine.resume_from_snapshot(data)
         said = said_of(state, wanted, message)
         if said is not None:

@@ -26,7 +26,7 @@ from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import pending as pending
 from engine.journal.records import LockRow
-from engine.journal.state import AGAIN, Asked, State, visit_of
+from engine.journal.state import AGAIN, ROOT, Asked, State, visit_of
 from engine.language.actors import requester_named
 from engine.language.codec import Json, clean_text, encode
 from engine.language.errors import SaysoError
@@ -177,18 +177,20 @@ def granted(turn: Turn, command: LockGranted) -> None:
 
 
 def queued(turn: Turn, command: LockQueued) -> None:
-    """Another session is ahead: wait, or, with `on_conflict: refuse`, end and say who has it."""
+    """Another session is ahead: wait, or, with `on_conflict: refuse`, end and say who has it. What has run nodes before it
+    had to ask for its lock anew, a fork, waits in any case."""
     lock = turn.state.lock
     if lock is None or not pending(turn.state) or lock.name != command.name:
         return
-    if lock.on_conflict == "refuse" and turn.state.phase in ("running", "waiting"):
+    begun = ROOT in turn.state.frames
+    if lock.on_conflict == "refuse" and not begun and turn.state.phase in ("running", "waiting"):
         turn.wake(None)
-        turn.emit(ev.FlowFailed, error=_refusal(command))
+        turn.emit(ev.FlowFailed, error=refusal(command))
     elif turn.state.phase == "running":
         turn.emit(ev.FlowPaused, reason=f"waiting for lock {lock.name}")
 
 
-def _refusal(command: LockQueued) -> dict[str, Json]:
+def refusal(command: LockQueued) -> dict[str, Json]:
     message = (
         f"lock {command.name} is held by {command.holder}; nothing was started. "
         "Start it again when that one has ended."

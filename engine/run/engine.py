@@ -20,6 +20,7 @@ from engine.decide.commands import (
     Begin,
     Command,
     Hold,
+    LockQueued,
     Message,
     Policy,
     Resume,
@@ -46,6 +47,7 @@ from engine.language.errors import (
     Owned,
     SaysoError,
     SessionEnded,
+    SessionError,
     SessionRunning,
     SnapshotRefused,
 )
@@ -400,7 +402,7 @@ class Engine:
         Nothing that had completed by then runs again (`engine.decide.fork` says what becomes of the rest). `answers` are
         for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
         of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
-        run, `NotAllowed`, `InvalidAnswer`, `FileRefused` where its folder cannot be copied; nothing is stored then.
+        run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
         from engine.decide import fork as forks
         from engine.run.export import copied_files
@@ -419,6 +421,7 @@ class Engine:
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)
             for prompt_id, answer in found.items()
         ]
+        await self._refuse_locked(begun.state)
         copied(begun.copied)
         new = NewSession(
             flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
@@ -431,6 +434,14 @@ class Engine:
         if limits.pending(state):
             await self.apply(new_id, None)
         return new_id
+
+    async def _refuse_locked(self, state: State) -> None:
+        """Refuse what would have to wait for its lock where its flow does not wait. Raises `SessionError`."""
+        if state.lock is None or state.lock.on_conflict != "refuse" or not limits.pending(state):
+            return
+        stands = limits.verdict(await self.writer.call(self.store.locks, state.lock.name), state)
+        if isinstance(stands, LockQueued):
+            raise SessionError(str(limits.refusal(stands)["message"]))
 
     async def _begin_fork(
         self,

@@ -100,11 +100,14 @@ def test_an_ambiguous_id_names_its_candidates(cli: Cli, paused: dict[str, Any]) 
     assert (done.code, other in done.err, paused["sessionId"] in done.err) == (2, True, True)
 
 
-def test_an_unknown_id_suggests_the_nearest(cli: Cli, paused: dict[str, Any]) -> None:
-    """A slip in an id is a clear message with the id that was meant."""
-    slip = paused["sessionId"][:-1] + "z"
-    done = cli.run("sessions", "resume", slip)
-    assert (done.code, f"did you mean `{paused['sessionId']}`?" in done.err) == (2, True), done
+@pytest.mark.parametrize(
+    "command", [("sessions", "resume"), ("sessions", "fork"), ("sessions", "abort"), ("prompts", "show")]
+)
+def test_an_unknown_id_names_no_other(cli: Cli, paused: dict[str, Any], command: tuple[str, ...]) -> None:
+    """A slip in an id is a clear message, and names no session or question of somebody else."""
+    known = paused["sessionId"] if command[0] == "sessions" else paused["prompts"][0]["promptId"]
+    done = cli.run(*command, f"{known[:-1]}z")
+    assert (done.code, "There is no" in done.err, known in done.err) == (2, True, False), done
 
 
 def test_abort_ends_a_session_for_good(cli: Cli, paused: dict[str, Any]) -> None:

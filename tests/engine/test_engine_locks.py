@@ -9,8 +9,9 @@ import pytest
 
 from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
-from engine.language.errors import SessionQuarantined, SnapshotRefused
+from engine.language.errors import SessionError, SessionQuarantined, SnapshotRefused
 from engine.run.dispatcher import Dispatcher
+from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
 from engine.storage.port import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
@@ -193,6 +194,41 @@ async def test_a_fork_of_a_holder_queues_behind_it(backing: Backing, tmp_path: P
         await rig.engine.resume(parent, "yes", actor=ANA)
         await rig.committed.until("session:end", fork)
         assert order(rig.store) == []
+
+
+REFUSED = ASKING.replace("nodes:", "on_conflict: refuse\nnodes:")
+
+
+async def test_a_fork_that_may_not_wait_for_its_lock_is_refused(backing: Backing, tmp_path: Path) -> None:
+    """With `on_conflict: refuse` nothing is stored while another one holds it, and it says which one does."""
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        parent = (await rig.settled(REFUSED, service="api")).session_id
+        seq = (await rig.engine.state(parent)).seq
+        with pytest.raises(SessionError, match=f"held by {parent}"):
+            await rig.engine.fork(parent, seq, actor=BEN)
+        assert [head.session_id for head in rig.store.heads()] == [parent]
+        await rig.engine.abort(parent, actor=ANA)
+        fork = await rig.engine.fork(parent, seq, actor=BEN)
+        assert order(rig.store) == [(fork, True)]
+
+
+async def test_a_fork_before_which_another_takes_the_lock_waits(
+    backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has run nodes is not failed by a lock: where somebody came first after all, it goes on when that one has ended."""
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+        parent = (await rig.settled(REFUSED, service="api")).session_id
+
+        async def nobody_looked(self: Engine, state: State) -> None:
+            return None
+
+        monkeypatch.setattr(Engine, "_refuse_locked", nobody_looked)
+        fork = await rig.engine.fork(parent, (await rig.engine.state(parent)).seq, actor=BEN)
+        await rig.engine.resume(parent, "yes", actor=ANA)
+        await rig.committed.until("lock:acquired", fork)
+        prompt_id = (await rig.open_prompt(fork)).prompt_id
+        await rig.engine.resume(fork, "yes", actor=BEN, prompt_id=prompt_id)
+        await rig.committed.until("session:end", fork)
 
 
 async def test_a_fork_takes_a_lock_that_is_free(backing: Backing, tmp_path: Path) -> None:
