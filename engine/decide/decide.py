@@ -40,7 +40,8 @@ def carry_out(turn: Turn, command: Command) -> None:
     """The same within a turn, after what it has written before, for whoever wants the state after the events. What is
     refused has written nothing."""
     state, events = turn.state, len(turn.events)
-    refuse_long(*(getattr(command, name, None) for name in _SAID))
+    actor = getattr(command, "actor", None)
+    refuse_long(*(getattr(command, name, None) for name in _SAID), None if actor is None else actor.record())
     try:
         _HANDLERS[type(command)](turn, command)
         run_to_fixpoint(turn)
@@ -49,7 +50,7 @@ def carry_out(turn: Turn, command: Command) -> None:
         raise
 
 
-_SAID = ("text", "reason", "to", "value", "values", "always")
+_SAID = ("text", "reason", "to", "value", "values", "always", "files")
 """What people say with a command."""
 
 

@@ -357,7 +357,7 @@ def refuse_long(*given: Json) -> None:
                 )
         elif isinstance(part, dict):
             refuse_long(*part, *part.values())
-        elif isinstance(part, list):
+        elif isinstance(part, list | tuple):
             refuse_long(*part)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.inbound import payloads as presses
 from bot.workspace import elements, payloads
 from tests.support.inprocess import Json, Town, play, town
 
@@ -104,6 +105,15 @@ def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[
 def open_prompts(place: Town) -> int:
     """How many questions wait."""
     return sum(prompt.status == "shown" for prompt in place.store.prompts())
+
+
+def test_a_bot_that_does_not_look_at_the_block_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded fault: whatever is pressed counts as standing where Slack says."""
+    monkeypatch.setattr(presses, "_stands", lambda body, action: True)
+    with pytest.raises(AssertionError):
+        test_a_press_from_elsewhere_decides_nothing(tmp_path, another_block)
 
 
 DESK = """

@@ -9,6 +9,7 @@ import pytest
 
 from engine.decide.commands import Abort, Answer, Edit, HandOver, Hold, Message, Resume, Steer
 from engine.decide.question import MAX_TEXT
+from engine.language.actors import Actor
 from engine.language.errors import InvalidAnswer, NotAllowed
 from tests.support.engine import ANA, Backing, running
 
@@ -102,6 +103,9 @@ LONG = "x" * (MAX_TEXT + 1)
         Resume(LONG, ANA, "k"),
         Message(LONG, ANA, "k"),
         Steer(LONG, ANA, "k"),
+        Steer("see", ANA, "k", files=({"name": LONG, "path": "a"},)),
+        Answer("P", ANA, "k", files=[{"name": LONG, "path": "a"}]),
+        Abort(Actor.local(LONG)),
     ],
     ids=lambda command: type(command).__name__,
 )
