@@ -211,6 +211,22 @@ def test_an_exported_session_goes_on_on_another_machine(cli: Cli, paused: dict[s
     assert cli.lines("second") == ["ran"]
 
 
+def test_a_file_to_which_nothing_like_that_can_be_said_brings_nothing(cli: Cli) -> None:
+    """An answer that the session's question does not take is refused before the session is brought in."""
+    two_questions(cli)
+    cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
+    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
+    cli.write("it.json", cli.run("--home", "here", "sessions", "export", session_id).out)
+    for wrong in (
+        ("--prompt", "prompt-0", "--answer", "us"),
+        ("--prompt", "prompt-"),
+        ("x", "--answer", "us"),
+    ):
+        done = cli.run("--home", "there", "sessions", "resume", session_id, "--snapshot", "it.json", *wrong)
+        assert done.code == 2, done
+    assert cli.run("--home", "there", "sessions", "list", "--all", "--json").json == {"sessions": []}
+
+
 @pytest.mark.parametrize("wrong", ["key", "content", "shape"])
 def test_a_file_that_does_not_verify_is_refused(cli: Cli, wrong: str) -> None:
     """Another key, a changed word, or something else altogether: refused, and nothing is brought in."""
