@@ -21,11 +21,12 @@ from engine.flow.build import build
 from engine.flow.checks.all import check_flow
 from engine.flow.checks.all import warnings as flow_warnings
 from engine.flow.checks.shape import as_list, as_mapping, spec_at, walk
-from engine.flow.document import FlowDoc
+from engine.flow.document import FlowDoc, NodeDoc
 from engine.flow.model import BODY_VERSIONS, Edition, Flow
 from engine.flow.subflows import link as link
 from engine.language.codec import decode
-from engine.language.diagnostics import MAX_FAULTS, QUOTE_IT, Fault, Path, faults_of, kind_of
+from engine.language.diagnostics import MAX_FAULTS, QUOTE_IT, Fault, Path, faults_of, field_names, kind_of
+from engine.language.elsewhere import ours
 from engine.language.errors import FlowError, Problem, SchemaTooNew
 from engine.language.yaml import SECOND, Located, load_located
 from engine.nodes.types.fields import kind_at
@@ -203,13 +204,18 @@ def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
     that should not be there at all, which is said elsewhere."""
     node, rest = _node_at(data, fault.path)
     spec = spec_at(node)
+    if fault.on_key and len(fault.path) == 1:
+        top, word = str(fault.path[0]), ours(str(fault.path[0]), field_names(NodeDoc))
+        if word not in (None, "with", "id", "type") and ours(top, field_names(FlowDoc)) is None:
+            return replace(fault, hint=f"write `{word}` in a node, beside its `with`")
     if spec is None or not rest:
         return fault
     name = str(rest[0])
     if name in PARTS and name not in spec.parts:
         return None
-    if len(rest) == 1 and fault.on_key and name in spec.field_names():
-        return replace(fault, hint=f"write `{name}` under `with`")
+    if len(rest) == 1 and fault.on_key and ours(name, field_names(NodeDoc)) is None:
+        word = ours(name, spec.field_names())
+        return fault if word is None else replace(fault, hint=f"write `{word}` under `with`")
     return fault
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engine.language.elsewhere import instead, ours
+
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
@@ -51,23 +53,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in names}
     found = difflib.get_close_matches(name[:80].lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
-
-
-_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
-    "name": ("flow",),
-    "nodes": ("body",),
-    "steps": ("nodes", "body"),
-    "tasks": ("nodes", "body"),
-    "do": ("body",),
-    "when": ("if",),
-}
-"""What other formats call a field, and what it is called here, in the order in which it is looked for."""
-
-
-def ours(name: str, known: Iterable[str]) -> str | None:
-    """What a field is called here that other formats call so; None where nothing of it is known."""
-    names = set(known)
-    return next((word for word in (name, *_ELSEWHERE.get(name, ())) if word in names), None)
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
@@ -156,7 +141,8 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         return Fault(path[:-1], f"`{name}` is missing")
     if kind == "extra_forbidden":
         owner = model_at(model, path[:-1])
-        return Fault(path, f"unknown field `{name}`", suggest(name, owner), on_key=True)
+        hint = suggest(name, owner) if ours(name, owner) else instead(name) or suggest(name, owner)
+        return Fault(path, f"unknown field `{name}`", hint, on_key=True)
     if kind in ("literal_error", "enum"):
         choices = context["expected"].replace("'", "")
         hint = suggest(given, choices.replace(" or ", ", ").split(", "), "") if isinstance(given, str) else ""
@@ -168,20 +154,55 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
     return Fault(path, message, QUOTE_IT if wants_text else None)
 
 
-_WORDS = re.compile(r"[\w./=-]+(?: +[\w./=-]+){0,7}")
-
-
-_SHELL = re.compile(r"[|;<>&`]|\$[({\w]")
+SHELL_SIGNS = re.compile(r"[|;<>&`]|\$[({\w]")
+_WORD = re.compile(r"(?:\{\{.*?\}\}|\S)+", re.DOTALL)
+_ENTRY = re.compile(r"(?:\{\{.*?\}\}|[^\s,])+", re.DOTALL)
+_PLAIN = re.compile(r"[\w./=][\w./=-]*|-+[\w./=-]+")
+_OF_NODES = frozenset({"nodes", "body", "on_failure", "finally", "default"})
+_OTHERWISE = {"body": "write a mapping or a list under `json`", "script": "write a list of words under `run`"}
 
 
 def _type_hint(kind: str, given: Any, name: str) -> str | None:
-    if kind == "string_type" and isinstance(given, bool | int | float):
-        return QUOTE_IT
-    if name == "run" and isinstance(given, str) and _SHELL.search(given) and "{{" not in given:
-        return f"for pipes and the like write `script: {_short(given)}`; `run` takes a list, and no shell reads it"
-    if kind == "list_type" and isinstance(given, str):
-        return f"write [{', '.join(given.split())}]" if _WORDS.fullmatch(given) else 'write a list: ["..."]'
-    return None
+    if kind == "string_type":
+        return QUOTE_IT if isinstance(given, bool | int | float) else _OTHERWISE.get(name)
+    return list_hint(name, given) if kind == "list_type" and isinstance(given, str) else None
+
+
+def list_hint(name: str, text: str) -> str:
+    """How a text is written where a list is wanted."""
+    if name in _OF_NODES:
+        return "write a list of nodes, each with `id` and `type`"
+    if name == "run" and ("\n" in text.strip() or SHELL_SIGNS.search(re.sub(r"\{\{.*?\}\}", "", text))):
+        shown = (
+            f"`script: {_short(text)}`"
+            if "{{" not in text
+            else "a `script` with `$NAME`, and the value under `env`"
+        )
+        return f"for pipes and the like write {shown}; `run` takes a list, and no shell reads it"
+    if name != "run" and re.fullmatch(r"\s*\{\{[^{}]*\}\}\s*", text):
+        return (
+            f"for a list of one write [\"{text.strip()}\"]; of its lines or parts: `| lines`, `| split(',')`"
+        )
+    found = _parts_of(name, text)
+    return f"write [{', '.join(map(_quoted, found))}]" if 0 < len(found) <= 12 else 'write a list: ["..."]'
+
+
+def _parts_of(name: str, text: str) -> list[str]:
+    """The entries that a text was meant for: words, or what stands between commas."""
+    if name != "run" or "{{" in text:
+        return (_WORD if name == "run" else _ENTRY).findall(text)
+    import shlex  # only for what is wrong
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _quoted(entry: str) -> str:
+    if _PLAIN.fullmatch(entry):
+        return entry
+    return f"'{entry}'" if '"' in entry or "\\" in entry else f'"{entry}"'
 
 
 def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | None:

@@ -164,11 +164,19 @@ def compile_condition(raw: Json) -> Compiled:
         raise BadExpression(f"expected a condition in {{{{ }}}}, not {kind_of(raw)}")
     parts = split_text(raw)
     if not any(isinstance(part, Segment) for part in parts):
-        raise BadExpression("a condition stands in {{ }}", f'write "{{{{ {raw.strip()[:60]} }}}}"')
+        raise BadExpression("a condition stands in {{ }}", _as_condition(raw))
     if only_expression(parts) is None:
-        hint = "write {{ ... }} without the `$`" if "${{" in raw else None
+        hint = "write {{ ... }} without the `$`" if "${{" in raw else _as_condition(raw)
         raise BadExpression("a condition is one {{ }} with no text around it", hint)
     return _compiled(raw, How(condition=True))
+
+
+def _as_condition(raw: str) -> str | None:
+    """How a condition was meant that is not one expression in braces."""
+    from engine.language.jinja import mended  # Jinja is loaded by the first expression
+
+    source = mended(raw.replace("${{", "").replace("{{", "").replace("}}", ""))
+    return None if source is None else f'write "{{{{ {source[:120]} }}}}"'
 
 
 def _compiled(raw: Json, how: How) -> Compiled:

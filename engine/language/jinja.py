@@ -7,6 +7,7 @@ directly, which costs a microsecond; everything else is code that Jinja's sandbo
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from jinja2.utils import missing
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of, nearest, shape_of, suggest
+from engine.language.elsewhere import FUNCTIONS, ours
 from engine.language.filters import (
     ANYTHING,
     FILTERS,
@@ -170,7 +172,7 @@ def _is_secret_name(name: str) -> bool:
     return name.isascii() and name.replace("_", "a").isalnum() and name[0].isalpha()
 
 
-def _parse(source: str) -> nodes.Expr:
+def _parse(source: str, *, hints: bool = True) -> nodes.Expr:
     if not source.strip():
         raise BadExpression("the {{ }} is empty")
     if len(source) > MAX_SOURCE:
@@ -181,9 +183,11 @@ def _parse(source: str) -> nodes.Expr:
         parser = Parser(_ENVIRONMENT, source, state="variable")
         tree = parser.parse_expression()
         if not parser.stream.eos:
-            raise BadExpression(f"unexpected {_token(parser.stream.current)} after the expression")
+            said = f"unexpected {_token(parser.stream.current)} after the expression"
+            raise BadExpression(said, _syntax_hint(source) if hints else None)
     except TemplateSyntaxError as error:
-        raise BadExpression(f"cannot read the expression: {error.message}", _syntax_hint(source)) from None
+        hint = _syntax_hint(source) if hints else None
+        raise BadExpression(f"cannot read the expression: {error.message}", hint) from None
     except RecursionError:
         raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}") from None
     except (ValueError, MemoryError, OverflowError) as error:
@@ -198,13 +202,53 @@ def _token(token: Any) -> str:
     return f"`{token.value}`" if token.value not in (None, "") else f"`{token.type}`"
 
 
+_QUOTED = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""", re.DOTALL)
+_SIGNS: tuple[tuple[str, str], ...] = (
+    (r"\s*&&\s*", " and "),
+    (r"\s*\|\|\s*", " or "),
+    (r"!==", "!="),
+    (r"===", "=="),
+    (r"<>", "!="),
+    (r"(?<![=!<>~])=(?![=~])", "=="),
+    (r"!(?!=)", "not "),
+    (r"\bAND\b", "and"),
+    (r"\bOR\b", "or"),
+    (r"\bNOT\b", "not"),
+    (r"\b(?:null|nil|NULL|undefined)\b", "none"),
+    (r"\s-eq\s", " == "),
+    (r"\s-ne\s", " != "),
+    (r"\s-gt\s", " > "),
+    (r"\s-lt\s", " < "),
+    (r"^(.+?)\s*=~\s*(.+)$", r"\1 is matching(\2)"),
+    (r"^(.+?)\s*\?\s*(.+?)\s*:\s*(.+)$", r"\2 if \1 else \3"),
+)
+"""Signs of other languages, each with what it is here."""
+
+
+def mended(source: str) -> str | None:
+    """The expression with the signs of other languages written as they are here; None where that is none either."""
+    quoted: list[str] = []
+
+    def away(found: re.Match[str]) -> str:
+        quoted.append(found[0])
+        return f"\0{len(quoted) - 1}\0"
+
+    text = _QUOTED.sub(away, source.strip())
+    for pattern, sign in _SIGNS:
+        text = re.sub(pattern, sign, text)
+    text = re.sub(r"\0(\d+)\0", lambda found: quoted[int(found[1])], text)
+    try:
+        _parse(text, hints=False)
+    except BadExpression:
+        return None
+    return text
+
+
 def _syntax_hint(source: str) -> str | None:
     if source.lstrip().startswith((".", "$", "#", "/")):
         return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}"
-    for wrong, right in (("&&", "and"), ("||", "or"), ("===", "==")):
-        if wrong in source:
-            return f"write `{right}` for `{wrong}`"
-    return "write `not x` for `!x`" if "!" in source.replace("!=", "") else None
+    better = mended(source)
+    return None if better is None else f"write `{better}`"
 
 
 def _check_tree(tree: nodes.Node) -> None:
@@ -249,12 +293,17 @@ def _check_constant(text: str) -> None:
 def _check_call(node: nodes.Call) -> None:
     called = node.node
     if isinstance(called, nodes.Getattr):
-        close = nearest(called.attr, FILTERS)
+        close = ours(called.attr, FILTERS) or nearest(called.attr, FILTERS)
         hint = f"use the filter: `... | {close}`" if close else "use a filter; the flow reference lists them"
         raise BadExpression(f"values have no methods, so `.{called.attr}()` cannot be called", hint)
     if not isinstance(called, nodes.Name) or called.name != "range":
-        name = f"`{called.name}`" if isinstance(called, nodes.Name) else "this"
-        raise BadExpression(f"{name} cannot be called", "the only function is range(...)")
+        name = called.name if isinstance(called, nodes.Name) else ""
+        close = ours(name, FILTERS)
+        hint = f"use the filter: `... | {close}`" if close else "the only function is range(...)"
+        raise BadExpression(
+            f"`{name}` cannot be called" if name else "this cannot be called",
+            FUNCTIONS.get(name.lower().replace("_", ""), hint),
+        )
 
 
 def static_path(node: nodes.Node | None) -> Names | None:

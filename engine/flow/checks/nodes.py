@@ -42,7 +42,8 @@ from engine.flow.document import RetryDoc
 from engine.flow.outputs import at_end, first_sight, output_of
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path, faults_of, kind_of, ours, suggest
+from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.elsewhere import ours
 from engine.language.expressions import below
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
@@ -342,6 +343,8 @@ def _retry(node: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(("retry",), "`retry` is short for `on_crash`", "keep one of them", on_key=True)
 
 
+_BESIDE = ("if", "name", "on_crash", "on_error", "on_failure", "retry", "timeout")
+"""Fields that every node has beside `with`."""
 _ON_ERROR = ("fail", "continue", "ask")
 
 
@@ -383,7 +386,8 @@ def _with(
         return
     with_: Mapping[str, Json] = raw or {}
     for fault in spec.check(with_):
-        part = ours(str(fault.path[0]), spec.parts) if fault.on_key and len(fault.path) == 1 else None
+        wrong = str(fault.path[0]) if fault.on_key and len(fault.path) == 1 else ""
+        part = ours(wrong, (*spec.parts, *_BESIDE)) if ours(wrong, spec.field_names()) is None else None
         if part is not None:
             fault = replace(fault, hint=f"write `{part}` beside `with`")
         yield (

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path, kind_of, suggest
+from engine.language.diagnostics import Fault, Path, kind_of, list_hint, suggest
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import GUARD, PARTS, NodeSpec
 from engine.types.lattice import BOOLEAN, LIST, MAPPING, NULL, NUMBER, TEXT, Type, because, shown, words
@@ -328,10 +328,18 @@ def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator
         for fault, of_kind in spec.misfits(_filled(with_, ("with",), chosen)):
             path: Path = ("with", *fault.path)
             sample = chosen.get(path)
-            if sample is None or path in told or (sample.typical and not of_kind):
+            if sample is None or fault.on_key or path in told or (sample.typical and not of_kind):
                 continue
             told.add(path)
-            yield Fault(path, _misfit(record[path], sample, fault), _remedy(sample, fault))
+            yield Fault(
+                path, _misfit(record[path], sample, fault), _remedy(sample, fault, _at(with_, fault.path))
+            )
+
+
+def _at(value: Json, path: Path) -> Json:
+    for part in path:
+        value = value[part]
+    return value
 
 
 def _filled(value: Json, path: Path, chosen: Mapping[Path, _Sample]) -> Json:
@@ -383,7 +391,8 @@ def _written(value: Json) -> str:
 def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
     alone = single(pieces)
     if alone is None:
-        return f"this gives texts such as {sample.value!r}: {fault.message}"
+        given = "a text" if sample.typical else f"texts such as {sample.value!r}"
+        return f"this gives {given}: {fault.message.split(', not ')[0] if sample.typical else fault.message}"
     if sample.value is None:
         return f"this may be null{because(alone)}: {fault.message}"
     if not alone.values:
@@ -392,9 +401,11 @@ def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
     return f"this {may} {shown(sample.value)}: {fault.message}"
 
 
-def _remedy(sample: _Sample, fault: Fault) -> str | None:
+def _remedy(sample: _Sample, fault: Fault, raw: Json) -> str | None:
     if sample.value is None:
         return GUARD
     if isinstance(sample.value, int) and "no unit" in fault.message:
         return "write the unit behind it: `{{ ... }}s`"
+    if isinstance(raw, str) and isinstance(sample.value, str) and fault.message.startswith("expected a list"):
+        return list_hint(str(fault.path[-1]), raw)
     return fault.hint

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault
+from engine.language.diagnostics import SHELL_SIGNS, Fault, list_hint
 from engine.nodes.types.fields import (
     AS_IT_IS,
     OR_ANY,
@@ -25,8 +26,21 @@ from engine.nodes.types.preview import block, named, quoted
 from engine.nodes.types.spec import NodeSpec, ask
 from engine.types.lattice import NUMBERS, TEXTS, mapping_of
 
-_SIGNS = frozenset({"|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"})
+_SIGNS = frozenset({"|", "||", "&&", "&", "<", ">", ">>", "2>", "2>&1", "&>"})
 """What only a shell would act on."""
+_VARIABLE = re.compile(r"(?:^|[/=:,])(\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)]*\)|`[^`]*`$)")
+_TILDE = re.compile(r"~(?:/|$)")
+_REDIRECT = re.compile(r"(?:\d?>>?|&>)\s*[\w./&~]|<\s*[\w./~-]+$")
+_GLOB = re.compile(r"(?!-)[^\s{}]*[*?][^\s{}]*")
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "ssh", "su", "eval"})
+"""Programs whose arguments a shell reads."""
+_READS_SIGNS = frozenset(
+    {"awk", "gawk", "mawk", "jq", "yq", "sed", "perl", "envsubst", "grep", "rg", "printf", "make"}
+)
+"""Programs with signs like those of a shell in their own languages."""
+_TAKES_FILES = frozenset(
+    {"ls", "rm", "cp", "mv", "cat", "chmod", "chown", "gzip", "head", "tail", "wc", "du", "touch", "ln"}
+)
 
 
 class ShellConfig(Config):
@@ -98,13 +112,37 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
         yield from block("stdin", config["stdin"])
 
 
+def _for_a_shell(words: Sequence[Json]) -> str | None:
+    """The first of the words of `run` in which something stands that only a shell would act on."""
+    texts = [re.sub(r"\{\{.*?\}\}", "x", str(word), flags=re.DOTALL) for word in words]
+    name = texts[0].rpartition("/")[2]
+    for index, (word, text) in enumerate(zip(words, texts, strict=True)):
+        if text.rpartition("/")[2] in _SHELLS:
+            return None
+        begins = index == 0 and " " in text.strip() and (len(texts) == 1 or "/" not in text.split()[0])
+        acts = _REDIRECT.match(text) or (name in _TAKES_FILES and index and _GLOB.fullmatch(text))
+        variable = name not in _READS_SIGNS and _VARIABLE.search(text)
+        if text in _SIGNS or begins or acts or variable or _TILDE.match(text):
+            return str(word)
+    return None
+
+
 def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """A sign of the shell among the words of `run`, which no shell reads: the program gets it as an argument."""
+    """What a shell would act on among the words of `run`, which no shell reads: the program gets it as it is."""
     words = with_.get("run")
-    sign = next((word for word in words if word in _SIGNS), None) if isinstance(words, list) else None
-    if sign is not None:
-        message = f"`run` of `{node_id}` takes {sign!r} as an argument: no shell reads it"
-        yield message, "for pipes and the like write `script`"
+    if not isinstance(words, list) or not words:
+        return
+    word = _for_a_shell(words)
+    if word is None:
+        return
+    if word == str(words[0]) and not SHELL_SIGNS.search(word):
+        message = f"`run` of `{node_id}` begins with {word!r}, which is one name with a space in it"
+        yield message, f"write {list_hint('run', word).removeprefix('write ')}: each word is an item"
+        return
+    yield (
+        f"`run` of `{node_id}` takes {word!r} as an argument: no shell reads it",
+        "for pipes, variables and the like write `script`",
+    )
 
 
 _OUTPUT = mapping_of({"stdout": TEXTS, "stderr": TEXTS, "exit_code": NUMBERS, "seconds": NUMBERS})

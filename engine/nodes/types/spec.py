@@ -212,7 +212,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
         """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
-        faults = [fault for fault, given in self._read(with_)[1] if not has_expression(given)]
+        faults = [fault for fault, given in self._read(with_)[1] if fault.on_key or not has_expression(given)]
         faults += self.config.conflicts(with_)
         for name in with_.keys() & self.static_fields:
             if has_expression(with_[name]):
