@@ -15,6 +15,7 @@ Files:
 * `actors`: who does something: a person in Slack, a person at the terminal, or sayso itself
 * `codec`: JSON and text as they are stored, strict in both directions; JSON Schema
 * `diagnostics`: what is wrong in a document, before it is known on which line it stands
+* `elsewhere`: what other formats, shells and languages call things, for hints
 * `errors`: every error that the engine raises, in one tree
 * `expressions`: `{{ }}` expressions: Jinja2's immutable sandbox over JSON values, and nothing else of Jinja
 * `filters`: the filters and tests of expressions: a closed list, each bounded in what it may build
