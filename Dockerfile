@@ -5,8 +5,10 @@ FROM python:${PYTHON}-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/sayso
 ENV PATH=/opt/sayso/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY deploy/requirements.txt deploy/requirements.txt
-RUN pip install --require-hashes --only-binary :all: -r deploy/requirements.txt
+# With tools of MCP servers: docker build --build-arg LOCKED=requirements-mcp.txt
+ARG LOCKED=requirements.txt
+COPY deploy/requirements.txt deploy/requirements-mcp.txt deploy/
+RUN pip install --require-hashes --only-binary :all: -r deploy/${LOCKED}
 COPY pyproject.toml README.md LICENSE .env.example ./
 COPY examples examples
 COPY prompt_state prompt_state

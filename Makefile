@@ -40,9 +40,11 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generate
 
 # The packages that sayso needs to run, of the versions of constraints.txt, with the hashes of all their files.
+COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -c constraints.txt --extra blobs --extra postgres
 lock: $(VENV)/.release
-	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra postgres -c constraints.txt -o deploy/requirements.txt pyproject.toml
+	$(COMPILE) -o deploy/requirements.txt pyproject.toml
+	$(COMPILE) --extra mcp -o deploy/requirements-mcp.txt pyproject.toml
 
 # Wheel, source archive, SBOM and checksums in dist, tried in a fresh environment.
 release: $(VENV)/.release

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-LOCKED = Path(__file__).with_name("requirements.txt")
+LOCKED = Path(__file__).with_name("requirements-mcp.txt")
 _SECONDS = 300
 
 

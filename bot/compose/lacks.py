@@ -12,6 +12,7 @@ from bot.config.settings import Settings
 from engine.flow import Flow
 from engine.language.errors import SaysoError
 from engine.models.keys import KEY_VARIABLES
+from engine.run.flow_files import of_mcp
 
 KEPT_SECONDS = 5.0
 """How long what was found is believed: a card that is drawn often asks for secrets no more often."""
@@ -26,7 +27,7 @@ def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Itera
             secret(name)
         except SaysoError as error:
             yield str(error)
-    servers = sorted(set(servers_of(flow)))
+    servers = sorted({name for _, name in of_mcp(flow)})
     if servers:
         from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools
 
@@ -38,15 +39,6 @@ def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Itera
                 yield f"MCP server {name}: {error}"
     if needs_model(flow) and key_variable(settings) is None and not scripted(settings):
         yield f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}"
-
-
-def servers_of(flow: Flow) -> Iterator[str]:
-    """The MCP servers whose tools agents of a flow use."""
-    for nodes in flow.lists.values():
-        for node in nodes.nodes:
-            for tool in node.agent.tools if node.agent is not None else ():
-                if tool.kind == "mcp":
-                    yield str(tool.node.config["server"])
 
 
 class Lacks:

@@ -399,7 +399,7 @@ class Settings:
 
 
 KNOWN = (
-    *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_ANTHROPIC_API_KEY"),
+    *("SAYSO_FLOWS", "SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_ANTHROPIC_API_KEY", "SAYSO_ANTHROPIC_AUTH"),
     *(
         str(one.metadata["env"])
         for kind in (Settings, Rates, AgentSettings, WebSettings)

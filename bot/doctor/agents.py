@@ -11,7 +11,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from bot.compose.environment import key_variable, needs_model
-from bot.compose.lacks import servers_of
 from bot.compose.projections import differences
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
@@ -25,8 +24,16 @@ from engine.messages.model_limits import DEFAULT_MODEL
 from engine.messages.models import ModelFacts
 from engine.messages.prices import UnknownPrice, price_of, prices_from
 from engine.models.keys import KEY_VARIABLES
-from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, resolved, servers
+from engine.nodes.runtime.mcp_servers import (
+    INSTALL,
+    McpUnconfigured,
+    Server,
+    is_installed,
+    resolved,
+    servers,
+)
 from engine.nodes.runtime.secrets import SecretSource
+from engine.run.flow_files import of_mcp
 from engine.storage.port import Store
 
 
@@ -144,13 +151,16 @@ def _script(settings: Settings) -> Check:
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     """Told only where there are servers, or flows that name one."""
-    wanted = sorted({(name, flow.name) for flow in flows.values() for name in servers_of(flow)})
+    wanted = sorted({(name, flow.name) for flow in flows.values() for _, name in of_mcp(flow)})
     try:
         known = servers(settings.mcp_file)
     except McpUnconfigured as error:
         yield Check("mcp", "fail", str(error), "docs/agents-tools.md shows what stands in the file.")
         return
-    if known:
+    if known and not is_installed():
+        text = f"{settings.mcp_file} lists MCP servers, and the package for them is not installed"
+        yield Check("mcp", "warn", text, INSTALL)
+    elif known:
         yield Check("mcp", "ok", f"{len(known)} in {settings.mcp_file}: {', '.join(sorted(known))}")
     for name, flow_name in wanted:
         if name not in known:

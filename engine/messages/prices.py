@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError
 from engine.messages.listed import LISTED, SOURCE
+from engine.messages.models import SHIPPED
 from engine.messages.turns import TurnRequest, Usage
 
 MILLION = Decimal(1_000_000)
@@ -107,6 +108,12 @@ def price_of(model: str, prices: Mapping[str, Price] = DEFAULTS) -> Price:
             f"there is no price for {model}: configure one, or use one of {', '.join(sorted(prices))}"
         )
     return price
+
+
+def lacks_price(model: str) -> bool:
+    """True for a model that this release knows, but not what it costs."""
+    name = _DATED.sub("", model)
+    return name in SHIPPED and name not in DEFAULTS
 
 
 def cost(usage: Usage, price: Price) -> Decimal:

@@ -35,7 +35,7 @@ from engine.messages.models import ModelFacts, shipped, told
 from engine.messages.request import Feature, betas, refused, without
 from engine.messages.stream import Assembly
 from engine.messages.turns import Finished, TurnEvent, TurnRequest
-from engine.models.keys import KEY_VARIABLES
+from engine.models.keys import AUTH, AUTH_VARIABLE, KEY_VARIABLES
 from engine.models.provider import Abortable, Aborted, refuse_illegal, settle
 from engine.nodes.runtime.effects import before_effect
 
@@ -61,13 +61,15 @@ class ClaudeProvider:
         connect_timeout: float = 10.0,
         silence: float = 300.0,
     ) -> None:
-        """`environ` has the key (`SAYSO_ANTHROPIC_API_KEY`, else `ANTHROPIC_API_KEY`) and maybe `ANTHROPIC_BASE_URL`.
+        """`environ` has the key (`SAYSO_ANTHROPIC_API_KEY`, else `ANTHROPIC_API_KEY`) and maybe `ANTHROPIC_BASE_URL` and
+        `SAYSO_ANTHROPIC_AUTH`.
 
         `connect_timeout` and `silence` (the longest time without a byte) are seconds.
         """
         keys = (environ.get(name, "").strip() for name in KEY_VARIABLES)
         self._key = next((key for key in keys if key), "")
         self._base_url = environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
+        self._auth = environ.get(AUTH_VARIABLE, "").strip().lower() or AUTH[0]
         self._caching = caching
         self._timeouts = (connect_timeout, silence)
         self._client: Any = None
@@ -198,6 +200,9 @@ class ClaudeProvider:
             connect, silence = self._timeouts
             self._client = sdk.AsyncAnthropic(
                 api_key=self._key,
+                default_headers=None
+                if self._auth == AUTH[0]
+                else {"X-Api-Key": self._key, "Authorization": sdk.omit},
                 base_url=self._base_url,
                 max_retries=0,
                 timeout=sdk.Timeout(silence, connect=connect),
@@ -213,6 +218,8 @@ class ClaudeProvider:
             raise AccessDenied(
                 f"there is no key for Claude: set {variables} (sayso dev tries flows without one)"
             )
+        if self._auth not in AUTH:
+            raise InvalidRequest(f"{AUTH_VARIABLE} takes {' or '.join(AUTH)}, not {self._auth!r}")
         if not re.fullmatch("[!-~]+", self._key):
             raise AccessDenied(f"the key for Claude ({variables}) has characters that no key has")
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -31,7 +31,7 @@ def load_flow_file(path: str | os.PathLike[str]) -> Flow:
     """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
     cannot be read."""
     file = os.fspath(path)
-    flow, located = read(_text(file), file, sources=sources_in(FilePath(file).parent))
+    flow, located = _read(file, sources_in(FilePath(file).parent))
     if not flow.calls - {flow.name}:
         return link(flow, located, None, ())
     folder = _Folder(FilePath(file).parent)
@@ -74,6 +74,27 @@ def sources_in(folder: FilePath) -> Sources:
     return source
 
 
+def of_mcp(flow: Flow) -> Iterator[tuple[int, str]]:
+    """The MCP servers whose tools agents of a flow use, each with the line of its node."""
+    for nodes in flow.lists.values():
+        for node in nodes.nodes:
+            for tool in node.agent.tools if node.agent is not None else ():
+                if tool.kind == "mcp":
+                    yield node.line, str(tool.node.config["server"])
+
+
+def _read(file: str, sources: Sources) -> tuple[Flow, Located]:
+    """The flow in a file, without those that it calls. Raises `FlowError`, also for a package that it lacks."""
+    flow, located = read(_text(file), file, sources=sources)
+    if found := dict(of_mcp(flow)):
+        from engine.nodes.runtime.mcp_servers import INSTALL, is_installed  # few flows have any
+
+        if not is_installed():
+            message = "tools of MCP servers need a package that is not installed"
+            raise FlowError([Problem(file, line, 1, message, INSTALL) for line in sorted(found)])
+    return flow, located
+
+
 def _text(file: str) -> str:
     try:
         with open(file, "rb") as stream:
@@ -111,7 +132,7 @@ class _Folder:
         """The flow of a file, without those that it calls. Raises `FlowError`."""
         if path not in self._read:
             try:
-                self._read[path] = read(_text(str(path)), str(path), sources=self._sources)
+                self._read[path] = _read(str(path), self._sources)
             except FlowError as error:
                 self._read[path] = error
         found = self._read[path]

@@ -132,7 +132,7 @@ def _opened(url: str, env: Mapping[str, str], folder: Path | None) -> ObjectStor
         from obstore.exceptions import BaseError
         from obstore.store import from_url
     except ImportError:
-        raise SaysoError("SAYSO_BLOBS needs the package `obstore`: pip install 'sayso[postgres]'.") from None
+        raise SaysoError("SAYSO_BLOBS needs the package `obstore`: pip install 'sayso[blobs]'.") from None
     try:
         if folder is not None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

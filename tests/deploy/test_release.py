@@ -14,8 +14,17 @@ from deploy import audit, release
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"(?m)^([\w.-]+)==(\S+)")
-LOCKED = dict(PIN.findall((ROOT / "deploy/requirements.txt").read_text()))
-"""What is locked, by name."""
+LOCKS = {
+    "requirements.txt": frozenset({"blobs", "postgres"}),
+    "requirements-mcp.txt": frozenset({"blobs", "mcp", "postgres"}),
+}
+"""The files with locked packages, and the extras that they have."""
+WEB_SERVERS = {"click", "mcp", "python-multipart", "sse-starlette", "starlette", "uvicorn"}
+
+
+def locked(file: str) -> dict[str, str]:
+    """What is locked, by name."""
+    return dict(PIN.findall((ROOT / "deploy" / file).read_text()))
 
 
 def needed(name: str, extras: frozenset[str], found: set[str]) -> set[str]:
@@ -31,20 +40,38 @@ def needed(name: str, extras: frozenset[str], found: set[str]) -> set[str]:
     return found
 
 
-def test_exactly_what_sayso_needs_is_locked() -> None:
-    """With Postgres; no package of the tests or the benchmark, and none is missing: `make lock` after a change of pyproject.toml."""
-    assert {canonicalize_name(name) for name in LOCKED} == needed("sayso", frozenset({"postgres"}), set())
+@pytest.mark.parametrize("file", LOCKS)
+def test_exactly_what_sayso_needs_is_locked(file: str) -> None:
+    """No package of the tests or the benchmark, and none is missing: `make lock` after a change of pyproject.toml."""
+    assert {canonicalize_name(name) for name in locked(file)} == needed("sayso", LOCKS[file], set())
 
 
-def test_the_locked_versions_are_those_that_were_tested() -> None:
+def test_a_plain_install_has_no_web_server() -> None:
+    """What MCP brings with it comes with its extra only."""
+    assert not needed("sayso", frozenset(), set()) & WEB_SERVERS
+    assert needed("sayso", frozenset({"mcp"}), set()) >= WEB_SERVERS
+
+
+def test_each_package_that_sayso_needs_has_bounds() -> None:
+    """A release that nobody has tried is not installed by itself."""
+    wanted = [Requirement(line) for line in requires("sayso") or ()]
+    plain = [each for each in wanted if each.marker is None]
+    assert len(plain) > 10
+    for each in plain:
+        assert {spec.operator for spec in each.specifier} == {">=", "<"}, each
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_the_locked_versions_are_those_that_were_tested(file: str) -> None:
     """`make lock` after a change of constraints.txt."""
     tested = dict(PIN.findall((ROOT / "constraints.txt").read_text()))
-    assert {name: tested[name] for name in LOCKED} == LOCKED
+    assert {name: tested[name] for name in locked(file)} == locked(file)
 
 
-def test_the_lock_has_names_versions_and_hashes_only() -> None:
+@pytest.mark.parametrize("file", LOCKS)
+def test_the_lock_has_names_versions_and_hashes_only(file: str) -> None:
     """Where a file is fetched from is for whoever installs to say."""
-    text = (ROOT / "deploy/requirements.txt").read_text()
+    text = (ROOT / "deploy" / file).read_text()
     left = re.sub(r"(?m)^[\w.-]+==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+", "", text)
     assert left == ""
 

@@ -132,3 +132,23 @@ def test_a_loop_edge_that_always_fails_is_named() -> None:
     edges: list[dict[str, Json]] = [{"from": "a", "to": "b"}]
     assert warned(*nodes, edges=[*edges, loop]) == ["b → a"]
     assert warned(*nodes, edges=[*edges, loop | {"on_limit": "continue"}]) == []
+
+
+@pytest.mark.parametrize(
+    ("models", "named"),
+    [
+        ({"model": "claude-mythos-5"}, ["claude-mythos-5"]),
+        ({"model": "claude-mythos-5-1-20260101"}, ["claude-mythos-5-1-20260101"]),
+        ({"model": "claude-sonnet-5-5", "fallbacks": ["claude-mythos-5-1"]}, ["claude-mythos-5-1"]),
+        ({"model": "claude-mythos-5-2", "fallbacks": ["claude-opus-5"]}, []),
+        ({"model": "{{ inputs.model }}"}, []),
+        ({"model": "a-model-of-a-gateway"}, []),
+        ({}, []),
+    ],
+)
+def test_a_model_whose_price_nobody_knows_is_warned_of(models: dict[str, Json], named: list[str]) -> None:
+    """A cap in dollars stops its agent at the first call: the author is told when the flow is checked."""
+    agent = {"id": "ask", "type": "agent", "with": {"prompt": "x", **models}}
+    inputs = {"model": {"type": "string"}}
+    found = warnings(flow_of(json.dumps({"flow": "f", "inputs": inputs, "nodes": [agent]})))
+    assert [problem.message.split()[5].rstrip(",") for problem in found] == named

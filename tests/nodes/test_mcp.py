@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from engine.language.errors import SaysoError
+from engine.nodes.runtime import mcp, mcp_servers
 from engine.nodes.runtime.mcp import McpServers
 from engine.nodes.runtime.mcp_calls import OpenCall
 from engine.nodes.runtime.mcp_servers import McpUnconfigured, find, servers
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
+from engine.run.flow_files import load_flows
 from tests.nodes.nodekit import PYTHON, Context, runs, until
 from tests.support import prefork
 
@@ -389,3 +391,37 @@ async def test_a_secret_that_takes_long_holds_up_nobody(kit: Kit) -> None:
     kit.stdio()
     assert isinstance(await kit.call("add", a=1, b=2), Completed)
     assert set(asked) == {False}
+
+
+# --- without the package -------------------------------------------------------------------------------------
+
+
+async def test_without_its_package_a_call_says_how_to_install_it(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server is started: a session that was begun with the package gets a sentence, and no traceback."""
+    kit.stdio()
+    monkeypatch.setattr(mcp, "is_installed", lambda: False)
+    with pytest.raises(McpUnconfigured, match=r"pip install 'sayso\[mcp\]'"):
+        await kit.servers.list_tools("tools")
+    outcome = await kit.call("echo")
+    assert isinstance(outcome, Failed)
+    assert "pip install 'sayso[mcp]'" in outcome.message
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_flow_that_needs_the_package_is_refused_without_it(
+    tmp_path: Path, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is loaded, before anybody starts it; at its line, and with the command."""
+    tool = "{mcp: {server: grafana, tools: [query]}}"
+    for name, tools in (("ask", tool), ("plain", "ask_human")):
+        agent = f"flow: {name}\nnodes:\n  - {{id: a, type: agent, with: {{prompt: x, tools: [{tools}]}}}}\n"
+        (tmp_path / f"{name}.yml").write_text(agent)
+    monkeypatch.setattr(mcp_servers, "is_installed", lambda: installed)
+    flows, errors = load_flows(tmp_path)
+    assert sorted(flows) == (["ask", "plain"] if installed else ["plain"])
+    if not installed:
+        (error,) = errors.values()
+        assert str(error).startswith(f"{tmp_path / 'ask.yml'}:3:1: tools of MCP servers need a package")
+        assert "pip install 'sayso[mcp]'" in str(error)

@@ -608,6 +608,25 @@ async def test_an_error_inside_a_stream_is_one_of_ours(
     assert caught.value.usage.input_tokens == 100
 
 
+async def test_a_gateway_can_have_the_key_in_another_header(server: ClaudeServer) -> None:
+    """With `x-api-key` it comes in that header, and in no other one."""
+    server.auth = "x-api-key"
+    server.queue(text("ok"))
+    provider = ClaudeProvider({**server.environ(), "SAYSO_ANTHROPIC_AUTH": "X-API-Key "})
+    await complete(provider, request())
+    await provider.close()
+    (sent,) = server.requests
+    assert (sent.headers.get("x-api-key"), sent.headers.get("authorization")) == (KEY, None)
+
+
+async def test_a_way_to_send_the_key_that_is_none_is_said(server: ClaudeServer) -> None:
+    """Nothing is sent in a way that nobody chose."""
+    provider = ClaudeProvider({**server.environ(), "SAYSO_ANTHROPIC_AUTH": "basic"})
+    with pytest.raises(InvalidRequest, match="SAYSO_ANTHROPIC_AUTH takes bearer or x-api-key, not 'basic'"):
+        await complete(provider, request())
+    assert server.requests == []
+
+
 async def test_nobody_there_is_unavailable() -> None:
     """A port where nothing listens is an error that may be tried again and names the address."""
     async with claude_server() as gone:

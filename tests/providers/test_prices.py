@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from engine.language.codec import encode
 from engine.messages.messages import Message, image_block, pdf_block, user
+from engine.messages.models import SHIPPED
 from engine.messages.money import dollars
 from engine.messages.prices import (
     DEFAULTS,
     InvalidPrice,
     UnknownPrice,
     cost,
+    lacks_price,
     price_of,
     prices_from,
     prompt_bound,
@@ -158,3 +160,10 @@ def test_a_wrong_price_says_what_is_wrong(configured: Any, told: str) -> None:
 def test_dollars_are_told_in_cents_and_less_than_a_cent_more_exactly(amount: str, told: str) -> None:
     """An amount that is not nothing does not read as nothing."""
     assert dollars(Decimal(amount)) == told
+
+
+def test_only_two_known_models_have_no_price() -> None:
+    """Of each other model that this release knows it knows the price: a cap in dollars holds for it."""
+    assert [model for model in SHIPPED if lacks_price(model)] == ["claude-mythos-5-1", "claude-mythos-5"]
+    assert lacks_price("claude-mythos-5-20260101")
+    assert not lacks_price("somebody-elses-model")

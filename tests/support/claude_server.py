@@ -114,6 +114,8 @@ class ClaudeServer:
         self.counted: list[dict[str, Any]] = []
         self.bindings = Bindings()
         self.url = ""
+        self.auth = "authorization"
+        """The header in which it reads the key."""
 
     @property
     def refused(self) -> list[str]:
@@ -133,7 +135,7 @@ class ClaudeServer:
         recorded = Recorded({name.lower(): value for name, value in request.headers.items()}, None)
         self.requests.append(recorded)
         request_id = f"req_{len(self.requests)}"
-        if recorded.headers.get("authorization") != f"Bearer {KEY}":
+        if recorded.headers.get(self.auth) != (KEY if self.auth == "x-api-key" else f"Bearer {KEY}"):
             recorded.refused = "invalid key"
             return _error(401, "authentication_error", "invalid bearer token", request_id)
         try:

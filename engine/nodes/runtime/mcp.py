@@ -32,7 +32,7 @@ from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.mcp_calls import OpenCall, OpenCalls, Question
 from engine.nodes.runtime.mcp_oauth import authorization, is_refused
 from engine.nodes.runtime.mcp_results import clean, output, output_of
-from engine.nodes.runtime.mcp_servers import McpUnconfigured, Server, find, resolved
+from engine.nodes.runtime.mcp_servers import INSTALL, McpUnconfigured, Server, find, is_installed, resolved
 from engine.nodes.runtime.redact import Redactor
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, first_of
 
@@ -243,6 +243,8 @@ class McpServers:
 
     async def _connection(self, name: str) -> _Connection:
         server = find(self._file, name)
+        if not is_installed():
+            raise McpUnconfigured(f"MCP servers need a package that is not installed: {INSTALL}")
         connection = self._open.get(name)
         if connection is not None and not connection.usable(server):
             del self._open[name]

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,14 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _LARGEST = 2**20
 _SECRET = re.compile(r"\$\{SAYSO_SECRET_([A-Za-z][A-Za-z0-9_]*)\}")
 _REFERENCE = re.compile(r"\$\{[^}]*\}?")
+
+
+INSTALL = "pip install 'sayso[mcp]'"
+
+
+def is_installed() -> bool:
+    """True if the package that speaks to MCP servers is here."""
+    return find_spec("mcp") is not None
 
 
 class McpUnconfigured(SaysoError):

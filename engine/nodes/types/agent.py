@@ -261,6 +261,17 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
             f"`temperature` of `{node_id}` is ignored: Claude refuses it",
             "leave it out; say in `prompt` what may vary",
         )
+    models = [with_.get("model"), *(with_.get("fallbacks") or ())]
+    if not any(models):
+        return
+    from engine.messages.prices import lacks_price  # most agents name no model
+
+    for model in filter(None, models):
+        if lacks_price(model):
+            yield (
+                f"sayso knows no price of {model}, so `{node_id}` stops at the first call where a cap in dollars holds",
+                "set SAYSO_PRICES (docs/budgets.md), or use another model",
+            )
 
 
 _STATIC = frozenset({"tools", "approvals", "output", "context", "grants", "memory"})
