@@ -55,8 +55,7 @@ def parse_input(entry: Input, given: Json) -> Json:
         problem = check_value(entry, value)
         if problem is not None:
             shown = given if isinstance(given, str) else value
-            quoted = entry.type == "string" and isinstance(shown, bool | int | float)
-            hint = f" ({QUOTE_IT})" if quoted else ""
+            hint = f" ({hint})" if (hint := to_text(problem, shown)) else ""
             raise InvalidInputs(f"input `{entry.name}`: {problem}, not {kind_of(shown)}{hint}")
         return copy(_spelled(entry, value))
     except NotJson as error:
@@ -76,6 +75,11 @@ def check_value(entry: Input, value: Json) -> str | None:
         if any(place_of(item, entry.choices) is None for item in values):
             return f"expected one of {', '.join(str(choice) for choice in entry.choices)}"
     return None
+
+
+def to_text(problem: str, value: Json) -> str | None:
+    """The hint for a value that is no text where text is wanted."""
+    return QUOTE_IT if problem == "expected text" and isinstance(value, bool | int | float) else None
 
 
 def _unknown(flow: Flow, name: str) -> str:

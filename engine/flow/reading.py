@@ -91,7 +91,15 @@ def _sound(
     absent: dict[str, str],
     edition: Edition,
 ) -> tuple[Flow, Located]:
-    file, faults = located.file, list(islice((fault for fault in found if not fault.doubt), MAX_FAULTS + 1))
+    file, faults = (
+        located.file,
+        list(
+            islice(
+                (fault for fault in found if not fault.doubt and fault.path not in located.empty),
+                MAX_FAULTS + 1,
+            )
+        ),
+    )
     problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from engine.flow.document import TriggerDoc
 from engine.flow.input_document import InputDoc
-from engine.flow.inputs import check_value
+from engine.flow.inputs import check_value, to_text
 from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
@@ -219,7 +219,7 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
     if document is not None:
         problem = check_value(document.as_input(name), value)
         if problem is not None:
-            yield Fault(path, problem)
+            yield Fault(path, problem, to_text(problem, value))
 
 
 def _schedule(raw: Mapping[str, Any]) -> Iterator[Fault]:

@@ -65,6 +65,8 @@ class Located:
     problems: list[Problem] = field(default_factory=list)
     doubts: list[Problem] = field(default_factory=list)
     """What is allowed and probably not meant."""
+    empty: set[Path] = field(default_factory=set)
+    """What has no value, which is among the problems."""
     written: dict[Path, str] = field(default_factory=dict)
     """The numbers, and `true` and `false`, that were written in other characters than their values are."""
 
@@ -322,6 +324,7 @@ class _Builder:
         return self._plain(event, path)
 
     def _no_value(self, event: Any, path: Path) -> None:
+        self.located.empty.add(path)
         name = f"`{path[-1]}`" if path and isinstance(path[-1], str) else "this entry"
         mark = self.located.keys.get(path, _mark(event.start_mark))
         found = _COMMENT.match(self.located.text, self.ended)
@@ -413,6 +416,10 @@ _SYNTAX: tuple[tuple[str, str, str | None], ...] = (
 )  # fmt: skip
 
 
+_OF_CHARACTERS = re.compile(r"cannot start any token|\\t|a tab|quoted scalar")
+"""Complaints that no comment is the reason of."""
+
+
 _BARE = re.compile(r"(?<=[:,\[{] )(?! )[^\"',\[\]{}]+\{\{[^{}\"]*\}\}[^,\[\]{}]*")
 """A text with an expression in it that stands in a mapping or list in one line, without quotes."""
 
@@ -428,7 +435,8 @@ def _syntax_error(located: Located, error: yaml.MarkedYAMLError, flows: list[int
             message, hint = words, advice
             break
     cut = located.doubts[-1] if located.doubts else None
-    if cut is not None and cut.line >= min([line - 1, *flows]):
+    near = cut is not None and cut.line >= min([line - 1, *flows])
+    if cut is not None and near and not _OF_CHARACTERS.search(f"{problem} {error.context}"):
         return FlowError([*located.problems, cut._replace(hint="quote the text that has a # in it")])
     lines = located.text.split("\n")
     source = lines[line - 1] if line <= len(lines) else ""

@@ -116,6 +116,19 @@ def test_a_number_that_may_be_text_is_warned_of(written: str) -> None:
     assert "quote it if it is text" in " ".join(doubts(at.replace("3.5", written)))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "inputs: {v: {default: 3.10}}",
+        "inputs: {v: {choices: [3.10]}}",
+        "inputs: {v: {}}\ntriggers: [{shortcut: x, inputs: {v: 3.10}}]",
+    ],
+)
+def test_an_input_of_text_is_told_to_be_quoted(line: str) -> None:
+    """With the quotes, where the value stands."""
+    assert 'quote it: "3.10"' in said(f"flow: f\n{line}\nnodes: [{{id: a, type: noop}}]\n")
+
+
 # --- keys without a value -----------------------------------------------------------------------------------
 
 
@@ -146,7 +159,7 @@ def test_a_key_without_a_value_is_refused(line: str, hint: str) -> None:
     ["who:", "who: # somebody", "timeout: # 30m", "escalate:", "choices:", "default: #none"],
 )
 def test_a_field_of_a_node_without_a_value_is_refused(line: str) -> None:
-    """Under `with` as well."""
+    """Under `with` as well, and once."""
     assert "has no value" in said(
         HEAD + f"  - id: a\n    type: ask\n    with:\n      message: x\n      {line}\n"
     )
@@ -264,6 +277,7 @@ _ALONE = [
     ("ask", {"message": "x", "who": "{{ inputs.dir }}"}),
     ("ask", {"message": "x", "timeout": "{{ inputs.dir }}"}),
     ("approval", {"message": "x", "approvers": ["channel"], "timeout": "{{ inputs.dir }}"}),
+    ("wait", {"for": "{{ inputs.dir }}"}),
 ]
 
 
@@ -300,6 +314,9 @@ def test_null_in_words_for_people_stays() -> None:
     """A message may say null; a `set` whose text others are given is a doubt."""
     assert not said(node("message", text="in {{ inputs.dir }}"))
     assert "may be null" in " ".join(doubts(node("set", path="/data/{{ inputs.dir }}")))
+    assert "may be null" in " ".join(
+        doubts(node("python", call="os:stat", args={"path": "/data/{{ inputs.dir }}"}))
+    )
 
 
 @pytest.mark.parametrize(
@@ -434,6 +451,11 @@ def test_a_node_that_writes_null_is_noticed(
 
 
 # --- the reader ---------------------------------------------------------------------------------------------
+
+
+def test_another_error_is_not_put_down_to_a_comment() -> None:
+    """What a comment did not do is told as it is."""
+    assert "cannot begin with `@`" in said("flow: f\ndescription: a #b\nchannels: [@sre]\n")
 
 
 def test_places_of_comments_and_empty_keys_are_exact() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from engine.flow.checks.visibility import name_hint
 from engine.flow.input_document import InputDoc
-from engine.flow.inputs import check_value
+from engine.flow.inputs import check_value, to_text
 from engine.flow.model import Input
-from engine.language.codec import Json
-from engine.language.diagnostics import QUOTE_IT, Fault, Path
+from engine.language.diagnostics import Fault, Path
 from engine.language.template import has_expression
 from engine.nodes.types.fields import MAX_NAME, NAME
 
@@ -43,7 +42,7 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
         kind = (entry.items or "string") if document.type == "array" else document.type
         problem = check_value(Input(name, kind), choice)
         if problem is not None:
-            yield Fault((*path, "choices", position), problem, _to_text(problem, choice))
+            yield Fault((*path, "choices", position), problem, to_text(problem, choice))
     if "default" not in given or (document.default is None and document.required is False):
         return
     if has_expression(document.default):
@@ -51,9 +50,5 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
         return
     problem = check_value(entry, document.default)
     if problem is not None:
-        hint = _to_text(problem, document.default)
+        hint = to_text(problem, document.default)
         yield Fault((*path, "default"), f"the default does not fit: {problem}", hint)
-
-
-def _to_text(problem: str, value: Json) -> str | None:
-    return QUOTE_IT if problem == "expected text" and isinstance(value, bool | int | float) else None

@@ -419,12 +419,13 @@ def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterato
     for name in spec.exact:
         if name in with_ and with_[name] is None:
             yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
+    hands_on = spec.mode in ("pure", "run", "container") and not (spec.exact or spec.fails or spec.talks)
     for path, pieces in record.items():
         alone = single(pieces)
         may = alone is not None and alone.nullable and len(path) == 2 and not spec.required(str(path[1]))
         if alone is not None and may and path[1] in spec.exact:
             yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
-        for piece in pieces if alone is None and spec.outputs is None else ():
+        for piece in pieces if alone is None and hands_on else ():
             if isinstance(piece, Type) and piece.nullable:
                 message = f"what stands in this text may be null{because(piece)}"
                 yield Fault(path, message, GUARD, doubt=True)

@@ -34,4 +34,5 @@ SPEC = NodeSpec(
     config=WaitConfig,
     outputs={"until": "The moment until which it waited, in UTC."},
     output=lambda known: mapping_of({"until": TEXTS}),
+    exact=("for", "until"),
 )
