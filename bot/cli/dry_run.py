@@ -29,7 +29,7 @@ from engine.flow.load import SUFFIXES
 from engine.language.actors import Actor, named
 from engine.language.codec import Json, encode
 from engine.language.errors import ExpressionError, FlowError, SaysoError
-from engine.language.expressions import Compiled, compile_value, evaluate_condition
+from engine.language.expressions import Compiled, below, compile_value, evaluate_condition
 from engine.models.scripted import SUFFIXES as SCRIPTS
 from engine.nodes.runtime.secrets import SecretSource
 from engine.nodes.types.registry import END
@@ -237,13 +237,13 @@ class Walk:
             if name in spec.verbatim_fields:
                 found[name] = Value(raw)
                 continue
-            compiled = compile_value(raw, secrets=name in spec.secret_fields)
+            compiled = compile_value(raw, secrets=name in spec.secret_fields, exact=below(spec.exact, name))
             needs = self._unknown(compiled)
             found[name] = Value(raw, needs) if needs else Value(compiled.evaluate(self._context()))
         if node.agent is not None and "tools" in found:
             found["tools"] = Value([tool.name for tool in node.agent.tools])
         if not any(value.needs for value in found.values()):
-            spec.normalize({name: value.value for name, value in found.items()})
+            spec.normalize({name: value.value for name, value in found.items()}, node.config)
         return found
 
     def _note(self, node: Node, config: dict[str, Value]) -> None:

@@ -172,10 +172,12 @@ _RESTRICTIONS = frozenset(
 
 
 def _nulls(located: Located) -> Iterator[Fault]:
-    """Restrictions that are null outside of `with`, where they would count as left out."""
+    """Restrictions that are null outside of data, where they would count as left out."""
     for path in located.spans:
         name = path[-1] if path else ""
-        restricts = name in _RESTRICTIONS and not {"with", "inputs"} & {*path} and not _is_second(path)
+        inside = path[path.index("with") + 1] if "with" in path[:-1] else "tools"
+        data = inside not in ("tools", "approvals") or "inputs" in path
+        restricts = name in _RESTRICTIONS and not data and not _is_second(path)
         if restricts and located.value(path) is None:
             yield Fault(path, NOT_LEFT_OUT, "write a value, or leave the key out")
 

@@ -174,6 +174,9 @@ def test_a_field_of_a_node_without_a_value_is_refused(line: str) -> None:
         "flow: f\ntriggers: [{message: hi, channels: null}]\nnodes: [{id: a, type: noop}]\n",
         "flow: f\nnodes: [{id: a, type: noop, if: null}]\n",
         "flow: f\nnodes: [{id: a, type: ask, with: {message: x, who: null}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, tools: [{ask_human: {who: null}}]}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, tools: [{shell: {commands: [ls]}}], "
+        "approvals: {shell: {approvers: null}}}}]\n",
         "flow: f\nnodes: [{id: a, type: message, with: {text: x, to: ~}}]\n",
     ],
 )
