@@ -83,7 +83,7 @@ def joined(node: nodes.Node) -> list[tuple[str, list[nodes.Expr]]]:
             return [("nodes", node.nodes)]
         case nodes.Filter(name="format"):
             return [("args", node.args)]
-        case nodes.Filter(name="join") if node.node is not None:
+        case nodes.Filter(name="join" | "string") if node.node is not None:
             return [("node", [node.node])]
     return []
 

@@ -263,6 +263,7 @@ _IN_TEXT = [
     ("shell", {"run": ["rm", "{{ '/data/' ~ inputs.dir }}"]}),
     ("shell", {"run": ["rm", "{{ '%s/x' | format(inputs.dir) }}"]}),
     ("shell", {"run": ["rm", "{{ ['/data', inputs.dir] | join('/') }}"]}),
+    ("shell", {"run": ["rm", "/data/{{ inputs.dir | string }}"]}),
     ("shell", {"run": ["x"], "env": {"A": "b{{ inputs.dir }}"}}),
     ("shell", {"run": ["x"], "cwd": "/data/{{ inputs.dir }}"}),
     ("http", {"url": "http://x/{{ inputs.dir }}"}),
