@@ -61,7 +61,12 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Open the standard streams that the process was started without (`sayso ... <&-`), so that all can be used."""
+    """Open the standard streams that the process was started without (`sayso ... <&-`), so that all can be used. What goes to
+    a file or pipe is UTF-8 in every locale; a terminal gets `?` for what it cannot show."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            continue
+        encoding = stream.encoding if stream.isatty() else "utf-8"
+        stream.reconfigure(encoding=encoding, errors=stream.errors if mode == "r" else "replace")

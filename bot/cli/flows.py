@@ -163,7 +163,7 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
         print(mermaid(drawn.flow, drawn.marks), end="")
         return Exit.OK
     try:
-        svg.write_text(diagram.svg(*drawn))
+        svg.write_text(diagram.svg(*drawn), "utf-8")
     except OSError as error:
         raise UsageError(f"{svg} cannot be written: {error.strerror}.") from error
     print(f"Written to {svg}.")

@@ -50,7 +50,7 @@ def _page(store: Store, head: Head) -> str:
         autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True
     )
     page.filters |= {"moment": _moment, "text": _text, "who": _who, "words": _words}
-    return page.from_string(resources.files(__package__).joinpath("report.html").read_text()).render(
+    return page.from_string(resources.files(__package__).joinpath("report.html").read_text("utf-8")).render(
         head=head,
         state=state,
         started=records[0],

@@ -52,7 +52,7 @@ LATE_SECONDS = 300.0
 
 _FAR = "9999-12-31T00:00:00.000Z"
 _OLDEST_SQLITE = (3, 51, 3)
-_OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY")
+_OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY", "SAYSO_EXECUTION")
 """What `shell` nodes give to their programs, of which sayso can be one."""
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)

@@ -86,7 +86,7 @@ class Hand:
         folder.mkdir(exist_ok=True)
         paths = [folder / name for name in contents]
         for path in paths:
-            path.write_text(contents[path.name])
+            path.write_text(contents[path.name], "utf-8")
         kept = keep(SessionFiles(self._home), state.session_id, prompt.prompt_id, prompt, paths)
         return Answer(prompt.prompt_id, self._actor, self._key, files=kept)
 

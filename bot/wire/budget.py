@@ -89,7 +89,7 @@ def limits_of(given: Mapping[str, Mapping[str, float]] | None) -> Mapping[str, L
 @cache
 def _published() -> Mapping[str, Mapping[str, float]]:
     found: Mapping[str, Mapping[str, float]] = json.loads(
-        Path(__file__).with_name("slack_limits.json").read_text()
+        Path(__file__).with_name("slack_limits.json").read_text("utf-8")
     )
     return found
 

@@ -112,7 +112,7 @@ class Owners(KernelOwners):
         found = []
         for owner in self.living():
             with contextlib.suppress(OSError):
-                text = self._path(owner).read_text(errors="replace")
+                text = self._path(owner).read_text("utf-8", "replace")
                 found += [f"{label_of(owner)}: {text}"] if text else []
         return found
 

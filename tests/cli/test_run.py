@@ -762,3 +762,35 @@ def test_an_early_end_is_named(cli: Cli) -> None:
     assert "ended     at done" in cli.run("sessions", "show", done.json["sessionId"]).out
     with cli.terminal("run", "early") as terminal:
         terminal.expect(", at done")
+
+
+WORDS = """flow: words
+nodes:
+  - {id: a, type: shell, with: {run: [printf, "%s", "Größe → ✓"]}}
+  - {id: b, type: message, with: {text: "✓ {{ nodes.a.stdout }}"}}
+"""
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
+@pytest.mark.parametrize("words", ["run words --no-input", "graph words", "--help"])
+def test_a_locale_without_utf_8_ends_no_command(cli: Cli, locale: dict[str, str], words: str) -> None:
+    """What goes to a pipe is UTF-8 in every locale, and programs get it as the flow says."""
+    cli.write("flows/words.yml", WORDS)
+    done = subprocess.run(
+        [sys.executable, "-m", "bot.cli", *words.split()],
+        cwd=cli.cwd,
+        env={**environment(cli.cwd, **cli.env), **locale},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+    if words.startswith("run"):
+        assert json.loads(done.stdout)["outputs"]["a"]["stdout"] == "Größe → ✓"
+        assert "✓ Größe → ✓" in done.stderr.decode()

@@ -428,3 +428,16 @@ def test_what_cannot_be_shown_says_so() -> None:
     assert "uninspectable: the other" in long
     assert "uninspectable" in action_text("never_heard_of", {"a": 1})
     assert decode(encode(long)) == long
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        ("ls", "script (sh -eu)"),
+        ("#!/bin/bash\nls", "script (bash -eu)"),
+        ("#!/usr/bin/env python3\nls", "script (/usr/bin/env python3)"),
+    ],
+)
+def test_an_approval_says_what_runs_a_script(script: str, shown: str) -> None:
+    """The program that the first line of a script names is shown with it."""
+    assert shown in action_text("shell", {"script": script})

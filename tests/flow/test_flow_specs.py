@@ -177,6 +177,8 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
     ("shell", {"run": ["a"], "ok_codes": ["0"]}, "ok_codes[0]: expected a whole number, not the text '0'"),
     ("shell", {"run": ["a"], "max_output": 0}, "max_output: expected a size from 1B to 16MiB, not 0"),
     ("shell", {"run": ["a"], "env": {"A": None}}, "env.A: expected text, not nothing (null)"),
+    ("shell", {"script": "#!bash\nls"}, "script: the first line names no program that can run it"),
+    ("shell", {"script": "#!\nls"}, "script: the first line names no program that can run it"),
     ("http", {"url": "ftp://a"}, "url: expected an address that begins with http"),
     ("http", {"url": "http://a", "query": {"a": {"b": 1}}}, "query.a: expected text, not a mapping"),
     ("http", {"url": "http://a", "ok_status": [99]}, "ok_status[0]: expected at least 100, not 99"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import stat
 from pathlib import Path
@@ -69,7 +70,7 @@ async def test_output_has_both_texts_the_code_and_the_time(context: Context) -> 
 async def test_environment_is_exactly_what_is_named(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program sees PATH, HOME, LANG, the two ids and what `env` names, and nothing of ours."""
+    """A program sees PATH, HOME, LANG, the ids and what `env` names, and nothing of ours."""
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-not-for-programs")
     got = output(await shell({"run": ["env"], "env": {"REGION": "eu", "COUNT": 3}}, context.build()))
     seen = dict(line.split("=", 1) for line in got["stdout"].splitlines())
@@ -79,12 +80,46 @@ async def test_environment_is_exactly_what_is_named(
         "LANG",
         "SAYSO_IDEMPOTENCY_KEY",
         "SAYSO_SESSION_ID",
+        "SAYSO_EXECUTION",
         "REGION",
         "COUNT",
     }
     assert seen["SAYSO_IDEMPOTENCY_KEY"] == "session-0badcafe:rollout[2]/apply"
     assert seen["SAYSO_SESSION_ID"] == "session-0badcafe"
     assert (seen["REGION"], seen["COUNT"]) == ("eu", "3")
+
+
+BASH = '[[ "$0" == */sayso-* && $- == *e*u* ]] && echo "$BASH_VERSION"\nfalse\necho on'
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "code", "said"),
+    [
+        ("#!/bin/bash", BASH, 1, r"\d+\.\d.*\n"),
+        ("#!/usr/bin/env bash", BASH, 1, r"\d+\.\d.*\n"),
+        ("#!/usr/bin/env -S bash -x", BASH, 1, r"\d+\.\d.*\n"),
+        ("#! /bin/bash -o pipefail", "false | cat\necho on", 1, ""),
+        ("#!/bin/bash\r", "echo a", 0, r"a\n"),
+        ("#!/usr/bin/env python3", "import sys; print(sys.argv[1:], 3 // 2)", 0, r"\[\] 1\n"),
+        ("#!/bin/sh", "false\necho on", 1, ""),
+        ("#!/bin/cat", "x", 0, r"#!/bin/cat\nx"),
+        ("# no such line", "false\necho on", 1, ""),
+    ],
+)
+async def test_the_first_line_of_a_script_says_what_runs_it(
+    context: Context, first: str, rest: str, code: int, said: str
+) -> None:
+    """A script runs with the program and arguments that its first line names, a shell with `-eu` as well; else with `sh -eu`."""
+    got = output(await shell({"script": f"{first}\n{rest}", "ok_codes": "any"}, context.build()))
+    assert got["exit_code"] == code, got
+    assert re.fullmatch(said, got["stdout"])
+
+
+async def test_an_interpreter_that_is_not_there_is_a_failure(context: Context) -> None:
+    """A first line that names no program fails the node, and runs nothing with another one."""
+    failed = await shell({"script": "#!/usr/bin/no-such-shell\necho on"}, context.build())
+    assert isinstance(failed, Failed)
+    assert (failed.type, "no-such-shell" in failed.message) == ("not_found", True)
 
 
 async def test_the_ids_cannot_be_replaced_by_the_flow(context: Context) -> None:
@@ -394,6 +429,52 @@ async def test_children_that_outlive_their_parent_are_killed_too(context: Contex
     context.aborted.set()
     assert isinstance(await running, Interrupted)
     assert not runs(child)
+
+
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in range(3):
+            os.close(number)
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        os.execv("/bin/sleep", ["sleep", "600"])
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", ["timeout", "abort", "cancel"])
+@pytest.mark.parametrize(
+    "starts",
+    [
+        'setsid sh -c \'echo $$ > "$CHILD"; trap "" TERM; while :; do sleep 0.05; done\' &',
+        "nohup setsid sh -c 'echo $$ > \"$CHILD\"; exec sleep 600' > /dev/null 2>&1 &",
+        'python3 "$DAEMON" "$CHILD"',
+    ],
+)
+async def test_what_left_the_group_is_ended_too(context: Context, starts: str, way: str) -> None:
+    """After a timeout, an abort and a cancel no process in a session of its own is left, nor a daemon; others are left alone."""
+    child, daemon = context.flow_dir / "child", script(context, "daemon.py", DAEMON)
+    config = {"script": f"{starts}\nsleep 600", "env": {"CHILD": str(child), "DAEMON": str(daemon)}}
+    other = await asyncio.create_subprocess_exec("sleep", "600", env={"SAYSO_EXECUTION": "another"})
+    timeout = 1.0 if way == "timeout" else None
+    running = asyncio.create_task(shell(config, context.build(timeout=timeout, grace=0.2)))
+    try:
+        pid = int(await until(lambda: child.exists() and child.read_text().strip()))
+        if way == "abort":
+            context.aborted.set()
+        elif way == "cancel":
+            running.cancel()
+        await asyncio.wait({running})
+        await until(lambda: not runs(pid))
+        assert other.returncode is None
+        assert way == "cancel" or isinstance(running.result(), Interrupted)
+    finally:
+        other.kill()
+        await other.wait()
 
 
 @pytest.mark.process

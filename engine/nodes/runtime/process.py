@@ -3,7 +3,8 @@ without secrets; the lines in which it says how far it is.
 
 The pipes are ours, not the event loop's process transport's: so the end of the process and the end of its
 output are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`.
-A process that leaves its group on purpose (`setsid`) is out of reach.
+What leaves the group (`setsid`, a daemon) is known by its environment, where there is a /proc: `MARK` has a value there
+that no other execution has. Out of reach is only what gives up its environment too, or belongs to another user.
 
 Of an output that may be endless, the beginning and the end are kept. Lines such as `::progress 3/10 copying`
 and `::progress 30% copying` are taken out of it, whatever pieces it comes in; everything else passes
@@ -29,6 +30,9 @@ from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.redact import SHORTEST, Redactor
 from engine.nodes.runtime.runner import first_of
 from engine.nodes.types.spec import Meter
+
+MARK = "SAYSO_EXECUTION"
+"""The variable by which what a command started is known, wherever it went."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -77,10 +81,10 @@ async def run_command(
     started = clock()
     outputs = (_Output(stdout), _Output(stderr))
     group: _Group | None = None
-    over = False
+    mark, over = os.urandom(16).hex(), False
     try:
-        process = await _spawn(command, outputs)
-        group = _Group(process.pid)
+        process = await _spawn(command, outputs, mark)
+        group = _Group(process.pid, f"{MARK}={mark}".encode())
         exited = asyncio.ensure_future(process.wait())
         reason = await first_of(exited, aborted, timeout) or "exit"
         if reason != "exit":
@@ -96,13 +100,14 @@ async def run_command(
             output.close()
 
 
-async def _spawn(command: Command, outputs: tuple[_Output, _Output]) -> asyncio.subprocess.Process:
+async def _spawn(command: Command, outputs: tuple[_Output, _Output], mark: str) -> asyncio.subprocess.Process:
     with _stdin(command.stdin) as stdin:
         await before_effect()
+        # As UTF-8 in every locale, as flows are.
         process = await asyncio.create_subprocess_exec(
-            *command.argv,
+            *(_bytes(argument) for argument in command.argv),
             executable=command.executable,
-            env=dict(command.env),
+            env={_bytes(name): _bytes(value) for name, value in {**command.env, MARK: mark}.items()},
             cwd=command.cwd,
             stdin=stdin,
             stdout=outputs[0].theirs,
@@ -112,6 +117,10 @@ async def _spawn(command: Command, outputs: tuple[_Output, _Output]) -> asyncio.
     for output in outputs:
         output.start()
     return process
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 @contextlib.contextmanager
@@ -186,15 +195,24 @@ class _Output:
 
 
 class _Group:
-    """A process group, known by the id of its first process."""
+    """A process group, known by the id of its first process, and what left it and has the mark in its environment."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, mark: bytes) -> None:
         self._id = pid
+        self._mark = mark
 
     def signal(self, number: signal.Signals) -> None:
         """Send it to every member; a group that has gone, or is not ours any more, is left alone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._id, number)
+        for pid in self._strays():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _strays(self) -> list[int]:
+        """The processes outside of the group that have its mark, and run."""
+        marked = [pid for pid in _processes() if _is_marked(pid, self._mark)]
+        return [pid for pid in marked if (group := _group_of(pid)) is not None and group != self._id]
 
     async def stop(self, grace: float, exited: asyncio.Future[int]) -> None:
         """SIGTERM, and SIGKILL for whatever is left after `grace` s. Returns when nobody is left."""
@@ -202,11 +220,11 @@ class _Group:
         self.signal(signal.SIGCONT)  # one that is stopped would not notice
         if not await self._gone(grace, exited):
             self.signal(signal.SIGKILL)
-            await self._gone(_UNKILLABLE, exited)
+            await self._gone(_UNKILLABLE, exited, kill=True)
         await asyncio.wait({exited}, timeout=LINGER)
 
-    async def _gone(self, within: float, exited: asyncio.Future[int]) -> bool:
-        """Whether every member has ended within so many seconds."""
+    async def _gone(self, within: float, exited: asyncio.Future[int], *, kill: bool = False) -> bool:
+        """Whether every member has ended within so many seconds; with `kill` what began meanwhile is killed too."""
         clock = asyncio.get_running_loop().time
         deadline, pause = clock() + within, 0.01
         while (left := deadline - clock()) > 0:
@@ -214,12 +232,17 @@ class _Group:
                 await asyncio.wait({exited}, timeout=left)
                 continue
             _reap(self._id)
-            if not _has_members(self._id):
+            if not self._has_members():
                 return True
+            if kill:
+                self.signal(signal.SIGKILL)
             # No signal tells that the children of others have ended: it has to be looked up.
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, 0.2)
-        return exited.done() and not _has_members(self._id)
+        return exited.done() and not self._has_members()
+
+    def _has_members(self) -> bool:
+        return _has_members(self._id) or bool(self._strays())
 
 
 def _reap(group: int) -> None:
@@ -237,21 +260,35 @@ def _has_members(group: int) -> bool:
         return False
     except PermissionError:
         return True
+    processes = _processes()
+    return not processes or any(_group_of(pid) == group for pid in processes)
+
+
+def _processes() -> list[int]:
+    """The ids of all processes; none where there is no /proc."""
     try:
-        processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     except OSError:
-        return True
-    return not processes or any(_runs_in(pid, group) for pid in processes)
+        return []
 
 
-def _runs_in(pid: str, group: int) -> bool:
+def _group_of(pid: int) -> int | None:
+    """The group of a process that runs; None for one that has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in parentheses may hold anything; the fields after it are state, parent, group.
             state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
     except (OSError, ValueError):
+        return None
+    return int(pgrp) if state not in (b"Z", b"X") else None
+
+
+def _is_marked(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
         return False
-    return int(pgrp) == group and state not in (b"Z", b"X")
 
 
 # --- capture -----------------------------------------------------------------------------------------------

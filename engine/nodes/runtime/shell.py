@@ -1,22 +1,24 @@
 """The `shell` node: runs one program, or one script, and says how it ended.
 
-`run` is an argument list and never meets a shell; `script` is `/bin/sh -eu -c`, and takes values through its
-environment only. The environment is exactly `PATH`, `HOME`, `LANG`, the idempotency key, the session id and
-what `env` names. A program with a slash, and `cwd`, are meant relative to the flow file; without `cwd` the
+`run` is an argument list and never meets a shell; `script` is `/bin/sh -eu -c`, or a file for the program that its first line
+names, and takes values through its environment only. The environment is exactly `PATH`, `HOME`, `LANG`, the idempotency key, the session id, a mark
+and what `env` names. A program with a slash, and `cwd`, are meant relative to the flow file; without `cwd` the
 program runs in the session's own folder.
 
 Output {stdout, stderr, exit_code, seconds}. Each of the two texts is at most about `max_output` bytes: the
 beginning and the end, with a mark between. When the program ends by itself, what it left running in the
-background is left alone; when it is stopped, its whole group is.
+background is left alone; when it is stopped, all that it started is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from engine.language.codec import Json
 from engine.nodes.runtime.process import Capture, Command, Ended, MeterLines, run_command
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
 from engine.nodes.runtime.secrets import Resolver, redacted
+from engine.nodes.types.shell import interpreter
 
 MAX_OUTPUT = 256 * 1024
 """Bytes kept of each of stdout and stderr, unless `max_output` says otherwise."""
@@ -35,9 +38,14 @@ _LOOK_AGAIN = 0.05
 
 async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     """Run what `config` says: run|script, env, cwd, ok_codes, max_output, stdin. See the module."""
+    with contextlib.ExitStack() as kept:
+        return await _shell(config, ctx, kept)
+
+
+async def _shell(config: dict[str, Json], ctx: NodeContext, kept: contextlib.ExitStack) -> Outcome:
     resolver = Resolver(ctx.secret)
     try:
-        command = _command(config, ctx, resolver)
+        command = _command(config, ctx, resolver, kept)
     except Refusal as refusal:
         return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
@@ -119,10 +127,12 @@ class _Progress:
 # --- from config to command ----------------------------------------------------------------------------
 
 
-def _command(config: dict[str, Json], ctx: NodeContext, resolver: Resolver) -> Command:
+def _command(
+    config: dict[str, Json], ctx: NodeContext, resolver: Resolver, kept: contextlib.ExitStack
+) -> Command:
     """Raises `Refusal`."""
     env = _environment(config.get("env"), ctx, resolver)
-    argv = _argv(config)
+    argv = _argv(config, kept)
     stdin = config.get("stdin")
     for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
         if "\0" in text:
@@ -138,9 +148,16 @@ def _command(config: dict[str, Json], ctx: NodeContext, resolver: Resolver) -> C
     )
 
 
-def _argv(config: dict[str, Json]) -> tuple[str, ...]:
-    if config.get("script") is not None:
-        return ("/bin/sh", "-eu", "-c", config["script"])
+def _argv(config: dict[str, Json], kept: contextlib.ExitStack) -> tuple[str, ...]:
+    script = config.get("script")
+    if script is not None and not script.startswith("#!"):
+        return (*interpreter(script), "-c", script)
+    if script is not None:
+        # Read while it runs: it goes when the program has ended.
+        file = kept.enter_context(tempfile.NamedTemporaryFile(prefix="sayso-"))  # noqa: SIM115
+        file.write(script.encode())
+        file.flush()
+        return (*interpreter(script), file.name)
     argv = tuple(as_text(item, f"`run`, item {index}") for index, item in enumerate(config["run"]))
     if not argv[0]:
         raise Refusal("invalid", "`run` begins with an empty text; its first item is the program")

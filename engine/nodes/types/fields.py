@@ -81,7 +81,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#%&'*+.^_`|~-]+", re.ASCII)
 
-_RESERVED_ENV = ("SAYSO_IDEMPOTENCY_KEY", "SAYSO_SESSION_ID")
+_RESERVED_ENV = ("SAYSO_IDEMPOTENCY_KEY", "SAYSO_SESSION_ID", "SAYSO_EXECUTION")
 
 
 def listed(value: Any) -> Any:

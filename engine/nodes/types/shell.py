@@ -41,12 +41,23 @@ _READS_SIGNS = frozenset(
 _TAKES_FILES = frozenset(
     {"ls", "rm", "cp", "mv", "cat", "chmod", "chown", "gzip", "head", "tail", "wc", "du", "touch", "ln"}
 )
+_TAKES_EU = frozenset({"sh", "ash", "bash", "dash", "ksh", "mksh", "zsh"})
+"""Shells that stop at the first failure with `-eu`."""
+
+
+def interpreter(script: str) -> list[str]:
+    """The program that the first line of a script names, and its arguments; `sh -eu` without such a line. Every shell gets `-eu`."""
+    first = script.split("\n", 1)[0]
+    words = first[2:].split() if first.startswith("#!") else ["/bin/sh"]
+    names = [word.rpartition("/")[2] for word in words]
+    is_shell = not _TAKES_EU.isdisjoint(names if names[:1] == ["env"] else names[:1])
+    return [*words, "-eu"] if is_shell else words
 
 
 class ShellConfig(Config):
     """Runs a program, or a script with `sh`, on the machine of the bot.
 
-    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID` and what `env` names.
+    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID`, `SAYSO_EXECUTION` and what `env` names.
     A program given with a relative path is found beside the flow file. A code that is not in `ok_codes` fails
     the node.
     """
@@ -57,8 +68,9 @@ class ShellConfig(Config):
     )
     script: Text | None = Field(
         None,
-        description="A script for `sh -eu`. It has no `{{ }}`: values come in through `env`, where no shell "
-        "can take them for code.",
+        description="A script for `sh -eu`, or for the program that its first line names: `#!/bin/bash`, `#!/usr/bin/env "
+        "python3` (a shell gets `-eu` then too). It has no `{{ }}`: values come in through `env`, where no shell can take them "
+        "for code.",
     )
     env: dict[str, Scalar] = Field(
         default_factory=dict, description="Environment variables; `{{ secrets.NAME }}` may stand in them."
@@ -97,6 +109,10 @@ class ShellConfig(Config):
                 offset=script.index("{{"),
                 snippet="{{",
             )
+        named = interpreter(script) if isinstance(script, str) else ["/bin/sh"]
+        if not named or not named[0].startswith("/"):
+            hint = "write its whole path, or `#!/usr/bin/env NAME`"
+            yield Fault(("script",), "the first line names no program that can run it", hint)
         yield from check_env(raw)
 
 
@@ -104,7 +120,8 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
     if config.get("run") is not None:
         yield " ".join(quoted(str(argument)) for argument in config["run"])
     else:
-        yield from block("script (sh -eu)", str(config.get("script")))
+        script = str(config.get("script"))
+        yield from block(f"script ({' '.join(interpreter(script)).removeprefix('/bin/')})", script)
     if config.get("cwd") is not None:
         yield f"in: {quoted(config['cwd'])}"
     yield from named("env", config.get("env") or {})
