@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from engine.decide.commands import Abort
 from engine.journal.events import Event, NodeStarted
 from engine.journal.state import State
 from engine.language.errors import StorageBusy
+from engine.run.runtime import Runtime
 from engine.run.sessions import Sessions
 from engine.storage import fence
 from engine.storage.fence import WorkPermit
 from engine.storage.open import MemoryStore
+from tests.engine.test_runtime import SAYS, Recorder, begun
 from tests.support.engine import ANA, EngineRig, FaultyStore, abandon, running
 from tests.support.fencing import Lease
 
@@ -157,3 +160,23 @@ async def test_work_waits_for_a_store_that_is_away_after_a_gap(
         del store.answers["head"]
         assert (await rig.engine.parked(session_id)).status == "complete"
         assert rig.shop.ran == ["a"]
+
+
+async def test_a_frontend_is_called_once_although_its_process_stood_still(tmp_path: Path) -> None:
+    """It had stored that it is about to show a message: after the gap it reads again what is to be shown."""
+    store, lease, shown = MemoryStore(), Lease(), Recorder()
+    store.generation, store.holds = lease.generation, lease.holds  # type: ignore[method-assign]
+    real, attempts = store.outbox_attempt, []
+
+    def outbox_attempt(row_id: int, before: int, now: str) -> bool:
+        made = real(row_id, before, now)
+        attempts.append(made)
+        if len(attempts) == 1:
+            lease.gap()
+        return made
+
+    store.outbox_attempt = outbox_attempt  # type: ignore[method-assign]
+    with closing(store):
+        async with Runtime(store, home=tmp_path, frontend=shown) as place:
+            assert (await begun(place, SAYS)).status == "complete"
+    assert (attempts, shown.keys) == ([True, True], shown.keys[:1])
