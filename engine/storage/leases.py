@@ -56,19 +56,7 @@ def label_of(owner: str) -> str:
     return owner.split("-", 1)[0]
 
 
-class KernelOwners:
-    """Owners whose leases end with their process and in no other way: the fence of a process that lives holds."""
-
-    def generation(self) -> int:
-        """See `Fence.generation`: however long it slept, nobody else had its work."""
-        return 0
-
-    def holds(self, generation: int) -> bool:
-        """See `Fence.holds`."""
-        return True
-
-
-class Owners(KernelOwners):
+class Owners:
     """The owners of one database."""
 
     def __init__(self, directory: Path) -> None:
@@ -167,7 +155,7 @@ class Owners(KernelOwners):
                     (self._directory / name).unlink()
 
 
-class MemoryOwners(KernelOwners):
+class MemoryOwners:
     """The owners of a database in memory, which are parts of this process: like `Owners`, without files."""
 
     def __init__(self, living: dict[str, str]) -> None:

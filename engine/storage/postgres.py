@@ -71,6 +71,14 @@ class PostgresStore(DatabaseStore):
     dated = False
     shared = True
 
+    def generation(self) -> int:
+        """See `Fence.generation`."""
+        return self._owners.generation()
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+        return super().holds(generation) and self._owners.holds(generation)
+
     def try_serving(self, holder: Holder) -> Serving | None:
         """See `Store.try_serving`."""
         if interrupted(self._db):
