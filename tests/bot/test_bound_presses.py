@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.inbound import payloads as presses
+from bot.inbound.decisions import Home, Take
 from bot.workspace import elements, payloads
+from bot.workspace.state import View
 from tests.support.inprocess import Json, Town, play, town
 
 SAMPLE = int(os.environ.get("SAYSO_PRESSES", "150"))
@@ -128,6 +132,8 @@ nodes:
       back: [{id: d, type: ask, with: {message: "Size?", choices: [small, large]}}]
       many: [{id: e, type: ask, with: {message: "Day?", choices: [a, b, c, d, e, f, g, h]}}]
       date: [{id: f, type: ask, with: {message: "When?", form: {properties: {day: {type: string, format: date}}}}}]
+      form: [{id: g, type: ask, with: {message: "How?", form: {properties: {size: {type: integer}, why: {type: string}}}}}]
+      edit: [{id: h, type: approval, with: {message: "So?", approvers: [channel], form: {properties: {size: {type: integer, default: 1}}}, editable: [size]}}]
 """
 
 
@@ -209,3 +215,80 @@ async def journals(place: Town) -> list[list[str]]:
     """What has happened in each session."""
     heads = place.store.heads()
     return [[str(event) for event in await place.engine.journal(head.session_id)] for head in heads]
+
+
+async def views_of(place: Town, roots: list[str]) -> list[View]:
+    """The modals that Ben can open about the questions of two runs, as he sees them."""
+    found = []
+    for root in roots:
+        for message in place.thread(root):
+            for block, element in elements.elements(message.get("blocks") or []):
+                menu = [option["value"] for option in element.get("options") or []]
+                if not element["action_id"].startswith("sayso:open:"):
+                    continue
+                for entry in menu or [None]:
+                    await place.press("ben", message, (block, element), entry)
+                    await place.settle()
+                    found += place.views.stack(place.user("ben").id)
+                    place.core.state.views.clear()
+    return found
+
+
+def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
+    """A view that comes back with the nonce of another copy, or as a kind that its question does not have, decides nothing
+    and is answered."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"desk": DESK}) as place:
+            roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
+            views = await views_of(place, roots)
+            assert {view.body["callback_id"] for view in views} == {
+                "sayso:hand",
+                "sayso:reject",
+                "sayso:edit",
+            }
+            filled = {
+                "reason": {"reason": {"type": "plain_text_input", "value": "approve"}},
+                "person": {"person": {"type": "users_select", "selected_user": place.user("cleo").id}},
+                "field:size": {"value": {"type": "plain_text_input", "value": "9"}},
+            }
+            before = await journals(place)
+            forged = [(view, view.body["callback_id"], "0") for view in views]
+            forged += [(view, f"sayso:{kind}", None) for view in views for kind in NONE_OF_THEIRS]
+            for number, (view, kind, nonce) in enumerate(forged):
+                meta = json.loads(view.body["private_metadata"])
+                meta |= {} if nonce is None else {"nonce": nonce}
+                body = {**view.body, "callback_id": kind, "private_metadata": json.dumps(meta)}
+                await place.submit("ben", replace(view, id=f"{view.id}{number}", body=body), filled)
+            await place.settle()
+            assert await journals(place) == before
+            view = next(view for view in views if view.body["callback_id"] == "sayso:reject")
+            await place.submit("ben", view, filled)
+            await place.settle()
+            assert await journals(place) != before
+
+    play(story)
+
+
+NONE_OF_THEIRS = ("always", "in-place", "told", "answer", "together", "form", "start", "nope")
+"""Kinds of views that the questions of `DESK` do not have."""
+
+
+@pytest.mark.parametrize("wrong", ["", "block_id", "action_id", "value"])
+def test_a_press_on_home_is_of_what_stands_there(wrong: str) -> None:
+    """A button of the app's Home counts in its block, with its action and its value."""
+    button = {"type": "button", "action_id": "sayso:option:0", "value": "prompt-1|n|0|C1|1.0"}
+    view = {"id": "V1", "type": "home", "blocks": [{"block_id": "press:prompt-1", "elements": [button]}]}
+    action = {**button, "block_id": "press:prompt-1", "action_ts": "3.0"}
+    action |= {wrong: f"{action[wrong]}1".replace("C1", "C2")} if wrong else {}
+    body = {
+        "type": "block_actions",
+        "team": {"id": "T1"},
+        "user": {"id": "U1", "team_id": "T1"},
+        "container": {"type": "view", "view_id": "V1"},
+        "view": view,
+        "actions": [action],
+    }
+    taken = presses.read(body, Home("T1", None, "UBOT"))
+    assert isinstance(taken, Take)
+    assert ("stale" in json.loads(taken.item.payload)) is bool(wrong)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.storage.open import open_store
 from engine.storage.vault import id_of
 from tests.cli.clikit import Cli
 
@@ -60,6 +61,20 @@ def test_keys_can_be_a_secret(home: Cli, where: str) -> None:
     done = home.run("run", "nosy", "--no-input")
     assert "belongs to sayso itself" in done.out + done.err
     assert OLD not in done.out + done.err
+
+
+def test_the_key_of_a_start_is_plain_nowhere(home: Cli) -> None:
+    """What `start-flow --key` was given stands in the database as a digest, and counts once all the same."""
+    start = ("start-flow", "kept", "--channel", "#ops", "--key", "heron-7", "--wait", "0")
+    assert [home.run(*start).code for _ in range(2)] == [3, 3]
+    files = [file.read_bytes() for file in (home.cwd / ".sayso").glob("sayso.db*")]
+    assert files
+    assert not any(b"heron-7" in content for content in files)
+    store = open_store(f"sqlite:///{home.cwd / '.sayso' / 'sayso.db'}", None, [bytes.fromhex(OLD)])
+    try:
+        assert len([row for row in store.inbox() if row.key.startswith("start-flow:")]) == 1
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("keys", [None, NEW])
