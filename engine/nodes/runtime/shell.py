@@ -26,7 +26,6 @@ from engine.language.codec import Json
 from engine.nodes.runtime.process import Capture, Command, Ended, MeterLines, run_command
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Refusal, as_text
 from engine.nodes.runtime.secrets import Resolver, redacted
-from engine.nodes.types.shell import interpreter
 
 MAX_OUTPUT = 256 * 1024
 """Bytes kept of each of stdout and stderr, unless `max_output` says otherwise."""
@@ -151,8 +150,10 @@ def _command(
 def _argv(config: dict[str, Json], kept: contextlib.ExitStack) -> tuple[str, ...]:
     script = config.get("script")
     if script is not None and not script.startswith("#!"):
-        return (*interpreter(script), "-c", script)
+        return ("/bin/sh", "-eu", "-c", script)
     if script is not None:
+        from engine.nodes.types.shell import interpreter  # most scripts name none, and a model comes with it
+
         # Read while it runs: it goes when the program has ended.
         file = kept.enter_context(tempfile.NamedTemporaryFile(prefix="sayso-"))  # noqa: SIM115
         file.write(script.encode())
