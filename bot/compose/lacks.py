@@ -12,7 +12,6 @@ from bot.config.settings import Settings
 from engine.flow import Flow
 from engine.language.errors import SaysoError
 from engine.models.keys import KEY_VARIABLES
-from engine.run.flow_files import of_mcp
 
 KEPT_SECONDS = 5.0
 """How long what was found is believed: a card that is drawn often asks for secrets no more often."""
@@ -27,17 +26,18 @@ def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Itera
             secret(name)
         except SaysoError as error:
             yield str(error)
-    servers = sorted({name for _, name in of_mcp(flow)})
-    if servers:
-        from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools
+    if not needs_model(flow):
+        return
+    from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools
+    from engine.run.flow_files import of_mcp
 
-        for name in servers:
-            try:
-                server = find(settings.mcp_file, name)
-                resolved({**server.env, **server.headers, **server.oauth}, secret, {})
-            except SaysoError as error:
-                yield f"MCP server {name}: {error}"
-    if needs_model(flow) and key_variable(settings) is None and not scripted(settings):
+    for name in sorted({name for _, name in of_mcp(flow)}):
+        try:
+            server = find(settings.mcp_file, name)
+            resolved({**server.env, **server.headers, **server.oauth}, secret, {})
+        except SaysoError as error:
+            yield f"MCP server {name}: {error}"
+    if key_variable(settings) is None and not scripted(settings):
         yield f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}"
 
 
