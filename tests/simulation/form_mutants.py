@@ -87,11 +87,3 @@ FORM_MUTANTS: dict[str, Mutant] = {
         hands_over_and_keeps,
     )
 }
-FORMS_SEEN_AT = {
-    "takes_a_second_submission_in_silence": 1_000_084,
-    "obeys_a_button_of_an_older_copy": 1_000_046,
-    "a_change_keeps_the_votes_before_it": 1_000_134,
-    "runs_what_the_first_change_said": 1_000_312,
-    "hands_over_and_keeps": 1_000_151,
-}
-"""The first seed that was seen to show a fault: tried before all others."""

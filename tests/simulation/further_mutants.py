@@ -143,15 +143,3 @@ FURTHER_MUTANTS: dict[str, Mutant] = {
         a_file_lies_in_its_place_before_it_is_whole,
     )
 }
-FURTHER_SEEN_AT = {
-    "takes_a_modal_of_an_older_copy": 2_000_184,
-    "a_second_vote_keeps_the_first_reason": 2_000_289,
-    "keeps_what_a_page_held_first": 2_000_122,
-    "goes_back_to_an_empty_page": 2_000_122,
-    "keeps_pages_in_memory": 2_000_337,
-    "starts_what_is_sent_again_once_more": 3_000_065,
-    "starts_again_while_it_runs": 3_000_063,
-    "hears_a_reaction_again": 3_000_019,
-    "a_file_lies_in_its_place_before_it_is_whole": 4_000_000,
-}
-"""The first seed that was seen to show a fault: tried before all others."""

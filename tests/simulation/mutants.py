@@ -168,14 +168,3 @@ MUTANTS: dict[str, Mutant] = {
         takes_what_was_posted_unheard_for_not_posted,
     )
 }
-SEEN_AT = {
-    "reads_nothing_that_was_missed": 3,
-    "a_change_forgets_the_attempt_that_is_out": 26,
-    "acknowledges_before_it_stores": 300,
-    "writes_what_it_decided_on_what_it_read": 109,
-    "obeys_a_word_that_is_offered_as_a_choice": 369,
-    "an_answer_is_committed_without_its_row": 425,
-    "takes_what_was_posted_unheard_for_not_posted": 231,
-    "remembers_keys_in_memory": 56,
-}
-"""The first seed that was seen to show a fault, where it is none of the first few: tried before all others."""
