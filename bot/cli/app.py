@@ -106,10 +106,14 @@ def _set_up_logging(verbose: int) -> None:
     """0: warnings; 1: what sayso does; 2 and more: everything, also of the libraries that write no secrets."""
     import logging
 
+    from bot.config.logs import expected
+
     level = logging.WARNING if verbose == 0 else logging.INFO if verbose == 1 else logging.DEBUG
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=level
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(expected)
     quiet = ("anthropic", "httpx2", "mcp")  # they log addresses, and arguments with the values of secrets
     for name in (*quiet, *(("slack_bolt", "slack_sdk", "aiohttp", "asyncio") if verbose < 2 else ())):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from engine.run.executor import logged_about
+from engine.language.errors import SaysoError
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "anthropic", "httpx2", "mcp")
@@ -18,6 +18,7 @@ LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "anthropic", "http
 def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
     """Log to standard error from here on: `levels` by the name of a logger, that of all others under the empty name."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(expected)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
     logging.basicConfig(handlers=[handler], level=levels.get("", "warning").upper(), force=True)
     for name in LIBRARIES:
@@ -27,11 +28,22 @@ def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
             logging.getLogger(name).setLevel(level.upper())
 
 
+def expected(record: logging.LogRecord) -> bool:
+    """Make a line of what was expected, without a traceback: an error of ours says all that there is to say (a database that
+    another program holds, a server that starts again)."""
+    if record.exc_info and isinstance(record.exc_info[1], SaysoError):
+        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+        record.exc_info = record.exc_text = None
+    return True
+
+
 class JsonLines(logging.Formatter):
     """A line is one JSON object: time (UTC), level, logger, message, and the session, path and thread that it is about."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
+        from engine.run.executor import logged_about  # not before there is something to say
+
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -205,6 +205,14 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
         yield _check_place(file)
         return
     problem = _quick_check(file)
+    if problem is not None and not os.access(file.parent, os.W_OK | os.X_OK):
+        yield Check(
+            "database",
+            "fail",
+            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite keeps files beside it",
+            "Run doctor as the user who runs sayso, or make the folder writable.",
+        )
+        return
     if problem is not None:
         yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")
         return

@@ -8,7 +8,6 @@ row when anything has moved.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
@@ -56,7 +55,6 @@ from engine.storage.tables import (
     writes,
 )
 
-_log = logging.getLogger("sayso.storage")
 _REMEMBERED = 4_096
 _UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""
@@ -216,7 +214,7 @@ class SessionTables(RowTables):
         """The heads with these numbers as they stand, without those of which not even the text can be read."""
         for n, row in self._db.found(_HEAD_BY_N, (n for (n,) in rows)):
             if row == UNREADABLE:
-                _log.warning("the session in row %d cannot be read and is left out of lists", n)
+                self._warn(f"the session in row {n!r} cannot be read and is left out of lists")
             elif row is not None and type(row[0]) is str:
                 yield StoredHead(*row)
 
@@ -231,7 +229,7 @@ class SessionTables(RowTables):
                 state = unpacked(snapshot.body)
                 return Loaded(head, state, snapshot.seq, self._events(record, snapshot.seq, snapshot.chain))
             except Corrupt:
-                _log.warning("the snapshot of %s does not fit its journal; reading all of it", session_id)
+                self._warn(f"the snapshot of {session_id} does not fit its journal; reading all of it")
         return Loaded(head, None, 0, self._whole(record))
 
     @reads
@@ -253,12 +251,12 @@ class SessionTables(RowTables):
         try:
             row = self._db.one(_SNAPSHOT, (head.session_id,))
         except self._db.unreadable:
-            return None
+            row = UNREADABLE
         if row is None:
             return None
-        snapshot = SNAPSHOTS.verified(self._sealer, row)
+        snapshot = SNAPSHOTS.verified(self._sealer, row) if row else None
         if snapshot is None or snapshot.seq > head.seq:
-            _log.warning("the snapshot of %s does not verify; it is ignored", head.session_id)
+            self._warn(f"the snapshot of {head.session_id} does not verify; it is ignored")
             return None
         return SNAPSHOTS.opened(self._sealer, snapshot)
 

@@ -33,7 +33,7 @@ from engine.journal.records import (
     SpendRow,
     Timer,
 )
-from engine.language.errors import Corrupt, RowRefused
+from engine.language.errors import Corrupt, Erased, KeyMissing, RowRefused
 from engine.storage.database import UNREADABLE, Database, Value
 from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead, check_texts
 
@@ -261,6 +261,13 @@ class Tables:
     def __init__(self, db: Database, sealer: Sealer) -> None:
         self._db = db
         self._sealer = sealer
+        self._warned: set[str] = set()
+
+    def _warn(self, text: str) -> None:
+        """Log what will be found again at every look, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
 
     def _all_held(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         """Rows that are going to be changed or deleted: nobody else changes them meanwhile."""
@@ -281,7 +288,7 @@ class Tables:
         """One record, verified; what is encrypted of it is as it stands. Raises `Corrupt`."""
         try:
             row = self._db.one(sql, key)
-        except UnicodeDecodeError:
+        except self._db.unreadable:
             row = UNREADABLE
         return self._record(table, key[0], row)
 
@@ -303,9 +310,11 @@ class Tables:
         for row_id, row in self._db.found(sql, (row_id for (row_id,) in ids)):
             try:
                 record = self._opened(table, self._record(table, row_id, row))
-            except Corrupt as error:
-                if corrupt is None:
-                    _log.warning("%s It is left out.", error)
+            except (Corrupt, Erased, KeyMissing) as error:
+                if isinstance(error, KeyMissing) and self._sealer.cipher is None:
+                    raise  # this process has none at all
+                if corrupt is None or not isinstance(error, Corrupt):
+                    self._warn(f"{error} It is left out.")  # another key may open it later
                 else:
                     corrupt.append(row_id)
                 continue
@@ -314,12 +323,13 @@ class Tables:
 
     def _set_aside(self, what: str, sql: str, row_ids: Sequence[int]) -> None:
         """Mark rows whose MAC does not fit. The MAC stays, so that nobody takes them for good ever again."""
-        if not row_ids:
-            return
-        with self._db.write():
-            for row_id in row_ids:
+        for row_id in row_ids:
+            try:
+                with self._db.write():
+                    self._db.run(sql, (row_id,))
                 _log.error("%s %d was changed outside this program; it is set aside", what, row_id)
-                self._db.run(sql, (row_id,))
+            except Corrupt as error:
+                self._warn(f"The {what} {row_id} cannot even be set aside, and is left out: {error}")
 
     def _put(self, table: Table[R], sql: str, record: R, n: int | None = None) -> None:
         """Run a statement with a record's columns and MAC."""

@@ -12,6 +12,7 @@ import pytest
 from bot.config.logs import LIBRARIES, JsonLines, set_up
 from bot.config.settings import SettingsError, load_settings
 from engine import Actor, Runtime, load_flow, node
+from engine.language.errors import StorageBusy
 from engine.nodes.types.registry import forget
 
 
@@ -131,3 +132,17 @@ def test_a_setting_without_a_value_is_refused(tmp_path: Path, line: str) -> None
     (tmp_path / ".env").write_text(f"{line}\n")
     with pytest.raises(SettingsError, match=r"has no value|takes one entry or more"):
         load_settings({}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_expected_trouble_is_a_line(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """A locked database has no traceback, whoever logs it; what nobody foresaw has one."""
+    set_up({}, as_json=as_json)
+    for error in (StorageBusy("sayso.db was held by another process"), RuntimeError("oops")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("slack_bolt.App").exception("a listener failed")
+    first, second = capsys.readouterr().err.strip().split("a listener failed")[1:]
+    assert ("held by another process" in first, "Traceback" in first) == (True, False)
+    assert "Traceback" in second

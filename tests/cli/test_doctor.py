@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -464,3 +465,13 @@ def test_what_is_no_place_for_files_is_refused(tmp_path: Path, url: str) -> None
     """With what the setting takes."""
     with pytest.raises(settings.SettingsError, match=r"SAYSO_BLOBS is .* it takes s3://bucket/prefix"):
         settings.load_settings({"SAYSO_BLOBS": url}, cwd=tmp_path)
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctor says that the folder is not writable, in place of SQLite's words for it, and advises no restore."""
+    here = settings.load_settings({}, cwd=tmp_path, database_url=f"sqlite:///{tmp_path / 'sayso.db'}")
+    (tmp_path / "sayso.db").write_bytes(b"not even a database")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    [found] = check_database(here)
+    assert (found.level, "is not writable for this user" in found.text) == ("fail", True)
+    assert "Restore" not in (found.hint or "")
