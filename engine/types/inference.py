@@ -5,6 +5,7 @@ A subexpression that something is wrong with is `ANY` to what is around it, so t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -44,6 +45,8 @@ from engine.types.lattice import (
 from engine.types.signatures import items_of, source_of, told
 
 NO_PART_OF_TEXT = "null cannot be a part of a text here"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d\.\d{3}Z)?", re.ASCII)
+"""A moment as `now` is written, or a day, which compares with it as it should."""
 _HINT_THERE = "guard it with a condition on `case`, with `is defined`, or with `default`"
 _HINT_GUARD = "guard it with `if`, or with `default(..., true)`"
 
@@ -251,6 +254,8 @@ class Inference:
 
     def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
         """Note what is wrong with a comparison of two values."""
+        if operator not in ("in", "notin"):
+            self._moments(node, left, right)
         if operator in ("eq", "ne"):
             self._equality(node, left, right)
             if operator == "ne":
@@ -341,6 +346,16 @@ class Inference:
         if not a.kinds & b.kinds & (NUMBER | TEXT | LIST):
             message = f"{_pair(left, right)}: they cannot be compared"
             self.report(node, message, _conversion(a, b) or "only numbers, or texts, are more or less")
+
+    def _moments(self, node: nodes.Node, left: Side, right: Side) -> None:
+        """A doubt where a moment is compared with a text that may have another offset: texts compare letter by letter."""
+        (_, known), (other, found) = (left, right) if left[1].moment else (right, left)
+        written = found.values is not None and all(_MOMENT.fullmatch(str(value)) for value in found.values)
+        if known.moment and not found.moment and found.kinds & TEXT and not written:
+            message = f"{told(other)} is compared with a moment letter by letter, and may have another offset"
+            source = source_of(other)
+            hint = f"make a moment of it: `{source or '...'} | moment`"
+            self.wrong.append(Wrong(message, hint, source_of(node), doubt=True))
 
     def _arithmetic(self, node: nodes.BinExpr, facts: Facts) -> Type:
         if isinstance(node, nodes.And):

@@ -41,7 +41,8 @@ class Type(NamedTuple):
 
     `kinds` is a set of the bits above. `values` is the finite set of the texts and numbers that it may be, None for any;
     `items` the type of a list's items, `fields` those of a mapping by name, `rest` the type of its other fields (None:
-    it has no others). `why` says why it may be null. `variants` is what it is for each value of the field `case` beside it.
+    it has no others). `why` says why it may be null. `variants` is what it is for each value of the field `case` beside it,
+    `moment` says that its text is a moment as `now` is one.
     """
 
     kinds: int
@@ -51,6 +52,7 @@ class Type(NamedTuple):
     rest: Type | None = None
     why: str | None = None
     variants: tuple[tuple[Value | None, Type], ...] = ()
+    moment: bool = False
 
     @property
     def unknown(self) -> bool:
@@ -76,6 +78,7 @@ NONE = Type(NULL)
 FLAG = Type(BOOLEAN)
 NUMBERS = Type(NUMBER)
 TEXTS = Type(TEXT)
+MOMENTS = Type(TEXT, moment=True)
 UNDEFINED = Type(MISSING)
 NEVER = Type(0)
 FREE_MAPPING = Type(MAPPING)
@@ -135,6 +138,7 @@ def either(a: Type, b: Type) -> Type:
         _items(a, b),
         *_fields(a, b),
         a.why or b.why,
+        moment=all(each.moment or not each.kinds & TEXT for each in (a, b)) and (a.moment or b.moment),
     )
 
 
@@ -253,6 +257,8 @@ def _form_field(body: Any, needed: bool) -> Type:
         found = list_of(_options(items if isinstance(items, Mapping) else {}) or TEXTS)
     else:
         found = _options(written) or found
+        if found == TEXTS and written.get("format") in ("date", "date-time"):
+            found = MOMENTS
     # A box has no third state, and a list may be empty; anything else that is left out is null.
     settled = needed or kind == "array" or (kind == "boolean" and "default" in written)
     return found if settled else found.or_null("the field may be left empty")

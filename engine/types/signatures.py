@@ -11,6 +11,7 @@ from engine.types.lattice import (
     ANY,
     LIST,
     MAPPING,
+    MOMENTS,
     NULL,
     NUMBERS,
     TEXT,
@@ -44,19 +45,8 @@ def _reversed(found: Type) -> Type:
 
 
 _TEXT = (
-    *(
-        "after",
-        "before",
-        "capitalize",
-        "date",
-        "duration",
-        "filesizeformat",
-        "format",
-        "join",
-        "lower",
-        "moment",
-    ),
-    *("replace", "string", "title", "tojson", "trim", "truncate", "upper", "urlencode"),
+    *("capitalize", "date", "duration", "filesizeformat", "format", "join", "lower", "replace"),
+    *("string", "title", "tojson", "trim", "truncate", "upper", "urlencode"),
 )
 
 GIVES: Mapping[str, Callable[[Type], Type]] = {
@@ -68,6 +58,7 @@ GIVES: Mapping[str, Callable[[Type], Type]] = {
     **dict.fromkeys(("dictsort", "items"), _always(list_of(list_of(None)))),
     **dict.fromkeys(("map", "project"), _always(list_of(None))),
     **dict.fromkeys(("fromjson", "sum"), _always(ANY)),
+    **dict.fromkeys(("after", "before", "moment"), _always(MOMENTS)),
     "match": _always(list_of(None).or_null("the pattern may match nothing")),
     "reverse": _reversed,
 }

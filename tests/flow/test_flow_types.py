@@ -11,6 +11,8 @@ import yaml
 
 from engine.flow.checks.visibility import Scope
 from engine.flow.load import flow_from_body, load_flow
+from engine.flow.reading import read
+from engine.flow.reading import warnings as flow_warnings
 from engine.language.errors import ExpressionError, FlowError
 from engine.language.expressions import compile_condition, compile_value, evaluate_condition
 from engine.run.flow_files import load_flow_file
@@ -549,3 +551,42 @@ def test_what_a_filter_does_with_each_item_is_checked(text: str, says: str) -> N
 def test_a_sound_filter_on_each_item_loads(text: str) -> None:
     """What fits, and what nobody can know, is no mistake."""
     assert only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', ITEMS) == []
+
+
+TIMES = """
+inputs: {until: {}, n: {type: integer}}
+nodes:
+  - id: gate
+    type: approval
+    with:
+      message: ok?
+      approvers: [requester]
+      form: {type: object, properties: {day: {type: string, format: date}, at: {type: string, format: date-time}}, required: [day, at]}
+"""
+
+
+def doubts(condition: str) -> list[str]:
+    """What is warned of a condition behind an approval with a day and a moment in its form."""
+    flow, _ = read("flow: f" + TIMES + f'  - {{id: t, type: noop, if: "{{{{ {condition} }}}}"}}\n', "f.yml")
+    return [str(problem) for problem in flow_warnings(flow)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["now > inputs.until", "inputs.until <= nodes.gate.at", "now | after('2h') < inputs.until", "now == inputs.until",
+     "messages[0].at < inputs.until", "now > '2026-11-21T22:40:00+01:00'", "now < (inputs.until | fromjson).expires"],
+)  # fmt: skip
+def test_a_moment_that_meets_a_text_of_unknown_origin_is_warned_of(condition: str) -> None:
+    """Texts compare letter by letter, so another offset than UTC would be compared as if it were none."""
+    [told] = doubts(condition)
+    assert "| moment" in told
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["now > inputs.until | moment", "now < nodes.gate.at | after('2h')", "now > '2026-11-21'", "now > '2026-11-21T22:40:00.000Z'",
+     "nodes.gate.values.at < now", "now > nodes.gate.values.day", "(now if inputs.n > 1 else nodes.gate.at) <= now", "inputs.until > 'a'"],
+)  # fmt: skip
+def test_moments_that_compare_are_not_warned_of(condition: str) -> None:
+    """What is a moment as `now` is one, or a day, compares as it should."""
+    assert doubts(condition) == []

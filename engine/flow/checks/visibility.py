@@ -32,6 +32,7 @@ from engine.types.lattice import (
     LIST,
     MAPPING,
     MISSING,
+    MOMENTS,
     NULL,
     NUMBER,
     TEXT,
@@ -240,7 +241,7 @@ def _possible(value: Json, path: Names, facts: Facts) -> bool:
 
 
 _SESSION = mapping_of({"id": TEXTS, "requester": REQUESTER, "flow": TEXTS})
-_KNOWN: Mapping[str, Type] = {"session": _SESSION, "messages": MESSAGES, "now": TEXTS}
+_KNOWN: Mapping[str, Type] = {"session": _SESSION, "messages": MESSAGES, "now": MOMENTS}
 
 
 def _check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: Scope) -> Iterator[Fault]:

@@ -374,6 +374,8 @@ it is evaluated is an error, except under `default` and `is defined`.
 - Operators: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, `in`, `+`, `-`, `*`, `/`, `//`, `%`, `**`, `~`
   (joins texts), `a if condition else b`, `x[0]`, `x[1:3]`, lists `[a, b]` and mappings `{{'key': a}}`.
 - `a.b` is the item `b` and nothing else: `nodes.x.values` is the field. Values have no methods; filters do the work.
+- Numbers are equal by what they are worth, `1 == 1.0`, and true and false are no numbers. Texts compare character by
+  character, capitals first; only numbers, texts and lists have an order.
 - The only function is `range`, which gives at most {MAX_RANGE} numbers.
 - A condition must give true or false; the text `"yes"` or the number 1 is neither.
 - One pass: an answer or an output that contains `{{{{` is data and is never evaluated.
@@ -385,7 +387,8 @@ def _filters() -> str:
     return f"""
 ### Filters
 
-`value | filter`, one after the other: `nodes.list.stdout | lines | map('trim') | join(', ')`.
+`value | filter`, one after the other: `nodes.list.stdout | lines | map('trim') | join(', ')`. A filter that goes through a
+list also goes through the keys of a mapping and the characters of a text. Another kind of value, and null, is an error.
 
 {_list((f"`{name}`", text) for name, (_, _, text) in FILTERS.items())}
 

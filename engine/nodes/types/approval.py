@@ -25,7 +25,7 @@ from engine.nodes.types.prompts import (
     too_few,
 )
 from engine.nodes.types.spec import AT, PERSON, Known, NodeSpec
-from engine.types.lattice import NULL, TEXT, TEXTS, Type, form_type, list_of, mapping_of, one_of
+from engine.types.lattice import MOMENTS, NULL, TEXT, Type, form_type, list_of, mapping_of, one_of
 
 
 class ApprovalConfig(Config):
@@ -141,7 +141,7 @@ def _output(known: Known) -> Type:
             "by": list_of(PERSON),
             "reason": Type(TEXT | NULL, why="nobody has to give a reason"),
             "values": form_type(with_.get("form"), editable=editable),
-            "at": TEXTS,
+            "at": MOMENTS,
         }
     )
 

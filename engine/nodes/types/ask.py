@@ -24,7 +24,7 @@ from engine.nodes.types.prompts import (
     form_conflicts,
 )
 from engine.nodes.types.spec import AT, FILES, PERSON, Known, NodeSpec
-from engine.types.lattice import ANY, NONE, TEXTS, Type, form_type, mapping_of, one_of
+from engine.types.lattice import ANY, MOMENTS, NONE, TEXTS, Type, form_type, mapping_of, one_of
 
 MOST_FILES = 10
 """What one message of Slack can hold."""
@@ -180,7 +180,7 @@ def _output(known: Known) -> Type:
             "values": values,
             "files": FILES,
             "by": by,
-            "at": TEXTS,
+            "at": MOMENTS,
         }
     )
 

@@ -33,7 +33,19 @@ from engine.language.errors import SaysoError
 from engine.language.expressions import Markup, Places
 from engine.language.template import has_expression, is_marker_key
 from engine.types.annotations import Sources, no_source
-from engine.types.lattice import ANY, NULL, NUMBERS, TEXT, TEXTS, UNDEFINED, Type, either, list_of, mapping_of
+from engine.types.lattice import (
+    ANY,
+    MOMENTS,
+    NULL,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    UNDEFINED,
+    Type,
+    either,
+    list_of,
+    mapping_of,
+)
 from engine.types.pieces import Record
 
 if TYPE_CHECKING:
@@ -343,7 +355,7 @@ REQUESTER = mapping_of({"id": TEXTS, **dict.fromkeys(("name", "email", "manager"
 
 FILES = list_of(mapping_of({"name": TEXTS, "path": TEXTS, "size": NUMBERS, "type": TEXTS}))
 
-MESSAGES = list_of(mapping_of({"text": TEXTS, "by": PERSON, "at": TEXTS}))
+MESSAGES = list_of(mapping_of({"text": TEXTS, "by": PERSON, "at": MOMENTS}))
 """What people said that answered no question."""
 
 _MORE = either(ANY, UNDEFINED)
