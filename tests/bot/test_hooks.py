@@ -188,3 +188,9 @@ async def test_a_key_that_stands_twice_is_refused(bot: Served, body: bytes) -> N
     """Whoever signed a body may have read the other value: nothing is started with either."""
     assert await bot.post(body) == 400
     assert bot.stored() == []
+
+
+async def test_an_integer_beyond_64_bits_is_refused(bot: Served) -> None:
+    """What a flow could only get as another number starts nothing."""
+    assert await bot.post(b'{"id": 18446744073709551616}') == 400
+    assert bot.stored() == []

@@ -445,3 +445,20 @@ def test_the_thread_of_a_scenario_has_the_parts_of_a_real_one() -> None:
 
     assert set(THREAD) == {"key", "team", "channel", "threadTs"}
     assert THREAD["key"] == thread_key(THREAD["team"], THREAD["channel"], THREAD["threadTs"])
+
+
+COMPOSED = """
+steps:
+  - expect: {prompt: why}
+  - rene\u0301: It is slow
+  - expect: {prompt: gate, message: "Cafe\u0301"}
+  - ben: reject
+  - expect: {status: failed}
+"""
+
+
+async def test_a_person_of_a_scenario_is_one_name_however_it_is_composed(tmp_path: Path) -> None:
+    """Names of people, and words that are looked for, match in both compositions of their letters."""
+    head = HEAD.replace("checkout", "Café").replace("{ana: {}", "{rené: {}")
+    result = await played(tmp_path, COMPOSED, head=head)
+    assert result.passed, report(result)
