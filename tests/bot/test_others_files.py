@@ -104,3 +104,14 @@ def test_a_pipe_in_place_of_the_people_names_nobody(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     assert people.manager_of("ben@example.com") == "cleo@example.com"
+
+
+def test_a_key_without_a_value_among_the_people_is_refused(tmp_path: Path) -> None:
+    """A manager is not left out by half a line, and what was read before holds."""
+    file = tmp_path / "people.yml"
+    file.write_text("people: {ben@example.com: {manager: cleo@example.com}}\n")
+    people = Directory(file, lambda: "", lambda: 0.0)
+    assert people.manager_of("ben@example.com") == "cleo@example.com"
+    file.write_text("people:\n  ben@example.com:\n    manager:  # to be said\n")
+    os.utime(file, (1, 1))
+    assert people.manager_of("ben@example.com") == "cleo@example.com"
