@@ -29,9 +29,8 @@ def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Itera
     if not needs_model(flow):
         return
     from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools
-    from engine.run.flow_files import of_mcp
 
-    for name in sorted({name for _, name in of_mcp(flow)}):
+    for name in sorted(flow.mcp_servers):
         try:
             server = find(settings.mcp_file, name)
             resolved({**server.env, **server.headers, **server.oauth}, secret, {})

@@ -33,7 +33,6 @@ from engine.nodes.runtime.mcp_servers import (
     servers,
 )
 from engine.nodes.runtime.secrets import SecretSource
-from engine.run.flow_files import of_mcp
 from engine.storage.port import Store
 
 
@@ -151,7 +150,7 @@ def _script(settings: Settings) -> Check:
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     """Told only where there are servers, or flows that name one."""
-    wanted = sorted({(name, flow.name) for flow in flows.values() for _, name in of_mcp(flow)})
+    wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.mcp_servers})
     try:
         known = servers(settings.mcp_file)
     except McpUnconfigured as error:

@@ -308,6 +308,17 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
         """The names of all secrets that the flow and those that it calls refer to."""
         return frozenset().union(*(node.secrets for nodes in self.lists.values() for node in nodes.nodes))
 
+    @property
+    def mcp_servers(self) -> Mapping[str, int]:
+        """The MCP servers whose tools its agents use, each with the line of a node that does."""
+        return {
+            str(tool.node.config["server"]): node.line
+            for each in self.lists.values()
+            for node in each.nodes
+            for tool in (node.agent.tools if node.agent is not None else ())
+            if tool.kind == "mcp"
+        }
+
     def alone(self) -> Self:
         """The flow without those that it calls: what its own file says."""
         return replace(self, lists=self.own_lists, flows={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -74,24 +74,17 @@ def sources_in(folder: FilePath) -> Sources:
     return source
 
 
-def of_mcp(flow: Flow) -> Iterator[tuple[int, str]]:
-    """The MCP servers whose tools agents of a flow use, each with the line of its node."""
-    for nodes in flow.lists.values():
-        for node in nodes.nodes:
-            for tool in node.agent.tools if node.agent is not None else ():
-                if tool.kind == "mcp":
-                    yield node.line, str(tool.node.config["server"])
-
-
 def _read(file: str, sources: Sources) -> tuple[Flow, Located]:
     """The flow in a file, without those that it calls. Raises `FlowError`, also for a package that it lacks."""
     flow, located = read(_text(file), file, sources=sources)
-    if found := dict(of_mcp(flow)):
+    if found := flow.mcp_servers:
         from engine.nodes.runtime.mcp_servers import INSTALL, is_installed  # few flows have any
 
         if not is_installed():
             message = "tools of MCP servers need a package that is not installed"
-            raise FlowError([Problem(file, line, 1, message, INSTALL) for line in sorted(found)])
+            raise FlowError(
+                [Problem(file, line, 1, message, INSTALL) for line in sorted(set(found.values()))]
+            )
     return flow, located
 
 
