@@ -10,7 +10,7 @@ from bench.rig import ANA, everybody
 from engine.decide.commands import Begin, Facts, Start
 from engine.decide.decide import carry_out
 from engine.decide.due import due
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
@@ -56,8 +56,8 @@ def _journal(items: int) -> list[Event]:
     """The events of a session with nodes that do nothing outside."""
     flow = load_flow(FLOW.format(items), "fold.yml")
     facts = Facts(now="2026-11-21T09:00:00.000Z", epoch=1, entropy="bench", policy=everybody)
-    turn = Turn(flow, State(), facts)
-    carry_out(turn, Start("session-0bench00", {}, ANA))
-    while not turn.state.ended and due(flow, turn.state):
-        carry_out(turn, Begin())
-    return turn.events
+    step = Step(flow, State(), facts)
+    carry_out(step, Start("session-0bench00", {}, ANA))
+    while not step.state.ended and due(flow, step.state):
+        carry_out(step, Begin())
+    return step.events

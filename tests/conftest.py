@@ -75,18 +75,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def _events_are_what_their_bytes_say() -> None:
     """Making an event checks nothing: in every test, what `decide` writes is read back from its bytes."""
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
     from engine.journal.events import decode_event
     from engine.language.errors import NotJson
 
-    emit = Turn.emit
+    emit = Step.emit
 
-    def checked(self: Turn, kind: Any, /, **fields: Any) -> None:
+    def checked(self: Step, kind: Any, /, **fields: Any) -> None:
         emit(self, kind, **fields)
         with suppress(NotJson):
             assert decode_event(self.events[-1].to_bytes()) == self.events[-1]
 
-    Turn.emit = checked  # type: ignore[method-assign]
+    Step.emit = checked  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(wrapper=True)

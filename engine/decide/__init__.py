@@ -22,7 +22,7 @@ Files:
 * `decide`: `decide`: what a command makes true
 * `due`: `due`: what may start now, and what keeps the rest from it
 * `edges`: graphs and jumps: which edges are taken, what may start then, where a jump leads
-* `fixpoint`: how a turn ends: what follows without any further command is written
+* `fixpoint`: how a step ends: what follows without any further command is written
 * `fork`: a session from the past of another one
 * `limits`: limits of loops and loop edges; locks
 * `migration`: whether a paused session can go on with another text of its flow

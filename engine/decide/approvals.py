@@ -15,7 +15,7 @@ from engine.decide import covered_nodes, question
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Answer, Edit, Facts, HandOver, Revoke
 from engine.decide.prompt_timers import open_prompt
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow
 from engine.forms import check_form
 from engine.forms.question import Question, wrong_text
@@ -38,7 +38,7 @@ _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+",
 # --- votes -----------------------------------------------------------------------------------------------
 
 
-def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
+def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
     """Count a decision on an approval. The answer as it is journaled once a side stands, None before that.
 
     Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
@@ -53,16 +53,16 @@ def vote(turn: Turn, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
         "actor": command.actor.record(),
         "vote": answer["value"],
         "reason": reason,
-        "at": turn.facts.now,
+        "at": step.facts.now,
     }
     if command.always is not None:
-        mine["always"] = _always(turn, prompt, command)
+        mine["always"] = _always(step, prompt, command)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
     if decision is None or prompt.votes or _required(prompt) > 1:
         fields = {**mine, "key": command.key}
         del fields["at"]
-        turn.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
+        step.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
     if decision is None:
         return None
     return _decided(prompt, answer, votes)
@@ -130,39 +130,39 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
     return decided
 
 
-def _always(turn: Turn, prompt: Asked, command: Answer) -> dict[str, Json]:
+def _always(step: Step, prompt: Asked, command: Answer) -> dict[str, Json]:
     """The grant that goes with an approval. Raises `InvalidAnswer` where there can be none."""
     if not prompt.tool or "always" not in prompt.tool or command.value != "approve":
         raise InvalidAnswer(
             "Calls like this cannot be allowed always: `grants` of the agent does not say so."
         )
-    return conversations().grant_checked(turn, prompt, command.always)
+    return conversations().grant_checked(step, prompt, command.always)
 
 
 # --- edits -----------------------------------------------------------------------------------------------
 
 
-def edit(turn: Turn, command: Edit) -> None:
+def edit(step: Step, command: Edit) -> None:
     """Change what an approval proposes: checked like any form, shown with what would run then, and put to vote anew."""
-    if command.key in turn.state.seen:
+    if command.key in step.state.seen:
         return
-    prompt = open_prompt(turn, command.prompt_id, command.nonce)
-    turn.permit(command.actor, "edit", prompt)
+    prompt = open_prompt(step, command.prompt_id, command.nonce)
+    step.permit(command.actor, "edit", prompt)
     current = prompt.values
     values = _edited(prompt, current, command.values)
     before = {name: current.get(name) for name in values if values[name] != current.get(name)}
     if not before:
         raise InvalidAnswer("Nothing was changed: all values are as they were.")
-    _refuse_nobody_left(turn.state, prompt, command.actor)
-    turn.emit(
+    _refuse_nobody_left(step.state, prompt, command.actor)
+    step.emit(
         ev.PromptEdited,
         path=prompt.path,
         prompt_id=prompt.prompt_id,
         actor=command.actor.record(),
         values=values,
         before=before,
-        covers=_covered(turn, prompt, values),
-        nonce=turn.new_id("", f"nonce {prompt.path}"),
+        covers=_covered(step, prompt, values),
+        nonce=step.new_id("", f"nonce {prompt.path}"),
         key=command.key,
     )
 
@@ -170,9 +170,9 @@ def edit(turn: Turn, command: Edit) -> None:
 def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, Json]) -> str | None:
     """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
     it can."""
-    turn = Turn(flow, state, Facts("", 0, "", lambda *asked: None))
+    step = Step(flow, state, Facts("", 0, "", lambda *asked: None))
     try:
-        _covered(turn, prompt, _edited(prompt, prompt.values, changed))
+        _covered(step, prompt, _edited(prompt, prompt.values, changed))
     except InvalidAnswer as error:
         return str(error)
     return None
@@ -180,25 +180,25 @@ def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, J
 
 def grantable(flow: Flow, state: State, prompt: Asked) -> dict[str, Json]:
     """What a call has to be for a grant that goes with this approval to allow it: its input, as it would run now."""
-    return conversations().call_read(Turn(flow, state, Facts("", 0, "", lambda *asked: None)), prompt)
+    return conversations().call_read(Step(flow, state, Facts("", 0, "", lambda *asked: None)), prompt)
 
 
 def grant_problem(flow: Flow, state: State, prompt: Asked, always: dict[str, Json]) -> str | None:
     """Why calls cannot be allowed like this, whoever does it; None where they can."""
     try:
         conversations().grant_checked(
-            Turn(flow, state, Facts("", 0, "", lambda *asked: None)), prompt, always
+            Step(flow, state, Facts("", 0, "", lambda *asked: None)), prompt, always
         )
     except InvalidAnswer as error:
         return str(error)
     return None
 
 
-def _covered(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
+def _covered(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
         if prompt.tool:
-            return conversations().call_covered(turn, prompt, values)
-        return covered_nodes.foreseen(turn.flow, turn.state, prompt.path, values)
+            return conversations().call_covered(step, prompt, values)
+        return covered_nodes.foreseen(step.flow, step.state, prompt.path, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 
@@ -243,15 +243,15 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
 # --- handing over ----------------------------------------------------------------------------------------
 
 
-def hand_over(turn: Turn, command: HandOver) -> None:
+def hand_over(step: Step, command: HandOver) -> None:
     """Somebody else answers in the actor's place from now on."""
-    if command.key in turn.state.seen:
+    if command.key in step.state.seen:
         return
-    prompt = open_prompt(turn, command.prompt_id)
-    turn.permit(command.actor, "hand_over", prompt)
-    to = _person(turn.state, command.to)
-    _refuse_taker(turn.state, prompt, command, to)
-    turn.emit(
+    prompt = open_prompt(step, command.prompt_id)
+    step.permit(command.actor, "hand_over", prompt)
+    to = _person(step.state, command.to)
+    _refuse_taker(step.state, prompt, command, to)
+    step.emit(
         ev.PromptHanded,
         path=prompt.path,
         prompt_id=prompt.prompt_id,
@@ -297,10 +297,10 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
 # --- revoking --------------------------------------------------------------------------------------------
 
 
-def revoke(turn: Turn, command: Revoke) -> None:
+def revoke(step: Step, command: Revoke) -> None:
     """Take back what an approval allowed beyond one call."""
-    if command.key in turn.state.seen:
+    if command.key in step.state.seen:
         return
-    if command.prompt_id not in turn.state.grants:
+    if command.prompt_id not in step.state.grants:
         raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
-    conversations().grant_revoked(turn, command)
+    conversations().grant_revoked(step, command)

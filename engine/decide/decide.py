@@ -1,7 +1,7 @@
 """`decide`: what a command makes true. Pure.
 
 A command that was taken before yields no events; a command that is refused raises and yields none either.
-`run_to_fixpoint` (`engine.decide.fixpoint`) ends every turn: it writes what follows without any further command.
+`run_to_fixpoint` (`engine.decide.fixpoint`) ends every step: it writes what follows without any further command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.decide.due import must_ask
 from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.question import refuse_long
 from engine.decide.reinstalled import installed
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal import events as ev
@@ -31,22 +31,22 @@ from engine.nodes.types.registry import mode_of
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
     """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
-    turn = Turn(flow, state, facts)
-    carry_out(turn, command)
-    return turn.events
+    step = Step(flow, state, facts)
+    carry_out(step, command)
+    return step.events
 
 
-def carry_out(turn: Turn, command: Command) -> None:
-    """The same within a turn, after what it has written before, for whoever wants the state after the events. What is
+def carry_out(step: Step, command: Command) -> None:
+    """The same within a step, after what it has written before, for whoever wants the state after the events. What is
     refused has written nothing."""
-    state, events = turn.state, len(turn.events)
+    state, events = step.state, len(step.events)
     actor = getattr(command, "actor", None)
     refuse_long(*(getattr(command, name, None) for name in _SAID), None if actor is None else actor.record())
     try:
-        _HANDLERS[type(command)](turn, command)
-        run_to_fixpoint(turn)
+        _HANDLERS[type(command)](step, command)
+        run_to_fixpoint(step)
     except SaysoError:
-        turn.rewind(state, events)
+        step.rewind(state, events)
         raise
 
 
@@ -54,27 +54,27 @@ _SAID = ("text", "reason", "to", "value", "values", "always", "files")
 """What people say with a command."""
 
 
-def _start(turn: Turn, command: commands.Start) -> None:
-    values, _ = coerce_inputs(turn.flow, command.given)
-    if turn.state.seq:
+def _start(step: Step, command: commands.Start) -> None:
+    values, _ = coerce_inputs(step.flow, command.given)
+    if step.state.seq:
         return
     asked = replace(
-        turn.state,
+        step.state,
         session_id=command.session_id,
-        flow_name=turn.flow.name,
+        flow_name=step.flow.name,
         actor=command.actor.record(),
         thread=command.thread,
     )
-    starters = turn.flow.allowed_to_start
+    starters = step.flow.allowed_to_start
     rule = None if starters is None else Question(kind="start", who=tuple(starters))
-    reason = turn.facts.policy(command.actor, "start", asked, rule)
+    reason = step.facts.policy(command.actor, "start", asked, rule)
     if reason is not None:
         raise NotAllowed(reason)
-    turn.emit(
+    step.emit(
         ev.SessionStarted,
         session_id=command.session_id,
-        flow_name=turn.flow.name,
-        flow_digest=turn.flow.digest,
+        flow_name=step.flow.name,
+        flow_digest=step.flow.digest,
         given=values,
         actor=command.actor.record(),
         thread=command.thread,
@@ -83,49 +83,49 @@ def _start(turn: Turn, command: commands.Start) -> None:
     )
 
 
-def _claimed(turn: Turn, command: commands.Claimed) -> None:
-    for path in sorted(turn.state.launched):
-        run = turn.state.nodes[path]
-        if run.epoch < turn.facts.epoch:
-            turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="crash")
+def _claimed(step: Step, command: commands.Claimed) -> None:
+    for path in sorted(step.state.launched):
+        run = step.state.nodes[path]
+        if run.epoch < step.facts.epoch:
+            step.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="crash")
 
 
 # --- outcomes of nodes -------------------------------------------------------------------------------------
 
 
-def _current_run(turn: Turn, path: str, attempt: int) -> NodeRun | None:
+def _current_run(step: Step, path: str, attempt: int) -> NodeRun | None:
     """The run that an outcome belongs to, or None when the outcome is late and changes nothing."""
-    run = turn.state.nodes.get(path)
-    if run is None or run.status != "started" or run.attempt != attempt or turn.state.phase == "ended":
+    run = step.state.nodes.get(path)
+    if run is None or run.status != "started" or run.attempt != attempt or step.state.phase == "ended":
         return None
     # What waits for a person or a time has no outcome that somebody else could report.
     return run if mode_of(run.type) in ("run", "delivery") else None
 
 
-def _node_done(turn: Turn, command: commands.NodeDone) -> None:
-    if _current_run(turn, command.path, command.attempt) is not None:
-        turn.complete(command.path, command.output)
+def _node_done(step: Step, command: commands.NodeDone) -> None:
+    if _current_run(step, command.path, command.attempt) is not None:
+        step.complete(command.path, command.output)
 
 
-def _node_broke(turn: Turn, command: commands.NodeBroke) -> None:
-    if _current_run(turn, command.path, command.attempt) is not None:
-        turn.break_(command.path, command.error)
+def _node_broke(step: Step, command: commands.NodeBroke) -> None:
+    if _current_run(step, command.path, command.attempt) is not None:
+        step.break_(command.path, command.error)
 
 
-def _node_cut(turn: Turn, command: commands.NodeCut) -> None:
-    run = _current_run(turn, command.path, command.attempt)
+def _node_cut(step: Step, command: commands.NodeCut) -> None:
+    run = _current_run(step, command.path, command.attempt)
     if run is None:
         return
-    if command.reason in ("cut", LEFT, ASKS) or must_ask(turn.flow, turn.state, command.path):
+    if command.reason in ("cut", LEFT, ASKS) or must_ask(step.flow, step.state, command.path):
         saved = command.saved if command.reason in (LEFT, ASKS) else None
         place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
-        turn.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
+        step.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
         return
     told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
-    turn.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
+    step.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})
 
 
-_HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Step, Any], None]] = {
     commands.Start: _start,
     commands.Claimed: _claimed,
     commands.Installed: installed,

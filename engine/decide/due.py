@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.decide import limits
 from engine.decide.behaviours import conversations
-from engine.decide.step import Turn, Work, node_at
+from engine.decide.step import Step, Work, node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.journal.queries import (
@@ -53,11 +53,11 @@ def due(flow: Flow, state: State) -> list[Work]:
     return work
 
 
-def due_in(turn: Turn) -> list[Work]:
-    """`due` of where a turn stands."""
-    if turn.due is None or turn.due[0] is not turn.state:
-        turn.due = turn.state, due(turn.flow, turn.state)
-    return turn.due[1]
+def due_in(step: Step) -> list[Work]:
+    """`due` of where a step stands."""
+    if step.due is None or step.due[0] is not step.state:
+        step.due = step.state, due(step.flow, step.state)
+    return step.due[1]
 
 
 def _goes_on(state: State) -> bool:

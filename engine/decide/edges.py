@@ -13,7 +13,7 @@ these nodes get another visit, whose paths end in `~2`, `~3`, ...
 from __future__ import annotations
 
 from engine.decide import limits
-from engine.decide.step import Turn, evaluate_test
+from engine.decide.step import Step, evaluate_test
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
 from engine.journal.folds.nodes import DEAD
@@ -35,64 +35,64 @@ def is_through(nodes: NodeList, frame: Frame) -> bool:
     return len(frame.nodes) == len(nodes.nodes)
 
 
-def progress(turn: Turn, scope: str) -> None:
+def progress(step: Step, scope: str) -> None:
     """Write what follows in a pass: edges, skips and jumps."""
-    frame = turn.state.frames[scope]
-    nodes = turn.flow.lists[frame.list_id]
+    frame = step.state.frames[scope]
+    nodes = step.flow.lists[frame.list_id]
     if frame.error is not None or not (nodes.is_graph or frame.jumps):
         return
-    if given_up(turn.state, scope):
+    if given_up(step.state, scope):
         return
     if nodes.is_graph:
         if frame.graph is None:
-            turn.emit(ev.EdgeResolved, scope=scope, ready=sorted(nodes.starts, key=nodes.rank.__getitem__))
-        while ended := _ended(turn, scope, nodes):
-            _resolve(turn, scope, nodes, ended[0])
-    _jump(turn, scope, nodes)
+            step.emit(ev.EdgeResolved, scope=scope, ready=sorted(nodes.starts, key=nodes.rank.__getitem__))
+        while ended := _ended(step, scope, nodes):
+            _resolve(step, scope, nodes, ended[0])
+    _jump(step, scope, nodes)
 
 
-def _ended(turn: Turn, scope: str, nodes: NodeList) -> list[str]:
-    frame = turn.state.frames[scope]
+def _ended(step: Step, scope: str, nodes: NodeList) -> list[str]:
+    frame = step.state.frames[scope]
     if frame.error is not None or frame.graph is None:
         return []
     # One at whose loop edge people are asked waits for them.
-    open_ = [name for name in frame.graph.ended if open_prompt_at(turn.state, frame.nodes[name]) is None]
+    open_ = [name for name in frame.graph.ended if open_prompt_at(step.state, frame.nodes[name]) is None]
     return sorted(open_, key=nodes.rank.__getitem__)
 
 
-def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str, decided: str | None = None) -> None:
+def _resolve(step: Step, scope: str, nodes: NodeList, node_id: str, decided: str | None = None) -> None:
     """Resolve the edges that leave a node, and skip what nothing can lead to any more. `decided` is what people said about
     its loop edge that is used up; until they have, nothing is resolved."""
-    frame = turn.state.frames[scope]
+    frame = step.state.frames[scope]
     fields = {"path": frame.nodes[node_id], "scope": scope, "node_id": node_id}
     try:
-        taken = {edge.to: _taken(turn, scope, edge) for edge in nodes.outgoing[node_id]}
-        loop, used_up = _loop_taken(turn, scope, nodes, node_id)
+        taken = {edge.to: _taken(step, scope, edge) for edge in nodes.outgoing[node_id]}
+        loop, used_up = _loop_taken(step, scope, nodes, node_id)
     except ExpressionError as error:
         told: dict[str, Json] = {"type": error.code, "message": str(error)}
-        turn.emit(ev.EdgeResolved, **fields, ready=[], error=told)
+        step.emit(ev.EdgeResolved, **fields, ready=[], error=told)
         return
     decision = (decided or loop.on_limit) if loop is not None and used_up else AGAIN
     if loop is not None and decision == "ask":
-        turn.ask(frame.nodes[node_id], limits.edge_prompt(nodes.by_id[node_id], loop, _times(frame, loop)))
+        step.ask(frame.nodes[node_id], limits.edge_prompt(nodes.by_id[node_id], loop, _times(frame, loop)))
         return
     ready, dead = _opened(nodes, frame, taken)
     to = None if loop is None else loop.to
     ways = {"jump": to if decision == AGAIN else None, "limit": to if decision == "continue" else None}
     failed = None
     if loop is not None and decision == "fail":
-        failed = limits.edge_error(turn.state, frame.nodes[node_id], loop, _times(frame, loop))
+        failed = limits.edge_error(step.state, frame.nodes[node_id], loop, _times(frame, loop))
     over = not (ready or dead or any(ways.values())) and _is_last(nodes, frame, node_id)
     if over and failed is None:
-        failed = _unreached(turn, scope, nodes)
-    turn.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, **ways, error=failed)
+        failed = _unreached(step, scope, nodes)
+    step.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, **ways, error=failed)
     if failed is not None:
         return
     for target in dead:
         node = nodes.by_id[target]
-        turn.emit(
+        step.emit(
             ev.NodeSkipped,
-            path=visit_path(turn.state.frames[scope], scope, target),
+            path=visit_path(step.state.frames[scope], scope, target),
             node_id=target,
             node_type=node.type,
             reason=DEAD,
@@ -100,12 +100,12 @@ def _resolve(turn: Turn, scope: str, nodes: NodeList, node_id: str, decided: str
         )
 
 
-def _taken(turn: Turn, scope: str, edge: Edge) -> bool:
-    frame = turn.state.frames[scope]
-    run = turn.state.nodes[frame.nodes[edge.from_]]
+def _taken(step: Step, scope: str, edge: Edge) -> bool:
+    frame = step.state.frames[scope]
+    run = step.state.nodes[frame.nodes[edge.from_]]
     if run.reason == DEAD or _jumped(frame, edge.from_):
         return False
-    return _holds(turn, scope, edge)
+    return _holds(step, scope, edge)
 
 
 def _jumped(frame: Frame, node_id: str) -> bool:
@@ -113,20 +113,20 @@ def _jumped(frame: Frame, node_id: str) -> bool:
     return any(source == node_id for source, _ in frame.jumps)
 
 
-def _holds(turn: Turn, scope: str, edge: Edge) -> bool:
+def _holds(step: Step, scope: str, edge: Edge) -> bool:
     if edge.when is None:
         return True
     where = f"edge {edge.from_} -> {edge.to}: when"
-    return evaluate_test(edge.when, turn.flow, turn.state, scope, turn.facts.now, where)
+    return evaluate_test(edge.when, step.flow, step.state, scope, step.facts.now, where)
 
 
-def _loop_taken(turn: Turn, scope: str, nodes: NodeList, node_id: str) -> tuple[Edge | None, bool]:
+def _loop_taken(step: Step, scope: str, nodes: NodeList, node_id: str) -> tuple[Edge | None, bool]:
     """The first loop edge that is taken, else the first that would be and is used up, and whether it is; only a node that
     ran leads back."""
-    frame = turn.state.frames[scope]
-    if turn.state.nodes[frame.nodes[node_id]].status == "skipped" or _jumped(frame, node_id):
+    frame = step.state.frames[scope]
+    if step.state.nodes[frame.nodes[node_id]].status == "skipped" or _jumped(frame, node_id):
         return None, False
-    wanted = [edge for edge in nodes.loops[node_id] if _holds(turn, scope, edge)]
+    wanted = [edge for edge in nodes.loops[node_id] if _holds(step, scope, edge)]
     for edge in wanted:
         if _times(frame, edge) < (edge.max_iterations or 0):
             return edge, False
@@ -138,11 +138,11 @@ def _times(frame: Frame, edge: Edge) -> int:
     return frame.loops.get(f"{edge.from_}>{edge.to}", 0)
 
 
-def limit_decided(turn: Turn, prompt: Asked, decision: str) -> None:
+def limit_decided(step: Step, prompt: Asked, decision: str) -> None:
     """People said how to go on where a loop edge is used up."""
     scope = scope_of(prompt.path)
-    nodes = turn.flow.lists[turn.state.frames[scope].list_id]
-    _resolve(turn, scope, nodes, turn.state.nodes[prompt.path].node_id, decision)
+    nodes = step.flow.lists[step.state.frames[scope].list_id]
+    _resolve(step, scope, nodes, step.state.nodes[prompt.path].node_id, decision)
 
 
 def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
@@ -152,12 +152,12 @@ def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
     return not open_ and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
 
 
-def _unreached(turn: Turn, scope: str, nodes: NodeList) -> dict[str, Json] | None:
+def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | None:
     """The error of a pass that ends, and of whose final nodes the edges reached none. One that went on at a limit may end
     anywhere, and so may a text of the first edition."""
-    state, frame = turn.state, turn.state.frames[scope]
+    state, frame = step.state, step.state.frames[scope]
     reached = any(state.nodes[frame.nodes[name]].reason != DEAD for name in nodes.finals)
-    if reached or turn.flow.edition == 1 or any(scope_of(limit["path"]) == scope for limit in state.limits):
+    if reached or step.flow.edition == 1 or any(scope_of(limit["path"]) == scope for limit in state.limits):
         return None
     return limits.unreached_error(nodes.finals)
 
@@ -181,9 +181,9 @@ def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list
 # --- jumps -------------------------------------------------------------------------------------------------
 
 
-def _jump(turn: Turn, scope: str, nodes: NodeList) -> None:
+def _jump(step: Step, scope: str, nodes: NodeList) -> None:
     """Carry out the first jump whose target, and all that comes after it, has ended."""
-    frame = turn.state.frames[scope]
+    frame = step.state.frames[scope]
     if frame.error is not None:
         return
     for source, target in frame.jumps:
@@ -191,9 +191,9 @@ def _jump(turn: Turn, scope: str, nodes: NodeList) -> None:
         if again is None:
             if frame.running:
                 continue
-        elif not all(_has_ended(turn, frame, node_id) for node_id in again):
+        elif not all(_has_ended(step, frame, node_id) for node_id in again):
             continue
-        turn.emit(
+        step.emit(
             ev.LoopIterate,
             path=frame.nodes[source],
             edge_from=source,
@@ -206,11 +206,11 @@ def _jump(turn: Turn, scope: str, nodes: NodeList) -> None:
         return
 
 
-def _has_ended(turn: Turn, frame: Frame, node_id: str) -> bool:
+def _has_ended(step: Step, frame: Frame, node_id: str) -> bool:
     graph = frame.graph or Graph()
     if node_id not in frame.nodes or node_id in graph.again or node_id in graph.ended:
         return False
-    return frame.nodes[node_id] not in turn.state.active
+    return frame.nodes[node_id] not in step.state.active
 
 
 def _carried(nodes: NodeList, frame: Frame, again: set[str], target: str) -> dict[str, list[int]]:

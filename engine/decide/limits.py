@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.decide.commands import LockGranted, LockQueued
 from engine.decide.question import option, step_prompt
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Node
 from engine.flow.model import Edge
 from engine.forms.question import Question
@@ -131,18 +131,18 @@ MAX_NAME = 200
 """Characters of a lock's name at most."""
 
 
-def queue_up(turn: Turn, values: dict[str, Json]) -> bool:
+def queue_up(step: Step, values: dict[str, Json]) -> bool:
     """Ask for the flow's lock where it has one; whether the flow may start. A name that cannot be made fails it."""
-    if turn.state.lock is not None:
-        return not pending(turn.state)
-    if turn.flow.lock is None:
+    if step.state.lock is not None:
+        return not pending(step.state)
+    if step.flow.lock is None:
         return True
     try:
-        name = _name(turn.flow.lock.evaluate(_context(turn.state, values)))
+        name = _name(step.flow.lock.evaluate(_context(step.state, values)))
     except SaysoError as error:
-        turn.emit(ev.FlowFailed, error={"type": error.code, "message": f"lock: {error}"})
+        step.emit(ev.FlowFailed, error={"type": error.code, "message": f"lock: {error}"})
         return False
-    turn.emit(ev.LockRequested, name=name, on_conflict=turn.flow.on_conflict)
+    step.emit(ev.LockRequested, name=name, on_conflict=step.flow.on_conflict)
     return False
 
 
@@ -166,28 +166,28 @@ class LockName(SaysoError):
     code = "config"
 
 
-def granted(turn: Turn, command: LockGranted) -> None:
+def granted(step: Step, command: LockGranted) -> None:
     """Nobody is ahead: the session has the lock, in the commit that stores this."""
-    if turn.state.lock is None or not pending(turn.state) or turn.state.lock.name != command.name:
+    if step.state.lock is None or not pending(step.state) or step.state.lock.name != command.name:
         return
-    if turn.state.phase not in ("running", "waiting", "held", "unreachable"):
+    if step.state.phase not in ("running", "waiting", "held", "unreachable"):
         return
-    turn.wake(None)
-    turn.emit(ev.LockAcquired, name=command.name)
+    step.wake(None)
+    step.emit(ev.LockAcquired, name=command.name)
 
 
-def queued(turn: Turn, command: LockQueued) -> None:
+def queued(step: Step, command: LockQueued) -> None:
     """Another session is ahead: wait, or, with `on_conflict: refuse`, end and say who has it. What has run nodes before it
     had to ask for its lock anew, a fork, waits in any case."""
-    lock = turn.state.lock
-    if lock is None or not pending(turn.state) or lock.name != command.name:
+    lock = step.state.lock
+    if lock is None or not pending(step.state) or lock.name != command.name:
         return
-    begun = ROOT in turn.state.frames
-    if lock.on_conflict == "refuse" and not begun and turn.state.phase in ("running", "waiting"):
-        turn.wake(None)
-        turn.emit(ev.FlowFailed, error=refusal(command))
-    elif turn.state.phase == "running":
-        turn.emit(ev.FlowPaused, reason=f"waiting for lock {lock.name}")
+    begun = ROOT in step.state.frames
+    if lock.on_conflict == "refuse" and not begun and step.state.phase in ("running", "waiting"):
+        step.wake(None)
+        step.emit(ev.FlowFailed, error=refusal(command))
+    elif step.state.phase == "running":
+        step.emit(ev.FlowPaused, reason=f"waiting for lock {lock.name}")
 
 
 def refusal(command: LockQueued) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from engine.decide import question
 from engine.decide.commands import Facts, Gone, Reachable, Unreachable
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.grammar import clock_id
@@ -30,16 +30,16 @@ PURPOSES = ("deadline", "remind", "escalate")
 """The timers of an open question."""
 
 
-def open_prompt(turn: Turn, prompt_id: str, nonce: str | None = None) -> Asked:
+def open_prompt(step: Step, prompt_id: str, nonce: str | None = None) -> Asked:
     """The prompt, if an answer still counts: its own deadline decides, whatever became of the timer.
 
     Raises `PromptClosed`, `PromptTimedOut` and `AlreadyAnswered`, in words for the late one, and `ClockJumped`.
     """
-    prompt = turn.state.prompts.get(prompt_id)
+    prompt = step.state.prompts.get(prompt_id)
     if prompt is None:
         raise PromptClosed("This question is not known here.")
-    _refuse_closed(turn.state, prompt)
-    if is_over(prompt.deadline, turn.facts):
+    _refuse_closed(step.state, prompt)
+    if is_over(prompt.deadline, step.facts):
         raise PromptTimedOut(question.timed_out(prompt.deadline))
     if nonce is not None and nonce != prompt.nonce:
         raise PromptClosed("This button belongs to an older copy of the question.")
@@ -67,139 +67,139 @@ def is_over(moment: str | None, facts: Facts) -> bool:
     return True
 
 
-def _set(turn: Turn, prompt: Asked, word: str, due_at: str, purpose: str) -> None:
-    timer_id = clock_id(turn.state, prompt, word)
+def _set(step: Step, prompt: Asked, word: str, due_at: str, purpose: str) -> None:
+    timer_id = clock_id(step.state, prompt, word)
     fields = {"due_at": due_at, "purpose": purpose, "prompt_id": prompt.prompt_id}
-    turn.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
+    step.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
 
 
 def _hours(prompt: Asked) -> working_hours.Hours | None:
     return None if prompt.hours is None else working_hours.of(prompt.hours)
 
 
-def start(turn: Turn, prompt: Asked) -> None:
+def start(step: Step, prompt: Asked) -> None:
     """People can see the prompt for the first time: its clocks start."""
-    now = turn.facts.now
+    now = step.facts.now
     working = _hours(prompt)
     timeout = prompt.timeout_seconds
     # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
     deadline = (
         working_hours.after(now, timeout, working)
         if timeout is not None
-        else timestamps.after(now, turn.flow.deadline)
+        else timestamps.after(now, step.flow.deadline)
     )
-    _set_all(turn, prompt, deadline)
+    _set_all(step, prompt, deadline)
 
 
-def _set_all(turn: Turn, prompt: Asked, deadline: str) -> None:
+def _set_all(step: Step, prompt: Asked, deadline: str) -> None:
     """Set the clocks of a prompt, but those of the steps that were taken."""
-    now, working = turn.facts.now, _hours(prompt)
-    _set(turn, prompt, "deadline", deadline, "deadline")
+    now, working = step.facts.now, _hours(prompt)
+    _set(step, prompt, "deadline", deadline, "deadline")
     if prompt.remind_seconds is not None:
-        _set(turn, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
-    for step, told in enumerate(prompt.escalate):
-        if step not in prompt.escalated:
+        _set(step, prompt, "remind", working_hours.after(now, prompt.remind_seconds, working), "remind")
+    for level, told in enumerate(prompt.escalate):
+        if level not in prompt.escalated:
             due_at = working_hours.after(now, told["afterSeconds"], working)
-            _set(turn, prompt, f"escalate{step}", due_at, "escalate")
+            _set(step, prompt, f"escalate{level}", due_at, "escalate")
 
 
-def due(turn: Turn, timer: TimerRun) -> bool:
+def due(step: Step, timer: TimerRun) -> bool:
     """A timer of an open prompt is due: with it, all that is due of its clocks. True where its deadline is over."""
-    prompt = turn.state.prompts[timer.prompt_id or ""]
-    found = _due_now(turn, prompt)
+    prompt = step.state.prompts[timer.prompt_id or ""]
+    found = _due_now(step, prompt)
     for late in found:
         if late.purpose == "deadline":
-            turn.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
+            step.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
             return True
     for late in found:
-        turn.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
+        step.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
         if late.purpose == "remind":
-            _remind(turn, prompt.prompt_id)
-        elif turn.state.phase not in QUIET:
-            _escalate(turn, prompt.prompt_id, _step(late))
+            _remind(step, prompt.prompt_id)
+        elif step.state.phase not in QUIET:
+            _escalate(step, prompt.prompt_id, _level(late))
     return False
 
 
-def _due_now(turn: Turn, prompt: Asked) -> list[TimerRun]:
+def _due_now(step: Step, prompt: Asked) -> list[TimerRun]:
     """The timers of a prompt whose time has come: steps in their order, the reminder last."""
     found = [
         timer
-        for timer in turn.state.timers.values()
+        for timer in step.state.timers.values()
         if timer.prompt_id == prompt.prompt_id
         and timer.purpose in PURPOSES
-        and timer.due_at <= turn.facts.now
+        and timer.due_at <= step.facts.now
     ]
-    return sorted(found, key=lambda timer: (timer.purpose == "remind", timer.due_at, _step(timer)))
+    return sorted(found, key=lambda timer: (timer.purpose == "remind", timer.due_at, _level(timer)))
 
 
-def _step(timer: TimerRun) -> int:
+def _level(timer: TimerRun) -> int:
     return int(timer.timer_id.rpartition("escalate")[2]) if timer.purpose == "escalate" else -1
 
 
-def _remind(turn: Turn, prompt_id: str) -> None:
+def _remind(step: Step, prompt_id: str) -> None:
     """Tell those who are asked once more, and set the time of the next one: counted from now, however late this is."""
-    prompt = turn.state.prompts[prompt_id]
-    if turn.state.phase not in QUIET:
-        turn.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
-    again = working_hours.after(turn.facts.now, prompt.remind_seconds or 0, _hours(prompt))
+    prompt = step.state.prompts[prompt_id]
+    if step.state.phase not in QUIET:
+        step.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
+    again = working_hours.after(step.facts.now, prompt.remind_seconds or 0, _hours(prompt))
     if prompt.deadline is None or again < prompt.deadline:
-        _set(turn, prompt, "remind", again, "remind")
+        _set(step, prompt, "remind", again, "remind")
 
 
-def _escalate(turn: Turn, prompt_id: str, step: int) -> None:
-    prompt = turn.state.prompts[prompt_id]
-    told = prompt.escalate[step]
-    turn.emit(
+def _escalate(step: Step, prompt_id: str, level: int) -> None:
+    prompt = step.state.prompts[prompt_id]
+    told = prompt.escalate[level]
+    step.emit(
         ev.PromptEscalated,
         path=prompt.path,
         prompt_id=prompt_id,
-        step=step,
+        step=level,
         to=told["to"],
         may_answer=True if told.get("mayAnswer") else None,
     )
 
 
-def catch_up(turn: Turn) -> None:
+def catch_up(step: Step) -> None:
     """The session goes on: steps that came due while it told nobody anything are taken now."""
-    for prompt_id in asked_in_order(turn.state):
-        prompt = turn.state.prompts[prompt_id]
+    for prompt_id in asked_in_order(step.state):
+        prompt = step.state.prompts[prompt_id]
         if prompt.deadline is None:
             continue
-        for step in range(len(prompt.escalate)):
-            waits = clock_id(turn.state, prompt, f"escalate{step}") in turn.state.timers
-            if not waits and step not in prompt.escalated:
-                _escalate(turn, prompt_id, step)
+        for level in range(len(prompt.escalate)):
+            waits = clock_id(step.state, prompt, f"escalate{level}") in step.state.timers
+            if not waits and level not in prompt.escalated:
+                _escalate(step, prompt_id, level)
 
 
 # --- out of reach ------------------------------------------------------------------------------------------
 
 
-def gone(turn: Turn, command: Gone) -> None:
+def gone(step: Step, command: Gone) -> None:
     """Somebody deleted the message of an open prompt. It is shown again, but not for ever."""
-    prompt = turn.state.prompts.get(command.prompt_id)
+    prompt = step.state.prompts.get(command.prompt_id)
     if prompt is None or not prompt.open or (prompt.shown or {}).get("ts") != command.ts:
         return
-    if turn.state.phase not in ("running", "waiting", *QUIET) or prompt.reposts >= MOST_REPOSTS:
+    if step.state.phase not in ("running", "waiting", *QUIET) or prompt.reposts >= MOST_REPOSTS:
         return
-    nonce = turn.new_id("", f"nonce {prompt.path} {prompt.reposts}")
-    turn.emit(ev.PromptReposted, path=prompt.path, prompt_id=prompt.prompt_id, nonce=nonce)
+    nonce = step.new_id("", f"nonce {prompt.path} {prompt.reposts}")
+    step.emit(ev.PromptReposted, path=prompt.path, prompt_id=prompt.prompt_id, nonce=nonce)
 
 
-def unreachable(turn: Turn, command: Unreachable) -> None:
+def unreachable(step: Step, command: Unreachable) -> None:
     """Nothing can be posted in the session's thread. A session that is held, ends or has ended stays what it is."""
-    if turn.state.phase not in ("running", "waiting"):
+    if step.state.phase not in ("running", "waiting"):
         return
-    turn.emit(ev.SessionUnreachable, reason=command.reason)
-    due_at = timestamps.after(turn.facts.now, turn.flow.deadline)
-    timer_id = f"{turn.state.session_id}:unreachable{turn.state.seq}"
-    turn.emit(ev.TimerSet, timer_id=timer_id, due_at=due_at, purpose="unreachable")
+    step.emit(ev.SessionUnreachable, reason=command.reason)
+    due_at = timestamps.after(step.facts.now, step.flow.deadline)
+    timer_id = f"{step.state.session_id}:unreachable{step.state.seq}"
+    step.emit(ev.TimerSet, timer_id=timer_id, due_at=due_at, purpose="unreachable")
 
 
-def reachable(turn: Turn, command: Reachable) -> None:
+def reachable(step: Step, command: Reachable) -> None:
     """The thread can be posted in again: the session goes on by itself."""
-    if turn.state.phase == "unreachable":
-        turn.emit(ev.SessionReachable)
-        catch_up(turn)
+    if step.state.phase == "unreachable":
+        step.emit(ev.SessionReachable)
+        catch_up(step)
 
 
 def out_of_reach_for_good(state: State) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow, Node, parse_input
 from engine.flow.inputs import check_value
 from engine.forms import defaults, input_field, match_option
@@ -448,16 +448,16 @@ def tally(prompt: Asked) -> str:
 # --- the end of an approval --------------------------------------------------------------------------------
 
 
-def conclude(turn: Turn, path: str, output: dict[str, Json]) -> None:
+def conclude(step: Step, path: str, output: dict[str, Json]) -> None:
     """The question of a node is decided: the node completes with this output, or fails where that rejects it."""
-    run = turn.state.nodes[path]
+    run = step.state.nodes[path]
     on_reject = str((run.input or {}).get("on_reject") or "continue")
     if output.get("decision") != "reject" or on_reject == "continue":
-        turn.complete(path, output)
+        step.complete(path, output)
     elif on_reject == "stop":
-        turn.fail(path, rejection(run.node_id, output))
+        step.fail(path, rejection(run.node_id, output))
     else:
-        turn.fail_for_good(path, rejection(run.node_id, output), on_reject.removeprefix("goto:"))
+        step.fail_for_good(path, rejection(run.node_id, output), on_reject.removeprefix("goto:"))
 
 
 def rejection(node_id: str, output: Mapping[str, Json]) -> dict[str, Json]:

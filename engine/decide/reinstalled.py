@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decide.commands import Installed
-from engine.decide.step import Turn, node_at
+from engine.decide.step import Step, node_at
 from engine.flow import Flow
 from engine.journal import events as ev
 from engine.journal.queries import open_prompt_at
@@ -23,13 +23,13 @@ def restored(flow: Flow, state: State) -> list[str]:
     ]
 
 
-def installed(turn: Turn, command: Installed) -> None:
+def installed(step: Step, command: Installed) -> None:
     """Withdraw those questions: such a node runs again by itself. In a thread out of reach they stay, to be answered."""
-    if turn.state.phase not in ("running", "waiting", "held"):
+    if step.state.phase not in ("running", "waiting", "held"):
         return
-    for path in restored(turn.flow, turn.state):
-        prompt = open_prompt_at(turn.state, path)
+    for path in restored(step.flow, step.state):
+        prompt = open_prompt_at(step.state, path)
         assert prompt is not None, "that is what was looked for"
-        turn.wake(path)
+        step.wake(path)
         reason = "its node type can be used again"
-        turn.emit(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)
+        step.emit(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)

@@ -1,7 +1,7 @@
 """One call of `decide`: the events that it writes and the state after them; what expressions see at a place
 in a session, and a node's configuration and condition evaluated there. Pure.
 
-A turn folds each event it writes, so that later parts of the turn see what earlier ones made true; the caller's
+A step folds each event it writes, so that later parts of the step see what earlier ones made true; the caller's
 state is never touched.
 
 A node sees the nodes of its own pass, those around it, outwards as far as the flow it belongs to, and no further:
@@ -45,11 +45,11 @@ class Work(NamedTuple):
     node: str | None = None
 
 
-class Turn:
+class Step:
     """The events of one step, and the state after them."""
 
-    def __init__(self, flow: Flow, state: State, facts: Facts, earlier: Turn | None = None) -> None:
-        """`earlier` is a turn that may have ended with this state: then only what happens from now on is looked at."""
+    def __init__(self, flow: Flow, state: State, facts: Facts, earlier: Step | None = None) -> None:
+        """`earlier` is a step that may have ended with this state: then only what happens from now on is looked at."""
         self.flow = flow
         self.state = state
         self.facts = facts

@@ -28,7 +28,7 @@ from engine.decide.commands import (
     Steer,
 )
 from engine.decide.decide import carry_out
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
@@ -455,11 +455,11 @@ class Engine:
         facts = self.stepper.facts(
             ActiveSession(begun.state.session_id, epoch=1, flow=flow, day_left=day_left)
         )
-        turn = Turn(flow, begun.state, facts)
+        step = Step(flow, begun.state, facts)
         for command in (*commands, Begin()):
-            carry_out(turn, command)
-        await self._create(flow, [*begun.events, *turn.events], turn.state, new)
-        return turn.state
+            carry_out(step, command)
+        await self._create(flow, [*begun.events, *step.events], step.state, new)
+        return step.state
 
     async def migrate(
         self, session_id: str, flow: Flow, *, actor: Actor, consumed: Sequence[Consumed] = ()

@@ -22,7 +22,7 @@ from msgspec import Struct, field, structs
 
 from engine.decide.behaviours import conversations
 from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
-from engine.decide.step import Turn, node_at
+from engine.decide.step import Step, node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
 from engine.journal.queries import TURN, doomed
@@ -204,8 +204,8 @@ class ActiveSession(Struct):
     """That of the fence before its last commit: what it began is under this one."""
     state: State = field(default_factory=State)
     flow: Flow | None = None
-    turn: Turn | None = None
-    """The turn that was taken last, whether it was stored or not."""
+    step: Step | None = None
+    """The step that was taken last, whether it was stored or not."""
     pausing: bool = False
     """A person pauses the session: nothing new begins, what runs is told to leave."""
     stale: bool = False

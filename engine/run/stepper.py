@@ -35,7 +35,7 @@ from engine.decide.commands import (
 from engine.decide.decide import carry_out
 from engine.decide.due import due
 from engine.decide.projections import deliveries, lock_rows, timer_rows
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.journal.events import Event
 from engine.journal.records import Commit, Consumed, NewSession, Pin, Row
 from engine.journal.snapshot import document
@@ -232,7 +232,7 @@ class Stepper:
     ) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        live.turn = turn = Turn(live.flow, live.state, self.facts(live), live.turn)
+        live.step = step = Step(live.flow, live.state, self.facts(live), live.step)
         refusal: SaysoError | None = None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
@@ -241,17 +241,17 @@ class Stepper:
             commands.append(Installed())
         for item in commands:
             try:
-                carry_out(turn, item)
+                carry_out(step, item)
             except SaysoError as error:
                 refusal = error
-        if turn.state.seq and not self.draining and not live.pausing:
-            carry_out(turn, Begin())
-        if self._shown is not None and turn.state.prompts is not live.state.prompts:
-            prompts = turn.state.prompts
-            for prompt_id in [name for name in turn.state.open_prompts if prompts[name].shown is None]:
+        if step.state.seq and not self.draining and not live.pausing:
+            carry_out(step, Begin())
+        if self._shown is not None and step.state.prompts is not live.state.prompts:
+            prompts = step.state.prompts
+            for prompt_id in [name for name in step.state.open_prompts if prompts[name].shown is None]:
                 if (place := self._shown()) is not None:
-                    carry_out(turn, Shown(prompt_id, place))
-        return turn.events, turn.state, refusal
+                    carry_out(step, Shown(prompt_id, place))
+        return step.events, step.state, refusal
 
     async def _with_lock(
         self, live: ActiveSession, events: list[Event], after: State
@@ -270,10 +270,10 @@ class Stepper:
             commands[0] = structs.replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
-        turn = Turn(live.flow, after, self.facts(live))
+        step = Step(live.flow, after, self.facts(live))
         for command in commands:
-            carry_out(turn, command)
-        return [*events, *turn.events], turn.state
+            carry_out(step, command)
+        return [*events, *step.events], step.state
 
     async def commit(
         self,

@@ -33,7 +33,7 @@ from engine.decide.commands import (
     Unreachable,
 )
 from engine.decide.decide import carry_out
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.journal.events import Event
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
@@ -189,7 +189,7 @@ class Walk:
 
     case: Scenario
     refusals: int = 0
-    _turn: Turn | None = None
+    _step: Step | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -215,18 +215,18 @@ class Walk:
         walk_agents.check_conversations(case.flow, case.state)
 
     def _at_once(self, command: Command, begin: bool) -> list[Event]:
-        """What the command and what begins after it write in one turn, which looks only where something happened since the
-        turn before."""
-        earlier, state = self._turn, self.case.state
+        """What the command and what begins after it write in one step, which looks only where something happened since the
+        step before."""
+        earlier, state = self._step, self.case.state
         if earlier is not None and earlier.state == state:
             state = earlier.state
-        turn = Turn(self.case.flow, state, self.case._facts(), earlier)
+        step = Step(self.case.flow, state, self.case._facts(), earlier)
         with suppress(Refused, SessionError):
-            carry_out(turn, command)
-        if begin and turn.state.seq:
-            carry_out(turn, Begin())
-        self._turn = turn
-        return turn.events
+            carry_out(step, command)
+        if begin and step.state.seq:
+            carry_out(step, Begin())
+        self._step = step
+        return step.events
 
 
 _OUTPUT = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from engine.decide import decide
 from engine.decide.commands import NodeCut
-from engine.decide.step import Turn, evaluate_config, node_at
+from engine.decide.step import Step, evaluate_config, node_at
 from engine.flow import Flow
 from engine.journal.events import IterationStarted, decode_event
 from engine.journal.fold import _FOLDS
@@ -220,11 +220,11 @@ def swallow_pause(patch: pytest.MonkeyPatch) -> None:
     """A container takes the pause of its child for a failure of the child."""
     cut = decide._HANDLERS[NodeCut]
 
-    def swallowed(turn: Turn, command: NodeCut) -> None:
+    def swallowed(step: Step, command: NodeCut) -> None:
         if scope_of(command.path) == ROOT or command.reason != "cut":
-            cut(turn, command)
-        elif turn.state.nodes[command.path].attempt == command.attempt:
-            turn.break_(command.path, {"type": "paused", "message": "__paused"})
+            cut(step, command)
+        elif step.state.nodes[command.path].attempt == command.attempt:
+            step.break_(command.path, {"type": "paused", "message": "__paused"})
 
     patch.setitem(decide._HANDLERS, NodeCut, swallowed)
 

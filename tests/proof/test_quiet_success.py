@@ -21,7 +21,7 @@ from engine.decide import replies
 from engine.decide.commands import Answer, Begin, Due, NodeDone, Shown
 from engine.decide.edges import DEAD
 from engine.decide.question import conclude
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow
 from engine.flow.checks.all import has_effects
 from engine.journal.events import ChildStarted, Event, NodeStarted, PromptRequested
@@ -253,12 +253,12 @@ DEAD_END = json.dumps(
 )
 
 
-def _completes(turn: Turn, path: str, output: dict[str, Json]) -> None:
-    turn.complete(path, output)
+def _completes(step: Step, path: str, output: dict[str, Json]) -> None:
+    step.complete(path, output)
 
 
-def _only_presses(turn: Turn, path: str, output: dict[str, Json]) -> None:
-    (conclude if output.get("by") else _completes)(turn, path, output)
+def _only_presses(step: Step, path: str, output: dict[str, Json]) -> None:
+    (conclude if output.get("by") else _completes)(step, path, output)
 
 
 FAULTS: dict[str, tuple[Any, str, Any, Callable[[str], None], str]] = {

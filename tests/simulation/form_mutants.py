@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from bot.serve.bolt import SlackApp
 from engine.decide import approvals, prompt_timers, replies
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.journal import fold
 from engine.journal.folds import prompts
 from engine.journal.records import InboxItem
@@ -29,8 +29,8 @@ def obeys_a_button_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
     """Whoever presses Approve on what was proposed before a change approves what it became."""
     find = prompt_timers.open_prompt
 
-    def any_copy(turn: Turn, prompt_id: str, nonce: str | None = None) -> Any:
-        return find(turn, prompt_id)
+    def any_copy(step: Step, prompt_id: str, nonce: str | None = None) -> Any:
+        return find(step, prompt_id)
 
     patch.setattr(replies, "open_prompt", any_copy)
 

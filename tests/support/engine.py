@@ -33,7 +33,7 @@ from engine.decide.decide import decide
 from engine.decide.due import due
 from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.limits import pending
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.events import Event, decode_event
@@ -220,7 +220,7 @@ class Scenario:
         stored = [decode_event(event.to_bytes()) for event in made]
         assert stored == made, "an event is not what its bytes say"
         self.state = derive_state(stored, self.state)
-        rest = Turn(self.flow, self.state, facts)
+        rest = Step(self.flow, self.state, facts)
         run_to_fixpoint(rest)
         assert not rest.events, "something follows where nobody looked"
         self.events += made

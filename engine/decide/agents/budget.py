@@ -42,7 +42,7 @@ from engine.messages.request import FETCHED, looks_for_tools
 from engine.messages.turns import Tool, TurnRequest, Usage
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 
 COMPACT_AT = 150_000
@@ -75,10 +75,10 @@ class Estimate(NamedTuple):
     """Tokens that are for what only the runner of the call knows (`Part`); None: as many as there are."""
 
 
-def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
+def estimate(step: Step, path: str, agent: AgentRun, before: NodeRun | None) -> Estimate:
     """What the next model call of the agent at `path` can use at most; `before` is that call where it began before."""
-    answer = agent.max_tokens or int(turn.state.nodes[path].input["max_tokens"])
-    price = price_for(turn, agent.model)
+    answer = agent.max_tokens or int(step.state.nodes[path].input["max_tokens"])
+    price = price_for(step, agent.model)
     counted = None if before is None else (before.saved or {}).get(COUNTED)
     if counted is not None:
         prompt = counted
@@ -86,20 +86,20 @@ def estimate(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> 
         # What was answered before was counted; what came since has no more tokens than bytes.
         prompt = agent.context + TOOLS_OVERHEAD + _since(agent, agent.counted, price)
     else:
-        prompt = _since(agent, 0, price) + _around(turn, path)
-    room = _room(turn, path, agent, before)
+        prompt = _since(agent, 0, price) + _around(step, path)
+    room = _room(step, path, agent, before)
     context = UNKNOWN_CONTEXT if price is None else price.context
     # Where another model goes on, what the first one took is paid as well; each is bound by what it can keep in mind.
-    prices = [price_for(turn, model) or price for model in (agent.model, *fallbacks(turn, path))]
+    prices = [price_for(step, model) or price for model in (agent.model, *fallbacks(step, path))]
     prompt += max([context, *(each.context for each in prices if each)]) if room is None else room
     full = full_of_pictures([*spoken(agent), {"content": unsent(agent)}])
     if price is not None:
-        at = (turn.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
+        at = (step.state.nodes[path].input.get("compact") or {}).get("at", COMPACT_AT)
         full = full or (
             bool(agent.context) and (agent.context > at or min(prompt, context) + answer > context * _FULL)
         )
-    config = turn.state.nodes[path].input
-    plan = plan_of(turn.node(path))
+    config = step.state.nodes[path].input
+    plan = plan_of(step.node(path))
     looks = bool(searched(config, plan)) if agent.body is None else looks_for_tools(agent.body)
     searches, rounds, given = _served(config.get("server_tools") or {}, looks)
     bounds = [prompt + given if each is None else min(prompt + given, each.context) for each in prices]
@@ -128,21 +128,21 @@ def _served(asked: Mapping[str, Json], looks: bool) -> tuple[int, int, int]:
     return uses["web_search"], min(runs, _RUNS) + 1, given
 
 
-def fallbacks(turn: Turn, path: str) -> list[str]:
+def fallbacks(step: Step, path: str) -> list[str]:
     """The models that go on where the agent's declines."""
-    return list(turn.state.nodes[path].input.get("fallbacks") or ())
+    return list(step.state.nodes[path].input.get("fallbacks") or ())
 
 
-def unpriced(turn: Turn, path: str, agent: AgentRun) -> str | None:
+def unpriced(step: Step, path: str, agent: AgentRun) -> str | None:
     """A model of the agent at `path` that has no price."""
-    models = [agent.model, *fallbacks(turn, path)]
-    return next((model for model in models if price_for(turn, model) is None), None)
+    models = [agent.model, *fallbacks(step, path)]
+    return next((model for model in models if price_for(step, model) is None), None)
 
 
-def to_count(turn: Turn, cap: Cap, before: NodeRun | None) -> bool:
+def to_count(step: Step, cap: Cap, before: NodeRun | None) -> bool:
     """Whether the API is asked how many tokens a call has before people are asked: by its bytes it would pass this cap."""
     asked = before is not None and COUNTED in (before.saved or {})
-    return turn.facts.agents.counts and cap.name != "maxTurns" and not asked
+    return step.facts.agents.counts and cap.name != "maxTurns" and not asked
 
 
 def counted_with(before: NodeRun | None) -> dict[str, Json]:
@@ -151,33 +151,33 @@ def counted_with(before: NodeRun | None) -> dict[str, Json]:
     return {"weighed": found} if found else {}
 
 
-def price_for(turn: Turn, model: str) -> Price | None:
+def price_for(step: Step, model: str) -> Price | None:
     """The price of this model; None where it has none."""
-    prices = turn.facts.agents.prices
+    prices = step.facts.agents.prices
     try:
         return price_of(model, DEFAULTS if prices is None else prices)
     except UnknownPrice:
         return None
 
 
-def caps_cost(turn: Turn, agent: AgentRun) -> bool:
+def caps_cost(step: Step, agent: AgentRun) -> bool:
     """Whether anything caps what an agent may cost."""
-    caps = (agent.caps.get("maxCost"), turn.flow.limits.max_cost, turn.state.caps.get("maxCost"))
-    return turn.facts.agents.day_capped or any(cap is not None for cap in caps)
+    caps = (agent.caps.get("maxCost"), step.flow.limits.max_cost, step.state.caps.get("maxCost"))
+    return step.facts.agents.day_capped or any(cap is not None for cap in caps)
 
 
-def _around(turn: Turn, path: str) -> int:
+def _around(step: Step, path: str) -> int:
     """Bytes of what is sent beside the conversation."""
-    body = agent_at(turn.state, path).body
+    body = agent_at(step.state, path).body
     if body is not None:
         return TOOLS_OVERHEAD * 2 + len(encode(body))
-    plan = plan_of(turn.node(path))
+    plan = plan_of(step.node(path))
     told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
-    system = system_text(turn.state.nodes[path].input, plan)
+    system = system_text(step.state.nodes[path].input, plan)
     return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
 
 
-def _room(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> int | None:
+def _room(step: Step, path: str, agent: AgentRun, before: NodeRun | None) -> int | None:
     """Tokens for what only the runner knows: what it said that it needs, else enough for pictures and usual schemas."""
     if before is not None and before.saved:
         needed: int | None = before.saved[ROOM]
@@ -186,7 +186,7 @@ def _room(turn: Turn, path: str, agent: AgentRun, before: NodeRun | None) -> int
     unknown = (
         0
         if agent.context or agent.body is not None
-        else sum(map(says_itself, plan_of(turn.node(path)).tools))
+        else sum(map(says_itself, plan_of(step.node(path)).tools))
     )
     return pictures * IMAGE_TOKENS + unknown * UNKNOWN_SCHEMA
 
@@ -233,9 +233,9 @@ class Cap(NamedTuple):
     """The caps as they would hold if a person lets the agent go on."""
 
 
-def passed(turn: Turn, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
+def passed(step: Step, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
     """The cap that the next model call would pass; None where there is room."""
-    limits, state = turn.flow.limits, turn.state
+    limits, state = step.flow.limits, step.state
     own: dict[str, Json] = {name: getattr(limits, _FIELDS[name], None) for name in _FIELDS}
     configured = state.nodes[path].input
     for scope, spent, caps, steps in (
@@ -245,7 +245,7 @@ def passed(turn: Turn, path: str, agent: AgentRun, least: Estimate) -> Cap | Non
         found = _passed(scope, spent, caps, steps, least)
         if found is not None:
             return found
-    left = turn.facts.agents.day_left
+    left = step.facts.agents.day_left
     if left is not None and not agent.caps.get("day") and least.cost is not None and least.cost > left:
         return Cap("day", "maxCost", "", _dollars(left), _dollars(least.cost), {"day": True})
     return None
@@ -304,15 +304,15 @@ def _allowing(cap: Cap) -> str:
     return f"Allow {raised:,} {'tokens' if cap.name == 'maxTokensTotal' else 'turns'}"
 
 
-def paid(turn: Turn, model: str, output: Mapping[str, Json]) -> dict[str, Json]:
+def paid(step: Step, model: str, output: Mapping[str, Json]) -> dict[str, Json]:
     """What an answer of this model cost in dollars, exactly, and by which price; nothing for a model without a price. Of
     several rounds each counts at the price of its own model."""
-    price = price_for(turn, model)
+    price = price_for(step, model)
     if price is None:
         return {"cost": None}
     parts = output.get("parts") or [{"model": model, "usage": output.get("usage") or {}}]
     dollars_ = sum(
-        cost(Usage.from_json(part["usage"]), price_for(turn, part["model"]) or price) for part in parts
+        cost(Usage.from_json(part["usage"]), price_for(step, part["model"]) or price) for part in parts
     )
     searches = int(output.get("searches") or 0)
     by: dict[str, Json] = price.to_json()

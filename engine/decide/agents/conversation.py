@@ -58,17 +58,17 @@ from engine.messages.messages import problem_of
 from engine.nodes.types.agent import PLACE
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 # --- the beginning ---------------------------------------------------------------------------------------------
 
 
-def frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+def frozen(step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
     """What `container:started` says of an agent."""
     plan = plan_of(node)
     return {
         "agent": {
-            "model": config.get("model") or turn.facts.agents.default_model,
+            "model": config.get("model") or step.facts.agents.default_model,
             "turnList": node.lists["turn"],
             "toolList": node.lists["tools"],
             "maxCost": None if config.get("max_cost") is None else str(config["max_cost"]),
@@ -76,29 +76,29 @@ def frozen(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> dict[s
             "maxTurns": config.get("max_turns"),
             "structured": plan.output is not None,
             "keeps": plan.keeps,
-            **({} if turn.state.nodes[path].kept is None else {"goesOn": True}),
+            **({} if step.state.nodes[path].kept is None else {"goesOn": True}),
         }
     }
 
 
-def open_conversation(turn: Turn, path: str, node: Node, config: dict[str, Json]) -> None:
+def open_conversation(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
     """The first message: earlier conversations, files, and what the flow asks; nothing where it goes on with its own."""
-    if agent_at(turn.state, path).messages:
+    if agent_at(step.state, path).messages:
         return
     blocks: list[Json] = []
     for name in plan_of(node).context:
-        earlier = named_path(turn.state, path, name)
-        said = turn.state.conversations.get(earlier or "")
+        earlier = named_path(step.state, path, name)
+        said = step.state.conversations.get(earlier or "")
         if said:
             blocks.append({"type": "text", "text": transcript(name, said)})
         elif earlier is None and PLACE.fullmatch(name):
-            blocks += _place(turn.state, name)
+            blocks += _place(step.state, name)
     memory = plan_of(node).memory
     if memory is not None:
-        blocks.append(_read_later("memory", notes.place(turn.state, memory.scope)))
+        blocks.append(_read_later("memory", notes.place(step.state, memory.scope)))
     blocks += [_file_block(given) for given in config.get("files") or ()]
     blocks.append({"type": "text", "text": unposed(config["prompt"])})
-    _say(turn, path, node.id, "prompt", blocks)
+    _say(step, path, node.id, "prompt", blocks)
 
 
 def _place(state: State, name: str) -> list[Json]:
@@ -131,9 +131,9 @@ def _file_block(given: Json) -> Json:
     }
 
 
-def _say(turn: Turn, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
+def _say(step: Step, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
     fields = {"role": "user", "source": source, "content": list(content), **more}
-    turn.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
+    step.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
@@ -187,30 +187,30 @@ def _mode(flow: Flow, state: State, owner: str, agent: AgentRun, path: str) -> s
 # --- model calls -----------------------------------------------------------------------------------------------
 
 
-def begin_turn(turn: Turn, scope: str, key: str) -> None:
+def begin_turn(step: Step, scope: str, key: str) -> None:
     """Begin a model call, or begin one again; at a cap ask people."""
-    owner = turn.state.frames[scope].owner
+    owner = step.state.frames[scope].owner
     assert owner is not None
     path = f"{scope}/{key}"
-    before = turn.state.nodes.get(path)
-    agent = agent_at(turn.state, owner)
-    unpriced = budget.unpriced(turn, owner, agent)
-    if unpriced is not None and budget.caps_cost(turn, agent):
+    before = step.state.nodes.get(path)
+    agent = agent_at(step.state, owner)
+    unpriced = budget.unpriced(step, owner, agent)
+    if unpriced is not None and budget.caps_cost(step, agent):
         message = f"there is no price for {unpriced}, so its cost cannot be capped: set SAYSO_PRICES"
-        outcomes.stuck(turn, owner, {"type": "price_unknown", "message": message})
+        outcomes.stuck(step, owner, {"type": "price_unknown", "message": message})
         return
-    least = budget.estimate(turn, owner, agent, before)
-    cap = budget.passed(turn, owner, agent, least)
-    count = cap is not None and budget.to_count(turn, cap, before)
+    least = budget.estimate(step, owner, agent, before)
+    cap = budget.passed(step, owner, agent, least)
+    count = cap is not None and budget.to_count(step, cap, before)
     if cap is not None and not count:
-        _at_cap(turn, owner, cap)
+        _at_cap(step, owner, cap)
         return
     held = holds(agent)
     waits = before is None and not unsent(agent) and not agent.resends and not held
     if waits and spoken(agent)[-1]["role"] == "assistant":
         # It was stopped in the middle of an answer, and nobody said anything since.
-        _say(turn, owner, turn.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
-        agent = agent_at(turn.state, owner)
+        _say(step, owner, step.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
+        agent = agent_at(step.state, owner)
     purpose = _purpose(agent, before, least.full)
     config: dict[str, Json] = {
         "purpose": purpose,
@@ -227,19 +227,19 @@ def begin_turn(turn: Turn, scope: str, key: str) -> None:
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
     attempt = 1 if before is None else before.attempt + 1
-    turn.start(path, key, TURN, 0, config, attempt)
+    step.start(path, key, TURN, 0, config, attempt)
 
 
-def _at_cap(turn: Turn, owner: str, cap: budget.Cap) -> None:
+def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
     """Ask people whether the agent may go on; what runs at the end asks nobody."""
-    node = turn.node(owner)
+    node = step.node(owner)
     if not in_finally(owner):
-        outcomes.withdraw_outage(turn, owner, "it is at a cap")
-        turn.ask(owner, budget.cap_prompt(node, cap))
+        outcomes.withdraw_outage(step, owner, "it is at a cap")
+        step.ask(owner, budget.cap_prompt(node, cap))
         return
     used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
     message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
-    turn.fail(owner, {"type": "budget", "message": message})
+    step.fail(owner, {"type": "budget", "message": message})
 
 
 def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
@@ -251,38 +251,38 @@ def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
     return "compact" if full and len(agent.messages) > 1 and not holds(agent) else "answer"
 
 
-def answered(turn: Turn, path: str, output: Json) -> None:
+def answered(step: Step, path: str, output: Json) -> None:
     """A model call has ended with an answer, or was stopped in the middle of one."""
-    owner = agent_of(turn.state, path)
+    owner = agent_of(step.state, path)
     assert owner is not None
-    _answered(turn, owner, path, output)
-    if owner in turn.state.containers:
-        listings.noticed(turn, owner, output.get("changed") or ())
+    _answered(step, owner, path, output)
+    if owner in step.state.containers:
+        listings.noticed(step, owner, output.get("changed") or ())
 
 
-def _answered(turn: Turn, owner: str, path: str, output: Json) -> None:
-    run, content = turn.state.nodes[path], list(output["content"])
-    outcomes.withdraw_outage(turn, owner)
+def _answered(step: Step, owner: str, path: str, output: Json) -> None:
+    run, content = step.state.nodes[path], list(output["content"])
+    outcomes.withdraw_outage(step, owner)
     if output.get("interrupted"):
-        _stopped(turn, owner, path, run, output)
+        _stopped(step, owner, path, run, output)
         return
     uses = [block for block in content if block["type"] == "tool_use"]
     if (run.input or {}).get("purpose") == "compact":
-        _compact(turn, owner, path, output)
+        _compact(step, owner, path, output)
         return
-    if _known_ids(agent_at(turn.state, owner)) & {block["id"] for block in uses} or _twice(uses):
+    if _known_ids(agent_at(step.state, owner)) & {block["id"] for block in uses} or _twice(uses):
         message = "a tool call of the answer has the id of another one"
-        turn.break_(path, {"type": "bad_response", "message": message})
+        step.break_(path, {"type": "bad_response", "message": message})
         return
-    stayed = outcomes.kept(output, agent_at(turn.state, owner).structured)
+    stayed = outcomes.kept(output, agent_at(step.state, owner).structured)
     if stayed is not None:
-        _record(turn, owner, path, output, stayed)
-        outcomes.unusable(turn, owner, output, stayed, (run.input or {}).get("model"))
+        _record(step, owner, path, output, stayed)
+        outcomes.unusable(step, owner, output, stayed, (run.input or {}).get("model"))
     elif uses:
-        _record(turn, owner, path, output, content)
-        _request_tools(turn, owner, path, uses)
+        _record(step, owner, path, output, content)
+        _request_tools(step, owner, path, uses)
     else:
-        _conclude(turn, owner, path, output, content)
+        _conclude(step, owner, path, output, content)
 
 
 def _twice(uses: list[Json]) -> bool:
@@ -296,12 +296,12 @@ def _known_ids(agent: AgentRun) -> set[str]:
 
 
 def _record(
-    turn: Turn, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
+    step: Step, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
 ) -> None:
-    _opened(turn, owner, path, output)
-    turn.emit(
+    _opened(step, owner, path, output)
+    step.emit(
         ev.AgentMessage,
-        **_outcome(turn, owner, path, output),
+        **_outcome(step, owner, path, output),
         role="assistant",
         source="model",
         content=content,
@@ -315,62 +315,62 @@ def _record(
     )
 
 
-def _opened(turn: Turn, owner: str, path: str, output: Json) -> None:
+def _opened(step: Step, owner: str, path: str, output: Json) -> None:
     """What the call was made of holds from now on, since it is answered."""
     told = output.get("opened")
     if told:
-        node_id = turn.state.nodes[owner].node_id
-        turn.emit(ev.AgentOpened, path=owner, node_id=node_id, turn=path, **told)
+        node_id = step.state.nodes[owner].node_id
+        step.emit(ev.AgentOpened, path=owner, node_id=node_id, turn=path, **told)
 
 
-def _outcome(turn: Turn, owner: str, path: str, output: Json) -> dict[str, Json]:
+def _outcome(step: Step, owner: str, path: str, output: Json) -> dict[str, Json]:
     """What every outcome of a model call says: whose it is, and what it used."""
     usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
     return {
         "path": owner,
-        "node_id": turn.state.nodes[owner].node_id,
+        "node_id": step.state.nodes[owner].node_id,
         "turn": path,
         "usage": usage,
-        **budget.paid(turn, model_of(turn.state, path), output),
+        **budget.paid(step, model_of(step.state, path), output),
         "model": output.get("model"),
     }
 
 
-def _stopped(turn: Turn, owner: str, path: str, run: NodeRun, output: Json) -> None:
+def _stopped(step: Step, owner: str, path: str, run: NodeRun, output: Json) -> None:
     """An answer that was cut. Where people wanted that, what was said so far stays; where only this process ends, the
     call is made again elsewhere."""
-    goes_on = turn.state.phase == "running" or (
-        turn.state.phase == "finalizing" and in_finally(path) and not turn.state.finally_skipped
+    goes_on = step.state.phase == "running" or (
+        step.state.phase == "finalizing" and in_finally(path) and not step.state.finally_skipped
     )
-    wanted = turn.facts.pausing or not goes_on or doomed(turn.state, path)
+    wanted = step.facts.pausing or not goes_on or doomed(step.state, path)
     if not wanted:
-        turn.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
+        step.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
         return
     # Half a summary is no answer: nothing of it was for the people, nor is it part of the conversation.
     summing = (run.input or {}).get("purpose") == "compact"
-    _record(turn, owner, path, output, [] if summing else stays(output["content"]))
+    _record(step, owner, path, output, [] if summing else stays(output["content"]))
 
 
-def _compact(turn: Turn, owner: str, path: str, output: Json) -> None:
+def _compact(step: Step, owner: str, path: str, output: Json) -> None:
     """A summary takes the place of everything that was said, once it is whole: one that the API has signed as it came, else one
     in words."""
     block, reason = _signed(output), str(output.get("stopReason"))
     summary = "".join(block["text"] for block in output["content"] if block["type"] == "text")
     in_words = summary.strip() and reason in ("end_turn", "stop_sequence") and not output.get("signed")
     if block is not None or in_words:
-        _opened(turn, owner, path, output)
-        agent = agent_at(turn.state, owner)
+        _opened(step, owner, path, output)
+        agent = agent_at(step.state, owner)
         made = {"content": compacted(agent, SUMMED if block else summary), "replaced": len(agent.messages)}
-        turn.emit(ev.AgentCompacted, **_outcome(turn, owner, path, output), **made, block=block)
+        step.emit(ev.AgentCompacted, **_outcome(step, owner, path, output), **made, block=block)
         return
-    _record(turn, owner, path, output, [])
+    _record(step, owner, path, output, [])
     error = {"type": "summary", "message": f"the summary of the conversation cannot be used ({reason})"}
     if reason == "max_tokens":
-        outcomes.more_room(turn, owner, "compact", error)
+        outcomes.more_room(step, owner, "compact", error)
     elif output.get("signed"):
-        outcomes.in_words(turn, owner)
+        outcomes.in_words(step, owner)
     else:
-        outcomes.stuck(turn, owner, error)
+        outcomes.stuck(step, owner, error)
 
 
 def _signed(output: Json) -> Json:
@@ -380,13 +380,13 @@ def _signed(output: Json) -> Json:
     return next((block for block in blocks if block["type"] == "compaction" and block.get("content")), None)
 
 
-def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
-    places = {tool.name: tool.node.index for tool in plan_of(turn.node(owner)).tools}
+def _request_tools(step: Step, owner: str, path: str, uses: list[Json]) -> None:
+    places = {tool.name: tool.node.index for tool in plan_of(step.node(owner)).tools}
     for number, block in enumerate(uses):
-        turn.emit(
+        step.emit(
             ev.AgentToolRequested,
             path=f"{path}/tool[{number}]",
-            node_id=turn.state.nodes[owner].node_id,
+            node_id=step.state.nodes[owner].node_id,
             tool_use_id=block["id"],
             name=block["name"],
             input=block["input"],
@@ -394,50 +394,50 @@ def _request_tools(turn: Turn, owner: str, path: str, uses: list[Json]) -> None:
         )
 
 
-def _conclude(turn: Turn, owner: str, path: str, output: Json, content: list[Json]) -> None:
+def _conclude(step: Step, owner: str, path: str, output: Json, content: list[Json]) -> None:
     """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
-    agent = agent_at(turn.state, owner)
-    schema = plan_of(turn.node(owner)).output
+    agent = agent_at(step.state, owner)
+    schema = plan_of(step.node(owner)).output
     text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
     spoke = asks_for_more(agent.pending)
     problem = None if schema is None or spoke else problem_of(schema, text)
     # What ends in thinking, where nothing was said, could not be sent back.
-    _record(turn, owner, path, output, stays(content), final=problem is None and not spoke)
+    _record(step, owner, path, output, stays(content), final=problem is None and not spoke)
     if spoke or problem is None:
         return
     if agent.corrections:
         message = f"the answer has not the form that `output` asks for: {problem}"
-        outcomes.stuck(turn, owner, {"type": "output", "message": message, "details": {"text": text}})
+        outcomes.stuck(step, owner, {"type": "output", "message": message, "details": {"text": text}})
     else:
         wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
-        _say(turn, owner, turn.state.nodes[owner].node_id, "engine", [wrong])
+        _say(step, owner, step.state.nodes[owner].node_id, "engine", [wrong])
 
 
-def may_go_on(turn: Turn, path: str) -> bool:
+def may_go_on(step: Step, path: str) -> bool:
     """Whether an agent that fails keeps its conversation for another try. Each call that the model asked for has its
     result then: one that was cut off is told as such, and never made again."""
-    container = turn.state.containers.get(path)
+    container = step.state.containers.get(path)
     if container is None or container.agent is None or not container.agent.messages:
         return False
     for call_path in sorted(container.agent.calls, key=_number):
-        tool_calls.cut_off(turn, call_path)
+        tool_calls.cut_off(step, call_path)
     return True
 
 
-def ended(turn: Turn, path: str) -> bool:
+def ended(step: Step, path: str) -> bool:
     """Whether the agent at `path` has given its last answer and nothing of it runs any more."""
-    container = turn.state.containers[path]
+    container = step.state.containers[path]
     agent = container.agent
     assert agent is not None
-    busy = any(frame.owner == path and frame.running for frame in turn.state.frames.values())
+    busy = any(frame.owner == path and frame.running for frame in step.state.frames.values())
     return agent.final and not agent.calls and not busy
 
 
-def cap_decided(turn: Turn, prompt: Asked, value: Json) -> None:
+def cap_decided(step: Step, prompt: Asked, value: Json) -> None:
     """A person let the agent go on at a cap, or did not."""
-    run = turn.state.nodes[prompt.path]
+    run = step.state.nodes[prompt.path]
     if value == "raise":
-        turn.emit(
+        step.emit(
             ev.AgentBudget,
             path=prompt.path,
             node_id=run.node_id,
@@ -449,20 +449,20 @@ def cap_decided(turn: Turn, prompt: Asked, value: Json) -> None:
     message = f"node {run.node_id}: it was stopped at its cap"
     if prompt.status == "expired":
         message = f"node {run.node_id}: nobody decided in time whether it may go on at its cap"
-    turn.fail(prompt.path, {"type": "budget", "message": message})
+    step.fail(prompt.path, {"type": "budget", "message": message})
 
 
-def outcome_decided(turn: Turn, prompt: Asked, key: str | None) -> None:
+def outcome_decided(step: Step, prompt: Asked, key: str | None) -> None:
     """People said, or nobody did in time, how an agent goes on without an answer of the model."""
-    outcomes.decided(turn, prompt, key)
+    outcomes.decided(step, prompt, key)
     if is_outage(prompt):
-        try_now(turn, prompt.path)
+        try_now(step, prompt.path)
 
 
-def progress(turn: Turn, path: str) -> None:
+def progress(step: Step, path: str) -> None:
     """What follows for an agent that is under way: results of calls that were flows, and what people are asked."""
-    settle_containers(turn, path)
-    outcomes.ask(turn, path)
+    settle_containers(step, path)
+    outcomes.ask(step, path)
 
 
 # --- the behaviour of agents -------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from engine.language.timestamps import format_duration
 
 if TYPE_CHECKING:
     from engine.decide.commands import Revoke
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 USUAL_SECONDS = 8 * 3600.0
 MOST_SECONDS = 30 * 86400.0
@@ -102,10 +102,10 @@ def fits(tool: ToolPlan, fields: Mapping[str, Json], given: Mapping[str, Json]) 
     return True
 
 
-def definition(turn: Turn, path: str, tool: ToolPlan, rule: Rule) -> str:
+def definition(step: Step, path: str, tool: ToolPlan, rule: Rule) -> str:
     """A digest of what a grant is bound to beside the input: the tool as the model knows it and as it is carried out, and
     by whom calls like this are approved."""
-    body = agent_at(turn.state, agent_of(turn.state, path) or "").body or {}
+    body = agent_at(step.state, agent_of(step.state, path) or "").body or {}
     told = next((one for one in body.get("tools") or () if one.get("name") == tool.name), None)
     bound: Json = {
         "tool": [tool.name, tool.kind, tool.description, tool.input_schema, told],
@@ -118,21 +118,21 @@ def definition(turn: Turn, path: str, tool: ToolPlan, rule: Rule) -> str:
 # --- from the first vote to the last use -------------------------------------------------------------------------
 
 
-def give(turn: Turn, prompt: Asked, bound_to: str, given: Json) -> None:
+def give(step: Step, prompt: Asked, bound_to: str, given: Json) -> None:
     """A call with this input was approved, and with it a grant, where those who decided agree on one."""
     terms = (prompt.answer or {}).get("always")
     if not terms or prompt.tool is None:
         return
-    turn.emit(
+    step.emit(
         ev.GrantGiven,
         path=prompt.path,
         prompt_id=prompt.prompt_id,
-        node_id=turn.node(agent_of(turn.state, prompt.path) or "").id,
+        node_id=step.node(agent_of(step.state, prompt.path) or "").id,
         tool=str(prompt.tool["name"]),
         fields=terms["fields"],
         definition=bound_to,
-        until=timestamps.after(turn.facts.now, float(terms["seconds"])),
-        wide=wide_grants.terms(turn, terms["scope"], given, (prompt.covers or {}).get("digest"))
+        until=timestamps.after(step.facts.now, float(terms["seconds"])),
+        wide=wide_grants.terms(step, terms["scope"], given, (prompt.covers or {}).get("digest"))
         if "scope" in terms
         else None,
     )
@@ -150,29 +150,29 @@ class Called(Struct, frozen=True):
     digest_of: Callable[[Json], str]
 
 
-def use(turn: Turn, call: Called, *, wide: bool) -> bool:
+def use(step: Step, call: Called, *, wide: bool) -> bool:
     """Whether this call runs by a grant, which is an event then. One of this run whose time is over ends here."""
     path, tool, given, digest = call.path, call.tool, call.given, call.digest
-    bound_to = definition(turn, path, tool, call.rule)
-    node_id = turn.node(agent_of(turn.state, path) or "").id
-    for grant in list(turn.state.grants.values()):
+    bound_to = definition(step, path, tool, call.rule)
+    node_id = step.node(agent_of(step.state, path) or "").id
+    for grant in list(step.state.grants.values()):
         if (grant.over, grant.wide, grant.node_id, grant.tool) != (None, None, node_id, tool.name):
             continue
-        if turn.facts.now >= grant.until:
-            turn.emit(
-                ev.GrantExpired, path=turn.state.prompts[grant.prompt_id].path, prompt_id=grant.prompt_id
+        if step.facts.now >= grant.until:
+            step.emit(
+                ev.GrantExpired, path=step.state.prompts[grant.prompt_id].path, prompt_id=grant.prompt_id
             )
-        elif _allows(turn.state, grant, bound_to, digest) and fits(tool, grant.fields, given):
-            turn.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest)
+        elif _allows(step.state, grant, bound_to, digest) and fits(tool, grant.fields, given):
+            step.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest)
             return True
-    for grant in wide_grants.standing(turn) if wide else ():
+    for grant in wide_grants.standing(step) if wide else ():
         if grant.definition != bound_to or not fits(tool, grant.fields, given):
             continue
         if grant.exact and (grant.wide or {}).get("digest") != digest:
             continue
-        if wide_grants.allows(turn, grant, node_id, call.rule, call.digest_of):
+        if wide_grants.allows(step, grant, node_id, call.rule, call.digest_of):
             used = wide_grants.after_use(grant)
-            turn.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest, grant=used)
+            step.emit(ev.GrantUsed, path=path, prompt_id=grant.prompt_id, digest=digest, grant=used)
             return True
     return False
 
@@ -191,23 +191,23 @@ def given_here(state: State, grant: Grant) -> bool:
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
 
-def revoke(turn: Turn, command: Revoke) -> None:
+def revoke(step: Step, command: Revoke) -> None:
     """Take a grant back, by whoever could give it, and by whoever may steer the run. What ran stays done."""
-    grant = turn.state.grants[command.prompt_id]
-    prompt = turn.state.prompts[command.prompt_id]
-    if grant.over is not None or turn.state.phase not in OPEN_PHASES:
+    grant = step.state.grants[command.prompt_id]
+    prompt = step.state.prompts[command.prompt_id]
+    if grant.over is not None or step.state.phase not in OPEN_PHASES:
         raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
-    if turn.facts.policy(command.actor, "decide", turn.state, prompt) is not None:
-        turn.permit(command.actor, "revoke", prompt)
-    row = next((one for one in wide_grants.standing(turn) if one.prompt_id == grant.prompt_id), None)
+    if step.facts.policy(command.actor, "decide", step.state, prompt) is not None:
+        step.permit(command.actor, "revoke", prompt)
+    row = next((one for one in wide_grants.standing(step) if one.prompt_id == grant.prompt_id), None)
     by = command.actor.record()
-    turn.emit(
+    step.emit(
         ev.GrantRevoked,
         path=prompt.path,
         prompt_id=prompt.prompt_id,
         actor=by,
         key=command.key,
-        grant=None if row is None else wide_grants.after_end(row, by, turn.facts.now),
+        grant=None if row is None else wide_grants.after_end(row, by, step.facts.now),
     )
 
 

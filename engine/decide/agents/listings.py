@@ -25,22 +25,22 @@ from engine.language.codec import Json, canonical, decode, encode
 from engine.language.template import escape_markup
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 OFFER = "offer"
 
 _MOST_LINES, _MOST_WIDTH = 24, 160
 
 
-def noticed(turn: Turn, owner: str, changed: Sequence[Json]) -> None:
+def noticed(step: Step, owner: str, changed: Sequence[Json]) -> None:
     """Ask about tools that their servers describe in other words now; about the same words once."""
-    state, agent = turn.state, agent_at(turn.state, owner)
+    state, agent = step.state, agent_at(step.state, owner)
     quiet = state.phase != "running" or in_finally(owner) or agent.final or agent.body is None
     listing: dict[str, Json] = {"tools": list(changed)}
     asked = [prompt for prompt in state.prompts.values() if prompt.kind == LISTING and prompt.path == owner]
     if not changed or quiet or any(prompt.listing == listing for prompt in asked):
         return
-    withdraw(turn, owner, "the server has changed again")
+    withdraw(step, owner, "the server has changed again")
     known = {tool["name"]: tool for tool in (agent.body or {}).get("tools") or ()}
     names = ", ".join(f"`{escape_markup(tool['name'])}`" for tool in changed)
     lines = [line for tool in changed for line in _difference(known.get(tool["name"], {}), tool)]
@@ -52,10 +52,10 @@ def noticed(turn: Turn, owner: str, changed: Sequence[Json]) -> None:
         f"```{escape_markup(chr(10).join(shown))}```"
     )
     offer = option(OFFER, "Offer it as it is now", "primary")
-    turn.ask(
+    step.ask(
         owner,
         step_prompt(
-            turn.node(owner), LISTING, text, offer, option("keep", "Keep what it was"), listing=listing
+            step.node(owner), LISTING, text, offer, option("keep", "Keep what it was"), listing=listing
         ),
     )
 
@@ -73,15 +73,15 @@ def _lines(tool: Json) -> list[str]:
     return [*str(tool.get("description") or "").splitlines(), *schema.splitlines()]
 
 
-def decided(turn: Turn, prompt: Asked) -> None:
+def decided(step: Step, prompt: Asked) -> None:
     """People have looked at it."""
     if (prompt.answer or {}).get("value") != OFFER:
         return
-    agent, run = agent_at(turn.state, prompt.path), turn.state.nodes[prompt.path]
+    agent, run = agent_at(step.state, prompt.path), step.state.nodes[prompt.path]
     new = {tool["name"]: tool for tool in (prompt.listing or {})["tools"]}
     body = agent.body or {}
     tools = [{**tool, **new.get(tool["name"], {})} for tool in body.get("tools") or ()]
-    turn.emit(
+    step.emit(
         ev.AgentOpened,
         path=prompt.path,
         node_id=run.node_id,
@@ -135,16 +135,16 @@ def approved(rows: Sequence[KeptRow]) -> list[Json]:
     return [decode(row.body)["tool"] for row in rows]
 
 
-def withdraw(turn: Turn, owner: str, reason: str) -> None:
+def withdraw(step: Step, owner: str, reason: str) -> None:
     """Ask no more about the tools of this agent."""
-    for prompt_id in asked_in_order(turn.state):
-        prompt = turn.state.prompts[prompt_id]
+    for prompt_id in asked_in_order(step.state):
+        prompt = step.state.prompts[prompt_id]
         if prompt.kind == LISTING and prompt.path == owner:
-            turn.emit(ev.PromptCancelled, path=owner, prompt_id=prompt_id, reason=reason)
+            step.emit(ev.PromptCancelled, path=owner, prompt_id=prompt_id, reason=reason)
 
 
-def withdraw_idle(turn: Turn) -> None:
+def withdraw_idle(step: Step) -> None:
     """The same for all agents that have ended."""
-    for prompt in [turn.state.prompts[prompt_id] for prompt_id in asked_in_order(turn.state)]:
-        if prompt.kind == LISTING and prompt.path not in turn.state.containers:
-            withdraw(turn, prompt.path, "the agent has ended")
+    for prompt in [step.state.prompts[prompt_id] for prompt_id in asked_in_order(step.state)]:
+        if prompt.kind == LISTING and prompt.path not in step.state.containers:
+            withdraw(step, prompt.path, "the agent has ended")

@@ -40,7 +40,7 @@ from engine.messages.models import shipped
 from engine.messages.prices import DEFAULTS
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 MOST_ROOM = 64_000
 """Tokens to which an answer gets more room by itself where nothing is known of its model; people may give it more."""
@@ -78,106 +78,106 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
 
 
 def unusable(
-    turn: Turn, owner: str, output: Mapping[str, Json], stayed: Sequence[Json], asked: str | None = None
+    step: Step, owner: str, output: Mapping[str, Json], stayed: Sequence[Json], asked: str | None = None
 ) -> None:
     """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it; `asked` is the
     model that was asked."""
-    agent, reason = agent_at(turn.state, owner), str(output.get("stopReason"))
+    agent, reason = agent_at(step.state, owner), str(output.get("stopReason"))
     if asks_for_more(agent.pending) and (reason == "end_turn" or (reason == "max_tokens" and stayed)):
         return  # somebody spoke meanwhile, and that is gone on with
     if reason == "refusal":
         if asked not in (None, agent.model):
-            _emit(turn, owner, "again", text=agent.text)  # people have chosen another model meanwhile
+            _emit(step, owner, "again", text=agent.text)  # people have chosen another model meanwhile
         else:
-            _refused(turn, owner, agent, output)
+            _refused(step, owner, agent, output)
     elif reason == "max_tokens" and not stayed:
-        more_room(turn, owner, "room", _cut_error())
+        more_room(step, owner, "room", _cut_error())
     elif reason == "model_context_window_exceeded":
         too_long(
-            turn,
+            step,
             owner,
             {"type": reason, "message": "the conversation is longer than the model can keep in mind"},
             agent.text,
         )
     elif reason == "pause_turn" and served(stayed):
         error = {"type": reason, "message": f"the model paused {_ALONE['resend']} times"}
-        _alone(turn, owner, "resend", error, text=agent.text)
+        _alone(step, owner, "resend", error, text=agent.text)
     elif reason in ("max_tokens", "pause_turn") and stayed:
-        _alone(turn, owner, "go_on", _cut_error(), text=agent.text, content=_text(_GO_ON))
+        _alone(step, owner, "go_on", _cut_error(), text=agent.text, content=_text(_GO_ON))
     else:
         error = {"type": "empty", "message": "the model answered nothing, twice"}
         if not agent.text:
-            _alone(turn, owner, "said", error, content=_text(_EMPTY))
+            _alone(step, owner, "said", error, content=_text(_EMPTY))
         elif spoken(agent)[-1]["content"][-1:] == _text(_EMPTY):
-            stuck(turn, owner, error)
+            stuck(step, owner, error)
         else:
-            _alone(turn, owner, "go_on", error, content=_text(_EMPTY), text=agent.text)
+            _alone(step, owner, "go_on", error, content=_text(_EMPTY), text=agent.text)
 
 
 def _cut_error() -> dict[str, Json]:
     return {"type": "max_tokens", "message": "the answer was cut: raise `max_tokens`"}
 
 
-def _refused(turn: Turn, owner: str, agent: AgentRun, output: Mapping[str, Json]) -> None:
+def _refused(step: Step, owner: str, agent: AgentRun, output: Mapping[str, Json]) -> None:
     """Where the API has asked the models that the flow names already, one of them has answered."""
-    details, named = output.get("stopDetails") or {}, fallbacks(turn, owner)
+    details, named = output.get("stopDetails") or {}, fallbacks(step, owner)
     told = {name: details.get(name) for name in ("category", "explanation", "recommended_model")}
     error = {"type": "refusal", "message": "the model declined to go on", "details": told}
     left = [] if output.get("model") in named else named[agent.alone.get("model", 0) :]
     if left:
-        _emit(turn, owner, "model", model=left[0], text=agent.text, error=error)
+        _emit(step, owner, "model", model=left[0], text=agent.text, error=error)
     else:
-        stuck(turn, owner, error)
+        stuck(step, owner, error)
 
 
-def more_room(turn: Turn, owner: str, how: str, error: dict[str, Json]) -> None:
+def more_room(step: Step, owner: str, how: str, error: dict[str, Json]) -> None:
     """The same again with twice the room for an answer, as far as that goes by itself."""
-    agent, room = agent_at(turn.state, owner), longest(turn, owner)
+    agent, room = agent_at(step.state, owner), longest(step, owner)
     most = shipped(agent.model).max_tokens or MOST_ROOM
     if room < most:
         more = min(2 * room, most)
         beside: dict[str, Json] = {"text": agent.text} if how == "room" else {"brief": _brief(agent)}
-        _emit(turn, owner, how, max_tokens=more, **beside)
+        _emit(step, owner, how, max_tokens=more, **beside)
     else:
-        stuck(turn, owner, error)
+        stuck(step, owner, error)
 
 
 def _brief(agent: AgentRun) -> bool | None:
     return True if agent.compacts == "brief" else None
 
 
-def longest(turn: Turn, owner: str) -> int:
+def longest(step: Step, owner: str) -> int:
     """How long an answer may be, in tokens."""
-    return agent_at(turn.state, owner).max_tokens or int(turn.state.nodes[owner].input["max_tokens"])
+    return agent_at(step.state, owner).max_tokens or int(step.state.nodes[owner].input["max_tokens"])
 
 
-def too_long(turn: Turn, owner: str, error: dict[str, Json], text: str, *, brief: bool = False) -> None:
+def too_long(step: Step, owner: str, error: dict[str, Json], text: str, *, brief: bool = False) -> None:
     """The conversation does not fit: it is summed up. `text` is what its answer has so far; `brief`: it does not fit into
     that call either, as it is."""
-    agent = agent_at(turn.state, owner)
+    agent = agent_at(step.state, owner)
     if len(agent.messages) > 1 and not tool_is_open(agent):
-        _alone(turn, owner, "compact", error, brief=brief or None, text=text or None)
+        _alone(step, owner, "compact", error, brief=brief or None, text=text or None)
     else:
-        stuck(turn, owner, error)
+        stuck(step, owner, error)
 
 
-def _alone(turn: Turn, owner: str, how: str, error: dict[str, Json], **more: Json) -> None:
+def _alone(step: Step, owner: str, how: str, error: dict[str, Json], **more: Json) -> None:
     """It helps itself in this way, or people are asked where it has done so often enough."""
-    if agent_at(turn.state, owner).alone.get(how, 0) < _ALONE[how]:
-        _emit(turn, owner, how, **more)
+    if agent_at(step.state, owner).alone.get(how, 0) < _ALONE[how]:
+        _emit(step, owner, how, **more)
     else:
-        stuck(turn, owner, error)
+        stuck(step, owner, error)
 
 
-def in_words(turn: Turn, owner: str) -> None:
+def in_words(step: Step, owner: str) -> None:
     """The API has made no summary of the conversation: the model is asked for one."""
-    _emit(turn, owner, "compact", text=agent_at(turn.state, owner).cut or None)
+    _emit(step, owner, "compact", text=agent_at(step.state, owner).cut or None)
 
 
-def _emit(turn: Turn, owner: str, how: str, **more: Json) -> None:
+def _emit(step: Step, owner: str, how: str, **more: Json) -> None:
     """Write it, unless the agent is given up already."""
-    if turn.state.containers[owner].error is None:
-        turn.emit(ev.AgentOutcome, path=owner, node_id=turn.state.nodes[owner].node_id, how=how, **more)
+    if step.state.containers[owner].error is None:
+        step.emit(ev.AgentOutcome, path=owner, node_id=step.state.nodes[owner].node_id, how=how, **more)
 
 
 def _text(words: str) -> list[Json]:
@@ -187,57 +187,57 @@ def _text(words: str) -> list[Json]:
 # --- failed calls ----------------------------------------------------------------------------------------------
 
 
-def turn_failed(turn: Turn, path: str) -> None:
+def turn_failed(step: Step, path: str) -> None:
     """A model call failed, and no try is left."""
-    owner, error = agent_of(turn.state, path) or "", turn.state.nodes[path].error or {}
-    agent = agent_at(turn.state, owner)
+    owner, error = agent_of(step.state, path) or "", step.state.nodes[path].error or {}
+    agent = agent_at(step.state, owner)
     if agent.stuck:
         return
     if error.get("type") == "context_too_long":
-        too_long(turn, owner, error, agent.cut, brief=True)
+        too_long(step, owner, error, agent.cut, brief=True)
     else:
-        stuck(turn, owner, error)
+        stuck(step, owner, error)
 
 
-def stuck(turn: Turn, owner: str, error: dict[str, Json]) -> None:
+def stuck(step: Step, owner: str, error: dict[str, Json]) -> None:
     """People are asked, or where they are not the agent fails, unless it is given up already."""
-    turn_list = turn.flow.lists[agent_at(turn.state, owner).lists[0]]
+    turn_list = step.flow.lists[agent_at(step.state, owner).lists[0]]
     if turn_list.nodes[0].on_error == "ask" and not in_finally(owner):
-        _emit(turn, owner, "ask", error=error)
-    elif turn.state.containers[owner].error is None:
-        turn.fail(owner, {**error, "message": f"node {turn.node(owner).id}: {error.get('message')}"})
+        _emit(step, owner, "ask", error=error)
+    elif step.state.containers[owner].error is None:
+        step.fail(owner, {**error, "message": f"node {step.node(owner).id}: {error.get('message')}"})
 
 
-def ask(turn: Turn, owner: str) -> None:
+def ask(step: Step, owner: str) -> None:
     """Ask what there is to ask: how an agent goes on that is stuck, or what is done about an outage."""
-    agent, asked = agent_at(turn.state, owner), open_prompt_at(turn.state, owner)
+    agent, asked = agent_at(step.state, owner), open_prompt_at(step.state, owner)
     if agent.stuck is not None:
-        withdraw_outage(turn, owner)
-        if open_prompt_at(turn.state, owner) is None:
-            turn.ask(owner, _prompt(turn, owner, agent.stuck))
+        withdraw_outage(step, owner)
+        if open_prompt_at(step.state, owner) is None:
+            step.ask(owner, _prompt(step, owner, agent.stuck))
         return
-    away = None if asked or in_finally(owner) else _outage(turn, owner)
+    away = None if asked or in_finally(owner) else _outage(step, owner)
     if away is not None:
-        turn.ask(owner, _prompt(turn, owner, away, OUTAGE))
+        step.ask(owner, _prompt(step, owner, away, OUTAGE))
 
 
-def withdraw_outage(turn: Turn, owner: str, reason: str = "the provider is back") -> None:
+def withdraw_outage(step: Step, owner: str, reason: str = "the provider is back") -> None:
     """Nobody has to be told of an outage any more."""
-    prompt = open_prompt_at(turn.state, owner)
+    prompt = open_prompt_at(step.state, owner)
     if prompt is not None and is_outage(prompt):
-        turn.emit(ev.PromptCancelled, path=owner, prompt_id=prompt.prompt_id, reason=reason)
+        step.emit(ev.PromptCancelled, path=owner, prompt_id=prompt.prompt_id, reason=reason)
 
 
-def _outage(turn: Turn, owner: str) -> dict[str, Json] | None:
+def _outage(step: Step, owner: str) -> dict[str, Json] | None:
     """The error of an outage that has lasted long enough for people to hear of it."""
-    for path in turn.state.active:
-        run = turn.state.nodes[path]
+    for path in step.state.active:
+        run = step.state.nodes[path]
         if (
             outages.waited_out(run)
-            and agent_of(turn.state, path) == owner
-            and turn.node(path).on_error == "ask"
+            and agent_of(step.state, path) == owner
+            and step.node(path).on_error == "ask"
         ):
-            lasts = timestamps.seconds_between(run.started_at or turn.facts.now, turn.facts.now)
+            lasts = timestamps.seconds_between(run.started_at or step.facts.now, step.facts.now)
             return run.error if lasts >= _OUTAGE_SHOWN else None
     return None
 
@@ -248,21 +248,21 @@ def _outage(turn: Turn, owner: str) -> dict[str, Json] | None:
 _MOST_TOLD = 600
 
 
-def _prompt(turn: Turn, owner: str, error: Mapping[str, Json], scope: str | None = None) -> Question:
-    node, kind = turn.node(owner), str(error.get("type"))
-    options = [*_ways(turn, owner, kind, error, scope), option("stop", "Stop", "danger")]
+def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None = None) -> Question:
+    node, kind = step.node(owner), str(error.get("type"))
+    options = [*_ways(step, owner, kind, error, scope), option("stop", "Stop", "danger")]
     options[0] = {**options[0], "style": "primary"}
     takes_words = scope is None and kind in _TAKES_WORDS
     about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": takes_words}
-    return step_prompt(node, OUTCOME, _told(turn, owner, kind, error, scope), *options, **about)
+    return step_prompt(node, OUTCOME, _told(step, owner, kind, error, scope), *options, **about)
 
 
 _TAKES_WORDS = ("refusal", "max_tokens", "empty", "output")
 """Whatever is said in the thread is said to the model, and it goes on."""
 
 
-def _told(turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
-    agent, details = agent_at(turn.state, owner), error.get("details") or {}
+def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
+    agent, details = agent_at(step.state, owner), error.get("details") or {}
     message = escape_markup(str(error.get("message") or "no reason was given"))
     if len(message) > _MOST_TOLD:
         message = f"{message[:_MOST_TOLD]}…"
@@ -281,7 +281,7 @@ def _told(turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: s
         )
         return f": {agent.model} declined to go on{category}.{why}"
     if kind == "max_tokens":
-        return f": the answer is longer than {longest(turn, owner):,} tokens, and was cut."
+        return f": the answer is longer than {longest(step, owner):,} tokens, and was cut."
     if kind == "output":
         return f": {message}\n>{escape_markup(str(details.get('text') or ''))[:_MOST_TOLD]}"
     code = details.get("errorCode")
@@ -291,15 +291,15 @@ def _told(turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: s
 
 
 def _ways(
-    turn: Turn, owner: str, kind: str, error: Mapping[str, Json], scope: str | None
+    step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None
 ) -> Iterator[dict[str, Json]]:
     """The buttons that fit, but for *Stop*."""
-    agent = agent_at(turn.state, owner)
+    agent = agent_at(step.state, owner)
     if scope == OUTAGE:
         yield option(RETRY, "Go on now")
-        yield _other_model(turn, agent)
+        yield _other_model(step, agent)
     elif kind == "refusal":
-        yield from _models(turn, owner, agent, error)
+        yield from _models(step, owner, agent, error)
         yield _worded("otherwise", "Say it otherwise", "What should it be told?")
         yield _worded("answer", "Answer for it", "The answer, in place of the model's")
     elif kind == "max_tokens":
@@ -308,7 +308,7 @@ def _ways(
             yield option("take", "Take it as it is")
     elif kind in ("context_too_long", "model_context_window_exceeded"):
         if tool_is_open(agent):
-            yield _other_model(turn, agent)
+            yield _other_model(step, agent)
         else:
             yield option("compact", "Drop the largest results")
         yield option("over", "Start over")
@@ -320,7 +320,7 @@ def _ways(
         yield option("correct", "Ask again")
     elif kind in (*_ADMINS, "price_unknown"):
         yield option(RETRY, "Go on")
-        yield _other_model(turn, agent)
+        yield _other_model(step, agent)
     else:
         yield option(RETRY, "Again")
         if kind in _ABOUT_REQUEST:
@@ -348,18 +348,18 @@ def _worded(value: str, label: str, asks: str, *, default: str = "") -> dict[str
     return {**option(value, label), "asks": {"label": asks, "default": default[:3_000]}}
 
 
-def _models(turn: Turn, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+def _models(step: Step, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     told = (error.get("details") or {}).get("recommended_model")
-    known = dict.fromkeys([*([str(told)] if told else []), *fallbacks(turn, owner)])
+    known = dict.fromkeys([*([str(told)] if told else []), *fallbacks(step, owner)])
     named = [model for model in known if model != agent.model][:2]
     for model in named:
         yield option(f"model:{model}", f"Try {model}")
     if not named:
-        yield _other_model(turn, agent)
+        yield _other_model(step, agent)
 
 
-def _other_model(turn: Turn, agent: AgentRun) -> dict[str, Json]:
-    prices = turn.facts.agents.prices
+def _other_model(step: Step, agent: AgentRun) -> dict[str, Json]:
+    prices = step.facts.agents.prices
     names = [model for model in (DEFAULTS if prices is None else prices) if model != agent.model]
     return {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": names[:100]}}
 
@@ -367,76 +367,76 @@ def _other_model(turn: Turn, agent: AgentRun) -> dict[str, Json]:
 # --- what people said --------------------------------------------------------------------------------------------
 
 
-def decided(turn: Turn, prompt: Asked, key: str | None) -> None:
+def decided(step: Step, prompt: Asked, key: str | None) -> None:
     """The agent goes on as a person said, or not at all."""
     owner, answer = prompt.path, prompt.answer or {}
-    agent, value, actor = agent_at(turn.state, owner), answer.get("value"), prompt.actor
+    agent, value, actor = agent_at(step.state, owner), answer.get("value"), prompt.actor
     words = str(answer.get("words") or (answer.get("text") if value is None else "") or "").strip()
     if prompt.status != "answered" or value == "stop":
-        _stop(turn, prompt, agent)
+        _stop(step, prompt, agent)
         return
     # A call that failed, or is tried again, has said nothing yet: what it goes on with is what was cut before it.
-    silent = is_outage(prompt) or _failed_turn(turn, owner) is not None
+    silent = is_outage(prompt) or _failed_turn(step, owner) is not None
     by: dict[str, Json] = {"actor": actor, "text": agent.cut if silent else agent.text}
     if value is None or value == "otherwise":
         said = _text(person_message(words, actor or {}))
         # A nudge goes on with what was cut; other words ask for another answer.
         text = agent.text or None if prompt.scope == "empty" else None
         by |= {"text": text, "content": said, "key": key}
-        _emit(turn, owner, "go_on" if text else "said", **by)
+        _emit(step, owner, "go_on" if text else "said", **by)
     elif value in ("answer", "take"):
-        _last_answer(turn, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
+        _last_answer(step, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
     elif value == "correct":
         problem = str((agent.stuck or {}).get("message"))
-        _emit(turn, owner, "said", **{**by, "text": None, "content": _text(WRONG.format(problem=problem))})
+        _emit(step, owner, "said", **{**by, "text": None, "content": _text(WRONG.format(problem=problem))})
     elif value == "room":
         goes_on = {"content": _text(_GO_ON)} if _spoke_last(agent) else {}
-        _emit(turn, owner, "room", **by, max_tokens=2 * longest(turn, owner), **goes_on)
+        _emit(step, owner, "room", **by, max_tokens=2 * longest(step, owner), **goes_on)
     elif value == "over":
-        _emit(turn, owner, "over", actor=actor)
+        _emit(step, owner, "over", actor=actor)
     elif value == "plain":
-        _emit(turn, owner, "plain", **by)
+        _emit(step, owner, "plain", **by)
     elif value == "compact":
-        _emit(turn, owner, "compact", actor=actor, brief=True, text=by["text"] or None)
+        _emit(step, owner, "compact", actor=actor, brief=True, text=by["text"] or None)
     elif value == "model" or str(value).startswith("model:"):
         _emit(
-            turn, owner, "model", **by, model=words if value == "model" else str(value).removeprefix("model:")
+            step, owner, "model", **by, model=words if value == "model" else str(value).removeprefix("model:")
         )
     else:
         how = {"pause_turn": "resend", "summary": "compact"}.get(str(prompt.scope), "again")
         summary = {"actor": actor, "brief": _brief(agent), "text": agent.cut or None}
-        _emit(turn, owner, how, **(by if how != "compact" else summary))
+        _emit(step, owner, how, **(by if how != "compact" else summary))
 
 
-def _failed_turn(turn: Turn, owner: str) -> str | None:
+def _failed_turn(step: Step, owner: str) -> str | None:
     """The model call that failed, and is made again."""
-    for path in turn.state.active:
-        run = turn.state.nodes[path]
-        if run.type == TURN and run.status != "started" and agent_of(turn.state, path) == owner:
+    for path in step.state.active:
+        run = step.state.nodes[path]
+        if run.type == TURN and run.status != "started" and agent_of(step.state, path) == owner:
             return path
     return None
 
 
-def _stop(turn: Turn, prompt: Asked, agent: AgentRun) -> None:
-    path = _failed_turn(turn, prompt.path)
+def _stop(step: Step, prompt: Asked, agent: AgentRun) -> None:
+    path = _failed_turn(step, prompt.path)
     why = (
         agent.stuck
-        or (turn.state.nodes[path].error if path else None)
+        or (step.state.nodes[path].error if path else None)
         or {"type": prompt.scope, "message": "it was away"}
     )
     name = (prompt.actor or {}).get("name") or (prompt.actor or {}).get("id")
     by = f"stopped by {name}" if name else "nobody said in time how it goes on"
     message = f"node {prompt.node_id}: {by}: {why.get('message')}"
-    _emit(turn, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
+    _emit(step, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
 
 
-def _last_answer(turn: Turn, prompt: Asked, agent: AgentRun, text: str) -> None:
-    schema = plan_of(turn.node(prompt.path)).output
+def _last_answer(step: Step, prompt: Asked, agent: AgentRun, text: str) -> None:
+    schema = plan_of(step.node(prompt.path)).output
     problem = problem_of(schema, text) if schema is not None else None
     if problem is not None:
         raise InvalidAnswer(f"This cannot be the answer: {problem}. Nothing was changed.")
     given = _text(text) if text != agent.text and text != _said_last(agent) else None
-    _emit(turn, prompt.path, "answer", actor=prompt.actor, text=text, content=given)
+    _emit(step, prompt.path, "answer", actor=prompt.actor, text=text, content=given)
 
 
 def _said_last(agent: AgentRun) -> str:

@@ -23,7 +23,7 @@ from engine.language.errors import AgentOver
 from engine.messages.messages import text_block
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 MOST_OVERHEARD = 32 * 1024
 """Characters of overheard words that may wait for an agent's next call; what comes after them is left out."""
@@ -31,38 +31,38 @@ MOST_OVERHEARD = 32 * 1024
 _LEFT_OUT = "<overheard>\n(More was said and is left out.)\n</overheard>"
 
 
-def hear(turn: Turn, said: Steer) -> None:
+def hear(step: Step, said: Steer) -> None:
     """Words of who may steer, for the agent that is meant, else for the one that began last: they stand in its next call.
     Raises `AgentOver`: words for one agent are never given to another."""
-    paths = agents_under_way(turn.state)
+    paths = agents_under_way(step.state)
     if said.to is not None and said.to not in paths:
         name = said.to.rpartition("/")[2]
         raise AgentOver(f"{name} is over, or has not begun: this was said to no agent.")
     path = said.to or paths[-1]
-    if _guest(said.actor) and _policy(turn, path, "guests") == "data":
-        _say(turn, path, said, "overheard")
+    if _guest(said.actor) and _policy(step, path, "guests") == "data":
+        _say(step, path, said, "overheard")
         return
-    node = turn.node(path)
-    rested = rest_id(turn.state, path) in turn.state.timers
-    _say(turn, path, said, "message")
+    node = step.node(path)
+    rested = rest_id(step.state, path) in step.state.timers
+    _say(step, path, said, "message")
     if rested:
-        turn.wake(path)
-        _limit_time(turn, path, node)
-    if turn.state.phase in ("running", "waiting"):
-        try_now(turn, path)
+        step.wake(path)
+        _limit_time(step, path, node)
+    if step.state.phase in ("running", "waiting"):
+        try_now(step, path)
 
 
-def overhear(turn: Turn, said: Steer) -> bool:
+def overhear(step: Step, said: Steer) -> bool:
     """Words of who may not steer, for each agent that listens to its thread; whether there is one."""
     told = [
         path
-        for path in agents_under_way(turn.state)
+        for path in agents_under_way(step.state)
         if hears_others(
-            turn.state.nodes[path].input, said.actor, heard_in(turn.state, turn.facts.agents.listens)
+            step.state.nodes[path].input, said.actor, heard_in(step.state, step.facts.agents.listens)
         )
     ]
     for path in told:
-        _say(turn, path, said, "overheard")
+        _say(step, path, said, "overheard")
     return bool(told)
 
 
@@ -96,23 +96,23 @@ def _guest(actor: Actor) -> bool:
     return actor.is_restricted or actor.is_ultra_restricted or actor.is_stranger
 
 
-def _policy(turn: Turn, path: str, name: str) -> Json:
-    return (turn.state.nodes[path].input or {}).get(name)
+def _policy(step: Step, path: str, name: str) -> Json:
+    return (step.state.nodes[path].input or {}).get(name)
 
 
-def _say(turn: Turn, path: str, said: Steer, mark: str) -> None:
+def _say(step: Step, path: str, said: Steer, mark: str) -> None:
     overheard = mark == "overheard"
     blocks = list(_blocks(said, mark))
     if overheard:
-        waiting = [block["text"] for block in agent_at(turn.state, path).pending if is_overheard(block)]
+        waiting = [block["text"] for block in agent_at(step.state, path).pending if is_overheard(block)]
         if _LEFT_OUT in waiting:
             return
         if sum(map(len, [*waiting, said.text])) > MOST_OVERHEARD:
             blocks = [text_block(_LEFT_OUT)]
-    turn.emit(
+    step.emit(
         ev.AgentMessage,
         path=path,
-        node_id=turn.state.nodes[path].node_id,
+        node_id=step.state.nodes[path].node_id,
         role="user",
         source="person",
         content=blocks,
@@ -138,44 +138,44 @@ def _blocks(said: Steer, mark: str) -> Iterator[Json]:
             yield {"type": "sayso_file", **named, "mediaType": file.get("type")}
 
 
-def try_now(turn: Turn, owner: str) -> None:
+def try_now(step: Step, owner: str) -> None:
     """Make the call at once that an agent is waiting to make again."""
-    for path in sorted(turn.state.active):
-        run = turn.state.nodes[path]
-        if run.type == TURN and run.status == "retrying" and agent_of(turn.state, path) == owner:
-            for timer in list(turn.state.timers.values()):
+    for path in sorted(step.state.active):
+        run = step.state.nodes[path]
+        if run.type == TURN and run.status == "retrying" and agent_of(step.state, path) == owner:
+            for timer in list(step.state.timers.values()):
                 if (timer.path, timer.purpose) == (path, "retry"):
-                    turn.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
-                    turn.wake(path)
+                    step.emit(ev.TimerFired, path=path, timer_id=timer.timer_id)
+                    step.wake(path)
 
 
 # --- after the answer --------------------------------------------------------------------------------------
 
 
-def rests(turn: Turn, path: str) -> bool:
+def rests(step: Step, path: str) -> bool:
     """Whether the agent at `path`, which has answered, listens for what follows; it begins to where its flow says so and
     people can write to it."""
-    timer_id = rest_id(turn.state, path)
-    if timer_id in turn.state.timers:
+    timer_id = rest_id(step.state, path)
+    if timer_id in step.state.timers:
         return True
-    seconds = _policy(turn, path, "follow_up")
-    people = "/" not in path and bool((turn.state.thread or {}).get("channel"))
-    if not seconds or not people or turn.state.phase != "running":
+    seconds = _policy(step, path, "follow_up")
+    people = "/" not in path and bool((step.state.thread or {}).get("channel"))
+    if not seconds or not people or step.state.phase != "running":
         return False
-    due_at = timestamps.after(turn.facts.now, float(seconds))
-    turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="followUp")
+    due_at = timestamps.after(step.facts.now, float(seconds))
+    step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="followUp")
     return True
 
 
-def _limit_time(turn: Turn, path: str, node: Node) -> None:
+def _limit_time(step: Step, path: str, node: Node) -> None:
     """What follows has as much time as the first answer had."""
-    timer_id = timeout_id(turn.state, path)
-    if node.timeout is not None and timer_id not in turn.state.timers:
-        due_at = timestamps.after(turn.facts.now, node.timeout)
-        turn.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
+    timer_id = timeout_id(step.state, path)
+    if node.timeout is not None and timer_id not in step.state.timers:
+        due_at = timestamps.after(step.facts.now, node.timeout)
+        step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
 
 
-def end_rest(turn: Turn, path: str) -> None:
+def end_rest(step: Step, path: str) -> None:
     """The agent listens no more: what it said last is its output."""
-    turn.wake(path)
-    turn.emit(ev.ContainerCompleted, path=path, node_id=turn.state.nodes[path].node_id)
+    step.wake(path)
+    step.emit(ev.ContainerCompleted, path=path, node_id=step.state.nodes[path].node_id)

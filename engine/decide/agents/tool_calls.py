@@ -36,7 +36,7 @@ from engine.language.expressions import evaluate_condition
 from engine.language.template import escape_markup
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 
 VALID_SECONDS = 30 * 86400.0
@@ -47,61 +47,61 @@ NEVER_ALWAYS = ("remember",)
 """Tools of which each call is decided by itself: nothing is remembered that nobody has read."""
 
 
-def begin_call(turn: Turn, path: str) -> tuple[Node, Json] | None:
+def begin_call(step: Step, path: str) -> tuple[Node, Json] | None:
     """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
-    owner = agent_of(turn.state, path)
+    owner = agent_of(step.state, path)
     assert owner is not None
-    call = agent_at(turn.state, owner).calls[path]
-    plan = plan_of(turn.node(owner))
-    if asked_here(turn.state, call) and not _approved(turn.state, call):
-        decided(turn, turn.state.prompts[call.prompt_id or ""])
+    call = agent_at(step.state, owner).calls[path]
+    plan = plan_of(step.node(owner))
+    if asked_here(step.state, call) and not _approved(step.state, call):
+        decided(step, step.state.prompts[call.prompt_id or ""])
         return None
     if call.tool is None:
         names = ", ".join(tool.name for tool in plan.tools) or "none at all"
-        _refuse(turn, path, call, f"There is no tool {call.name}. There are: {names}.")
+        _refuse(step, path, call, f"There is no tool {call.name}. There are: {names}.")
         return None
     tool = plan.tools[call.tool]
     try:
-        given = _given(turn, tool, call)
-        config = configured(turn, path, tool, given)
-        rule = _rule(turn, path, plan, call, call_to_node.as_read(tool, given, config))
-        if rule is not None and not asked_here(turn.state, call):
-            if not _granted(turn, path, plan, rule, given, config):
-                _ask(turn, path, tool, rule, call, config)
+        given = _given(step, tool, call)
+        config = configured(step, path, tool, given)
+        rule = _rule(step, path, plan, call, call_to_node.as_read(tool, given, config))
+        if rule is not None and not asked_here(step.state, call):
+            if not _granted(step, path, plan, rule, given, config):
+                _ask(step, path, tool, rule, call, config)
                 return None
-        elif asked_here(turn.state, call):
-            _enforce(turn, path, tool, call, config)
+        elif asked_here(step.state, call):
+            _enforce(step, path, tool, call, config)
     except SaysoError as error:
-        _refuse(turn, path, call, str(error))
+        _refuse(step, path, call, str(error))
         return None
     return tool.node, config
 
 
-def _called(turn: Turn, path: str) -> tuple[Call, ToolPlan]:
+def _called(step: Step, path: str) -> tuple[Call, ToolPlan]:
     """A tool call that has no result yet, and the tool that it is of."""
-    owner = agent_of(turn.state, path)
+    owner = agent_of(step.state, path)
     assert owner is not None
-    call = agent_at(turn.state, owner).calls[path]
+    call = agent_at(step.state, owner).calls[path]
     assert call.tool is not None, "a call of no tool is refused before anything happens to it"
-    return call, plan_of(turn.node(owner)).tools[call.tool]
+    return call, plan_of(step.node(owner)).tools[call.tool]
 
 
-def configured(turn: Turn, path: str, tool: ToolPlan, given: Json) -> dict[str, Json]:
+def configured(step: Step, path: str, tool: ToolPlan, given: Json) -> dict[str, Json]:
     """The configuration of the node that this call becomes. Raises `SaysoError`, in words for the model."""
     if tool.kind in ("node", "flow"):
         call_to_node.checked(tool, given)
         if tool.kind == "flow":
             return {**tool.node.config, "inputs": copy(given)}
         given = call_to_node.filled(tool, given)
-        return evaluate_config(turn.flow, tool.node, turn.state, scope_of(path), None, {"input": given})
-    names = context(tool.node.compiled, turn.flow, turn.state, scope_of(path), None)
+        return evaluate_config(step.flow, tool.node, step.state, scope_of(path), None, {"input": given})
+    names = context(tool.node.compiled, step.flow, step.state, scope_of(path), None)
     return call_to_node.prepare(tool, given, tool.node.compiled.evaluate(names))
 
 
-def _given(turn: Turn, tool: ToolPlan, call: Call) -> Json:
+def _given(step: Step, tool: ToolPlan, call: Call) -> Json:
     """What the call is given: what the model wrote, or what a person made of it."""
-    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
-    if prompt is None or not prompt.editors or not asked_here(turn.state, call):
+    prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
+    if prompt is None or not prompt.editors or not asked_here(step.state, call):
         return call.input
     return edited(tool, call.input, prompt.values)
 
@@ -115,18 +115,18 @@ def asked_here(state: State, call: Call) -> bool:
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
 
-def _rule(turn: Turn, path: str, plan: AgentPlan, call: Call, given: Json) -> Rule | None:
+def _rule(step: Step, path: str, plan: AgentPlan, call: Call, given: Json) -> Rule | None:
     """The rule by which people decide this call first. A rule that cannot be evaluated holds."""
     for rule in plan.rules:
-        if rule.tool == call.name and (rule.when is None or _holds(turn, path, rule, given)):
+        if rule.tool == call.name and (rule.when is None or _holds(step, path, rule, given)):
             return rule
     return None
 
 
-def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
+def _holds(step: Step, path: str, rule: Rule, given: Json) -> bool:
     assert rule.when is not None
     try:
-        names = context(rule.when, turn.flow, turn.state, scope_of(path), turn.facts.now)
+        names = context(rule.when, step.flow, step.state, scope_of(path), step.facts.now)
         names |= {"input": given, "tool": rule.tool}
         return evaluate_condition(rule.when, names, f"approvals.{rule.tool}: when")
     except SaysoError:
@@ -134,7 +134,7 @@ def _holds(turn: Turn, path: str, rule: Rule, given: Json) -> bool:
 
 
 def _granted(
-    turn: Turn, path: str, plan: AgentPlan, rule: Rule, given: Json, config: dict[str, Json]
+    step: Step, path: str, plan: AgentPlan, rule: Rule, given: Json, config: dict[str, Json]
 ) -> bool:
     """Whether people allow calls like this one always."""
     tool = plan.tool(rule.tool)
@@ -143,46 +143,46 @@ def _granted(
         return False
 
     def digest_of(other: Json) -> str:
-        return covered_nodes.digest(tool.node.type, configured(turn, path, tool, other))
+        return covered_nodes.digest(tool.node.type, configured(step, path, tool, other))
 
     read, digest = call_to_node.as_read(tool, given, config), covered_nodes.digest(tool.node.type, config)
     called = grants.Called(path, tool, rule, read, digest, digest_of)
-    return grants.use(turn, called, wide=plan.grants == "flow")
+    return grants.use(step, called, wide=plan.grants == "flow")
 
 
-def grant_checked(turn: Turn, prompt: Asked, asked: Json) -> dict[str, Json]:
+def grant_checked(step: Step, prompt: Asked, asked: Json) -> dict[str, Json]:
     """The grant that goes with the approval of this call. Raises `InvalidAnswer`."""
-    _, tool = _called(turn, prompt.path)
-    return grants.checked(tool, call_read(turn, prompt), asked, _scopes(turn, prompt.path))
+    _, tool = _called(step, prompt.path)
+    return grants.checked(tool, call_read(step, prompt), asked, _scopes(step, prompt.path))
 
 
-def _scopes(turn: Turn, path: str) -> dict[str, str]:
+def _scopes(step: Step, path: str) -> dict[str, str]:
     """For what beyond this run a call can be allowed."""
-    plan = plan_of(turn.node(agent_of(turn.state, path) or ""))
-    return wide_grants.scopes(turn.state) if plan.grants == "flow" else {}
+    plan = plan_of(step.node(agent_of(step.state, path) or ""))
+    return wide_grants.scopes(step.state) if plan.grants == "flow" else {}
 
 
-def call_read(turn: Turn, prompt: Asked) -> dict[str, Json]:
+def call_read(step: Step, prompt: Asked) -> dict[str, Json]:
     """The input of the call that people decide, as a rule and a grant see it, with what they changed."""
-    call, tool = _called(turn, prompt.path)
-    return _read(turn, prompt.path, tool, call)
+    call, tool = _called(step, prompt.path)
+    return _read(step, prompt.path, tool, call)
 
 
-def _read(turn: Turn, path: str, tool: ToolPlan, call: Call) -> dict[str, Json]:
+def _read(step: Step, path: str, tool: ToolPlan, call: Call) -> dict[str, Json]:
     """The input of a call as a rule sees it, with what people changed."""
-    given = _given(turn, tool, call)
-    read = call_to_node.as_read(tool, given, configured(turn, path, tool, given))
+    given = _given(step, tool, call)
+    read = call_to_node.as_read(tool, given, configured(step, path, tool, given))
     return dict(read) if isinstance(read, dict) else {}
 
 
-def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: dict[str, Json]) -> None:
-    agent = turn.node(agent_of(turn.state, path) or "")
+def _ask(step: Step, path: str, tool: ToolPlan, rule: Rule, call: Call, config: dict[str, Json]) -> None:
+    agent = step.node(agent_of(step.state, path) or "")
     name = agent.name or agent.id
     editable = "edit" in rule.verdicts
     fields = edit_fields(tool, call.input) if editable else []
     lasting = plan_of(agent).grants != "off" and tool.kind not in NEVER_ALWAYS
-    always: dict[str, Json] = {"always": list(_scopes(turn, path)) or True} if lasting else {}
-    approvers = rule.approvers or (("requester",) if requester_of(turn.state.actor) else ("channel",))
+    always: dict[str, Json] = {"always": list(_scopes(step, path)) or True} if lasting else {}
+    approvers = rule.approvers or (("requester",) if requester_of(step.state.actor) else ("channel",))
     asked = Question(
         kind="approval",
         message=rule.message or f"*{escape_markup(name)}* wants to use `{tool.name}`.",
@@ -202,20 +202,20 @@ def _ask(turn: Turn, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
         timeout_seconds=rule.timeout,
         on_timeout="reject",
         tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input, **always},
-        covers=_covered(turn, path, tool, config),
+        covers=_covered(step, path, tool, config),
     )
-    to_people = question.answerable(asked, turn.state.actor, turn.facts.manager_of)
+    to_people = question.answerable(asked, step.state.actor, step.facts.manager_of)
     if isinstance(to_people, str):
-        _refuse(turn, path, call, f"Nobody can decide this call: {to_people}.")
+        _refuse(step, path, call, f"Nobody can decide this call: {to_people}.")
     else:
-        turn.ask(path, to_people)
+        step.ask(path, to_people)
 
 
-def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:
+def _covered(step: Step, path: str, tool: ToolPlan, config: dict[str, Json]) -> dict[str, Json]:
     return {
         "nodeId": tool.node.id,
         "path": path,
-        "sessionId": turn.state.session_id,
+        "sessionId": step.state.session_id,
         "type": tool.node.type,
         "text": call_to_node.call_text(tool, config),
         "digest": covered_nodes.digest(tool.node.type, config),
@@ -223,19 +223,19 @@ def _covered(turn: Turn, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
     }
 
 
-def covered_after(turn: Turn, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
+def covered_after(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
     """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
-    call, tool = _called(turn, prompt.path)
+    call, tool = _called(step, prompt.path)
     given = edited(tool, call.input, values)
-    return _covered(turn, prompt.path, tool, configured(turn, prompt.path, tool, given))
+    return _covered(step, prompt.path, tool, configured(step, prompt.path, tool, given))
 
 
-def _enforce(turn: Turn, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
+def _enforce(step: Step, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
     """Raise `NotApproved` unless people approved exactly this."""
-    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
     shown = {} if prompt is None else prompt.covers or {}
-    approved = _approved(turn.state, call)
-    same = shown.get("path") == path and shown.get("sessionId") == turn.state.session_id
+    approved = _approved(step.state, call)
+    same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
     if not (approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)):
         raise covered_nodes.NotApproved(
             f"{tool.name} did not run: what it was about to do is not what was approved."
@@ -247,35 +247,35 @@ def _approved(state: State, call: Call) -> bool:
     return prompt is not None and (prompt.answer or {}).get("value") == "approve"
 
 
-def decided(turn: Turn, prompt: Asked) -> None:
+def decided(step: Step, prompt: Asked) -> None:
     """People decided a call. Approved ones begin by themselves; an answer in the tool's place is its result."""
     value = (prompt.answer or {}).get("value")
-    call, tool = _called(turn, prompt.path)
+    call, tool = _called(step, prompt.path)
     if value == "approve":
-        plan = plan_of(turn.node(agent_of(turn.state, prompt.path) or ""))
-        rule = _rule(turn, prompt.path, plan, call, _read(turn, prompt.path, tool, call))
+        plan = plan_of(step.node(agent_of(step.state, prompt.path) or ""))
+        rule = _rule(step, prompt.path, plan, call, _read(step, prompt.path, tool, call))
         if rule is not None:
-            bound_to = grants.definition(turn, prompt.path, tool, rule)
-            grants.give(turn, prompt, bound_to, _given(turn, tool, call))
+            bound_to = grants.definition(step, prompt.path, tool, rule)
+            grants.give(step, prompt, bound_to, _given(step, tool, call))
         return
     reason = (prompt.answer or {}).get("reason")
     by, late = question.deciders(prompt), prompt.status == "expired"
     if value == question.ANSWER:
-        _result(turn, prompt.path, call, tool_results.in_place_content(tool, by, str(reason)))
+        _result(step, prompt.path, call, tool_results.in_place_content(tool, by, str(reason)))
         return
     content = tool_results.rejected_content(tool, by, reason, timed_out=late)
-    _result(turn, prompt.path, call, content, is_error=True)
+    _result(step, prompt.path, call, content, is_error=True)
 
 
 # --- results -----------------------------------------------------------------------------------------------------
 
 
-def _refuse(turn: Turn, path: str, call: Call, message: str) -> None:
-    _result(turn, path, call, tool_results.refused_content(message), is_error=True)
+def _refuse(step: Step, path: str, call: Call, message: str) -> None:
+    _result(step, path, call, tool_results.refused_content(message), is_error=True)
 
 
 def _result(
-    turn: Turn,
+    step: Step,
     path: str,
     call: Call,
     content: list[Json],
@@ -283,13 +283,13 @@ def _result(
     is_error: bool = False,
     error: dict[str, Json] | None = None,
 ) -> None:
-    owner = agent_of(turn.state, path) or ""
-    agent = agent_at(turn.state, owner)
+    owner = agent_of(step.state, path) or ""
+    agent = agent_at(step.state, owner)
     said = [*spoken(agent), {"content": unsent(agent)}]
-    turn.emit(
+    step.emit(
         ev.AgentToolResult,
         path=path,
-        node_id=turn.state.nodes[owner].node_id,
+        node_id=step.state.nodes[owner].node_id,
         tool_use_id=call.tool_use_id,
         content=tool_results.with_room(content, said),
         is_error=True if is_error else None,
@@ -297,61 +297,61 @@ def _result(
     )
 
 
-def done(turn: Turn, path: str, output: Json) -> None:
+def done(step: Step, path: str, output: Json) -> None:
     """A tool call has its output: what the model is told of it."""
-    call, tool = _called(turn, path)
+    call, tool = _called(step, path)
     try:
         copy(output)
     except NotJson as error:
-        failed(turn, path, {"type": error.code, "message": f"its output: {error}"})
+        failed(step, path, {"type": error.code, "message": f"its output: {error}"})
         return
-    content = [*_note(turn, tool, call), *tool_results.content(tool, tool.node.type, output)]
+    content = [*_note(step, tool, call), *tool_results.content(tool, tool.node.type, output)]
     says_failed = tool.node.type == "mcp" and isinstance(output, dict) and bool(output.get("isError"))
-    _result(turn, path, call, content, is_error=says_failed)
+    _result(step, path, call, content, is_error=says_failed)
 
 
-def told(turn: Turn, prompt: Asked) -> None:
+def told(step: Step, prompt: Asked) -> None:
     """A person said that a call that was interrupted is done, and perhaps what came out of it."""
-    call, tool = _called(turn, prompt.path)
+    call, tool = _called(step, prompt.path)
     words = str((prompt.answer or {}).get("words") or "")
-    content = [*_note(turn, tool, call), *tool_results.told_content(tool, prompt.actor or {}, words)]
-    _result(turn, prompt.path, call, content)
+    content = [*_note(step, tool, call), *tool_results.told_content(tool, prompt.actor or {}, words)]
+    _result(step, prompt.path, call, content)
 
 
-def failed(turn: Turn, path: str, error: dict[str, Json]) -> None:
+def failed(step: Step, path: str, error: dict[str, Json]) -> None:
     """A tool call failed for good: that is for the model to know, and fails nothing else."""
-    call, tool = _called(turn, path)
-    content = [*_note(turn, tool, call), *tool_results.error_content(tool, error)]
-    _result(turn, path, call, content, is_error=True, error=error)
+    call, tool = _called(step, path)
+    content = [*_note(step, tool, call), *tool_results.error_content(tool, error)]
+    _result(step, path, call, content, is_error=True, error=error)
 
 
-def cut_off(turn: Turn, path: str) -> None:
+def cut_off(step: Step, path: str) -> None:
     """A call that has no result when its agent fails: the model is told what is known of it."""
-    owner = agent_of(turn.state, path) or ""
-    call, run = agent_at(turn.state, owner).calls[path], turn.state.nodes.get(path)
+    owner = agent_of(step.state, path) or ""
+    call, run = agent_at(step.state, owner).calls[path], step.state.nodes.get(path)
     if run is None:
-        _refuse(turn, path, call, "the work was interrupted before it began.")
+        _refuse(step, path, call, "the work was interrupted before it began.")
         return
     told = "This call was cut off before it had a result. Whether it had its effect is not known: look before you repeat it."
     error: dict[str, Json] = {"type": "interrupted", "message": told}
-    _result(turn, path, call, tool_results.cut_off_content(told), is_error=True, error=error)
+    _result(step, path, call, tool_results.cut_off_content(told), is_error=True, error=error)
 
 
-def _note(turn: Turn, tool: ToolPlan, call: Call) -> list[Json]:
+def _note(step: Step, tool: ToolPlan, call: Call) -> list[Json]:
     """What a person changed before the call ran."""
-    prompt = None if call.prompt_id is None else turn.state.prompts[call.prompt_id]
+    prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
     if prompt is None or not prompt.editors:
         return []
     by = [{"id": editor} for editor in prompt.changed_by]
     return tool_results.edited_note(by, edited(tool, call.input, prompt.values))
 
 
-def settle_containers(turn: Turn, owner: str) -> None:
+def settle_containers(step: Step, owner: str) -> None:
     """Tool calls that were flows and have ended."""
-    for path in sorted(agent_at(turn.state, owner).calls):
-        run = turn.state.nodes.get(path)
+    for path in sorted(agent_at(step.state, owner).calls):
+        run = step.state.nodes.get(path)
         if run is not None and run.status == "completed":
-            done(turn, path, run.output)
+            done(step, path, run.output)
 
 
 # --- edits before approval ---------------------------------------------------------------------------------

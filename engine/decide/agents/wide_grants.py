@@ -24,7 +24,7 @@ from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError
 
 if TYPE_CHECKING:
-    from engine.decide.step import Turn
+    from engine.decide.step import Step
 
 GRANT = "grant"
 """The kind of these rows."""
@@ -40,9 +40,9 @@ def scopes(state: State) -> dict[str, str]:
     return {"thread": f"thread:{thread['key']}", "flow": f"flow:{state.flow_name}@{thread['channel']}"}
 
 
-def terms(turn: Turn, scope: str, given: Json, digest: Json) -> dict[str, Json]:
+def terms(step: Step, scope: str, given: Json, digest: Json) -> dict[str, Json]:
     """What `grant:given` says of one beyond its run, whose approved call had this input."""
-    state = turn.state
+    state = step.state
     return {
         "scope": scopes(state)[scope],
         "input": given,
@@ -56,27 +56,27 @@ def terms(turn: Turn, scope: str, given: Json, digest: Json) -> dict[str, Json]:
     }
 
 
-def standing(turn: Turn) -> list[Grant]:
+def standing(step: Step) -> list[Grant]:
     """Those that count here now, with what this step has changed of them."""
     found = []
-    for row in turn.facts.grants:
-        known = turn.state.grants.get(row.kept_id)
+    for row in step.facts.grants:
+        known = step.state.grants.get(row.kept_id)
         grant = grant_of(row)
         if known is not None and known.wide and known.wide["rev"] > row.rev:
             grant = known
-        if grant.until > turn.facts.now and grant.over is None:
+        if grant.until > step.facts.now and grant.over is None:
             found.append(grant)
     return found
 
 
-def allows(turn: Turn, grant: Grant, node_id: str, rule: Rule, digest_of: Callable[[Json], str]) -> bool:
+def allows(step: Step, grant: Grant, node_id: str, rule: Rule, digest_of: Callable[[Json], str]) -> bool:
     """Whether it is about this tool of this agent, in the name of whoever asked for this run, and would have approved the
     same here."""
     told = grant.wide or {}
-    here = (turn.state.flow_name, node_id, rule.tool)
+    here = (step.state.flow_name, node_id, rule.tool)
     if (told.get("flow"), grant.node_id, grant.tool) != here:
         return False
-    requester = turn.state.actor.get("id")
+    requester = step.state.actor.get("id")
     personal = rule.approvers is None or any(entry in _OF_REQUESTER for entry in rule.approvers)
     if personal and requester != told.get("requester"):
         return False

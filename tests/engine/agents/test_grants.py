@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.decide.agents import grants
 from engine.decide.commands import Answer, Edit, NodeDone, Revoke
 from engine.decide.policy import Gate
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed, PromptClosed
@@ -168,8 +168,8 @@ def defined(rules: str, head: str = MARK, told: str = "Mark a host") -> str:
     done, plan = case.reply(), plan_of(case.flow.lists[""].nodes[0])
     opened = {"body": {"tools": [{"name": plan.tools[0].name, "description": told}]}}
     case.when(NodeDone(done.path, done.attempt, {**done.output, "opened": opened}))
-    turn = Turn(case.flow, case.state, case._facts())
-    return grants.definition(turn, case.calling, plan.tools[0], plan.rules[0])
+    step = Step(case.flow, case.state, case._facts())
+    return grants.definition(step, case.calling, plan.tools[0], plan.rules[0])
 
 
 def test_the_digest_of_a_definition_is_another_for_each_part_of_it() -> None:

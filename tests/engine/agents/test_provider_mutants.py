@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from engine.decide import outages
 from engine.decide.agents import conversation, outcomes
 from engine.decide.commands import NodeDone
-from engine.decide.step import Turn
+from engine.decide.step import Step
 from engine.journal import events as ev
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -89,11 +89,11 @@ def _emptiness_again(patch: pytest.MonkeyPatch) -> None:
     """An empty answer is asked for again with the same request."""
     plain = outcomes._alone
 
-    def alone(turn: Turn, owner: str, way: str, error: dict[str, Json], **told: Json) -> None:
+    def alone(step: Step, owner: str, way: str, error: dict[str, Json], **told: Json) -> None:
         if way == "said":
-            outcomes._emit(turn, owner, "again", text="")
+            outcomes._emit(step, owner, "again", text="")
         else:
-            plain(turn, owner, way, error, **told)
+            plain(step, owner, way, error, **told)
 
     patch.setattr(outcomes, "_alone", alone)
 
@@ -104,7 +104,7 @@ def _fallback_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         outcomes,
         "unusable",
-        lambda turn, owner, output, stayed, asked=None: plain(turn, owner, output, stayed),
+        lambda step, owner, output, stayed, asked=None: plain(step, owner, output, stayed),
     )
 
 
