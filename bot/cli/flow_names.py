@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.run.flow_files import is_flow_file
+
 _NAMED = re.compile(r"^flow:[ \t]*[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
 
 
@@ -20,7 +22,7 @@ def flow_name(file: Path) -> str | None:
 
 def flow_names(folder: Path) -> Iterator[str]:
     """What the flows of a folder are called."""
-    for file in sorted(folder.glob("*.y*ml")):
+    for file in filter(is_flow_file, sorted(folder.iterdir()) if folder.is_dir() else ()):
         name = flow_name(file)
         if name is not None:
             yield name

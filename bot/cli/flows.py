@@ -113,7 +113,9 @@ def _check_folder(path: Path) -> dict[str, Checked]:
     found = {flow.file: _sound(flow, doubts) for flow in flows.values()}
     found |= {file: Checked(None, error.problems) for file, error in errors.items()}
     if not found:
-        raise UsageError(f"There are no flows in {path}: a flow file's name ends with .yml or .yaml.")
+        raise UsageError(
+            f"There are no flows in {path}: a flow file's name ends with .yml or .yaml and begins with no dot."
+        )
     return dict(sorted(found.items()))
 
 

@@ -29,10 +29,10 @@ from bot.workspace import Suggestion, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
 from bot.workspace.pages import LOOPBACK
 from engine.flow import Flow
-from engine.flow.load import SUFFIXES
 from engine.flow.model import Trigger
 from engine.language.actors import Actor
 from engine.language.errors import SaysoError
+from engine.run.flow_files import is_flow_file
 from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
@@ -116,7 +116,7 @@ async def run_dev(
 def default_flows(settings: Settings) -> list[Path]:
     """The folder of flows where it has any, else the examples that come with sayso. Raises `SettingsError`."""
     for folder in (settings.flows, EXAMPLES):
-        if folder.is_dir() and any(file.suffix in SUFFIXES for file in folder.iterdir()):
+        if folder.is_dir() and any(map(is_flow_file, folder.iterdir())):
             return [folder]
     raise SettingsError(
         f"There are no flows in {settings.flows}. Name flow files or folders (sayso dev FILE), or set SAYSO_FLOWS."

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
@@ -39,6 +40,7 @@ BODY_SECONDS = 10.0
 QUIET_SECONDS = 60.0
 """How often the log has a line about senders that prove nothing: they may be many."""
 _MOST_NAMED = 80
+_MOST_FIELDS = 20
 
 
 @dataclass(eq=False)
@@ -79,8 +81,8 @@ class Hooks:
         if not heard:
             return _unknown()
         try:
-            sent = decode_signed(body)
-        except NotJson as error:
+            sent = decode_signed(_json_of(request.content_type, body))
+        except (NotJson, ValueError) as error:
             return _told(400, f"The body is no JSON: {error}")
         if not isinstance(sent, dict):
             return _told(400, "The body is no JSON object.")
@@ -105,7 +107,9 @@ class Hooks:
             self._say(logging.ERROR, f"/hooks/{trigger.pattern} cannot be used", f": {error}")
             return None
         if trigger.verify == "bearer":
-            given, wanted = request.headers.get("Authorization", ""), b"Bearer " + secret
+            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+            # The name of a scheme is the same in any case; without it nothing is proven.
+            given, wanted = f"{scheme.lower()} {token.strip()}", b"bearer " + secret
         else:
             given = request.headers.get("X-Hub-Signature-256", "")
             wanted = b"sha256=" + hmac.new(secret, body, sha256).hexdigest().encode()
@@ -138,6 +142,17 @@ class Hooks:
                 f": {clip(clean_text(event)[0], _MOST_NAMED)}" if event else ""
             )
             yield wanted_item(key, flow.name, trigger.channel or "", inputs, why=why, icon="🪝", by="webhook")
+
+
+def _json_of(content_type: str, body: bytes) -> bytes:
+    """The JSON of a body: in GitHub's default content type it stands in the field `payload` of a form. Raises `ValueError`."""
+    if content_type != "application/x-www-form-urlencoded":
+        return body
+    fields = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    found = [value for name, value in fields if name == "payload"]
+    if len(found) != 1:
+        raise ValueError("a form has it in one field `payload`; else send it as application/json")
+    return found[0].encode()
 
 
 def _bytes(header: str) -> bytes:

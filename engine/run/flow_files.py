@@ -23,8 +23,10 @@ _SCRIPTS = (".script.yml", ".script.yaml")
 
 
 def is_flow_file(path: FilePath) -> bool:
-    """Whether a file of a folder of flows is one, by its name."""
-    return path.suffix in SUFFIXES and not path.name.endswith(_SCRIPTS)
+    """Whether a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
+    hidden nor a script of what Claude would say."""
+    name = path.name.lower()
+    return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")
 
 
 def load_flow_file(path: str | os.PathLike[str]) -> Flow:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bot.cli.flow_names import flow_names
 from bot.config.library import Library
+from engine.run.flow_files import load_flows
 
 CALLER = "flow: caller\nnodes:\n  - {id: call, type: flow, with: {flow: helper}}\n"
 
@@ -81,3 +83,26 @@ def test_the_second_flow_of_a_name_is_an_error_at_its_name(
     (folder / "other.yml").write_text(helper("copy", "other"))
     assert sorted(library.refresh()) == ["helper", "other"]
     assert library.errors == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("a.yml", True),
+        ("a.YML", True),
+        ("a.Yaml", True),
+        ("b.c.yml", True),
+        (".a.yml", False),
+        (".env.yml", False),
+        (".#a.yml", False),
+        (".yml", False),
+        ("a.script.YML", False),
+        ("a.yml~", False),
+        ("a.ymml", False),
+    ],
+)
+def test_which_files_are_flows_is_one_rule(tmp_path: Path, name: str, served: bool) -> None:
+    """The bot, `validate` and completion take the same files: *.yml and *.yaml in any case, but none that is hidden."""
+    (tmp_path / name).write_text(helper("x"))
+    found = [list(Library(tmp_path).refresh()), list(load_flows(tmp_path)[0]), list(flow_names(tmp_path))]
+    assert found == [["helper"] if served else []] * 3

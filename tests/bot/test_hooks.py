@@ -194,3 +194,40 @@ async def test_an_integer_beyond_64_bits_is_refused(bot: Served) -> None:
     """What a flow could only get as another number starts nothing."""
     assert await bot.post(b'{"id": 18446744073709551616}') == 400
     assert bot.stored() == []
+
+
+FORM = {"Content_Type": "application/x-www-form-urlencoded; charset=UTF-8"}
+
+
+async def test_a_form_with_the_json_in_its_payload_is_taken(bot: Served) -> None:
+    """GitHub's default content type is a form with one field; another form is refused in words, and plain JSON counts as before."""
+    assert await bot.post(b"payload=%7B%22a%22%3A+%22%C3%A4+%26%22%7D", **FORM) == 202
+    assert [row["inputs"] for row in bot.stored()] == [{"event": {"a": "ä &"}}]
+    for body in (
+        b"",
+        b"x=%7B%7D",
+        b"payload=%7B%7D&payload=%7B%7D",
+        b'{"a": 1}',
+        b"payload=[]",
+        b"payload=x",
+    ):
+        assert await bot.post(body, **FORM) == 400
+    assert await bot.post(b'{"a": 1}') == 202
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ("bearer s3cret", 202),
+        ("BEARER  s3cret", 202),
+        ("Bearer S3cret", 401),
+        ("s3cret", 401),
+        ("Basic s3cret", 401),
+        ("bearer", 401),
+    ],
+)
+async def test_the_scheme_of_a_secret_may_be_written_in_any_case(
+    bot: Served, given: str, status: int
+) -> None:
+    """`bearer` is `Bearer`; another scheme, and another secret, prove nothing."""
+    assert await bot.post(b"{}", Authorization=given) == status
