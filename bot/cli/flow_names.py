@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.run.flow_files import is_flow_file
+from engine.flow.load import is_flow_file
 
 _NAMED = re.compile(r"^flow:[ \t]*[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 from bot.config.revision import DIRTY, Version, is_dirty, version_of
 from engine.flow import Flow
 from engine.flow.checks.starts import start_warnings
+from engine.flow.load import is_flow_file
 from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, Problem, UnknownFlow
 from engine.language.yaml import load_located
-from engine.run.flow_files import is_flow_file, load_flow_file
+from engine.run.flow_files import load_flow_file
 
 log = logging.getLogger("sayso.flows")
 

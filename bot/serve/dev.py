@@ -29,10 +29,10 @@ from bot.workspace import Suggestion, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
 from bot.workspace.pages import LOOPBACK
 from engine.flow import Flow
+from engine.flow.load import is_flow_file
 from engine.flow.model import Trigger
 from engine.language.actors import Actor
 from engine.language.errors import SaysoError
-from engine.run.flow_files import is_flow_file
 from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")

@@ -4,11 +4,21 @@ whole format, is loaded by the first text that is read."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import PurePath
 
 from engine.flow.model import Flow
 
 SUFFIXES = (".yml", ".yaml")
 """What a file's name ends with to be taken for a flow."""
+_SCRIPTS = (".script.yml", ".script.yaml")
+"""Files that say what Claude would say, beside their flows."""
+
+
+def is_flow_file(path: PurePath) -> bool:
+    """Whether a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
+    hidden nor a script of what Claude would say."""
+    name = path.name.lower()
+    return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")
 
 
 def load_flow(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path as FilePath
 
-from engine.flow.load import SUFFIXES
+from engine.flow.load import is_flow_file
 from engine.flow.model import Flow
 from engine.flow.reading import read
 from engine.flow.subflows import link
@@ -17,16 +17,6 @@ from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.types.annotations import Sources
-
-_SCRIPTS = (".script.yml", ".script.yaml")
-"""Files that say what Claude would say, beside their flows."""
-
-
-def is_flow_file(path: FilePath) -> bool:
-    """Whether a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
-    hidden nor a script of what Claude would say."""
-    name = path.name.lower()
-    return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")
 
 
 def load_flow_file(path: str | os.PathLike[str]) -> Flow:
