@@ -110,9 +110,13 @@ def small(text: str, *, most: int = 900) -> Block:
     return {"type": "context", "elements": [_plain(text, most)]}
 
 
+LABEL = 75
+"""What a button and an entry of a menu can say."""
+
+
 def button(label: str, action_id: str, value: str, style: str | None = None) -> Block:
     """A button."""
-    text = {**_plain(" ".join(label.split()), 75), "emoji": True}
+    text = {**_plain(" ".join(label.split()), LABEL), "emoji": True}
     made: Block = {"type": "button", "text": text, "action_id": action_id, "value": value}
     return {**made, "style": style} if style in ("primary", "danger") else made
 

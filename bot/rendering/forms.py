@@ -15,8 +15,19 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from bot.rendering.blocks import Block, about, actions, button, context, field_block, modal, quoted, section
-from bot.rendering.text import clip, one_line, picked, safe, shown
+from bot.rendering.blocks import (
+    LABEL,
+    Block,
+    about,
+    actions,
+    button,
+    context,
+    field_block,
+    modal,
+    quoted,
+    section,
+)
+from bot.rendering.text import clip, in_full, numbered, one_line, picked, safe, shown
 from engine.forms import MOST_TEXT, Field, is_empty, limits_text, most_text, value_text
 from engine.forms.parse import read_value, units
 from engine.forms.question import Question, field_options
@@ -38,7 +49,6 @@ _PAGE_BYTES = 150_000
 _GROUP = 100
 _CHECKS = 10
 _RADIOS = 5
-_LABEL = 75
 _NONE = "none"
 """The value of an option that says nothing, in a field that may be left empty."""
 _FIRM = 10**15
@@ -220,6 +230,9 @@ def form_errors(wrong: Mapping[str, str], fields: Sequence[Field]) -> dict[str, 
 def _block(field: Field, value: Json) -> Block:
     element = {**_element(field, value), "action_id": ACTION}
     hint = _hint(field, limits_text(field) if element["type"] not in _SELF_EXPLAINING else "")
+    if field["type"] in ("choice", "choices"):
+        offered = [str(each["label"]) for each in field["options"]]
+        hint = "\n".join([hint, *in_full(offered, _most(offered))]).strip()
     return field_block(
         f"{BLOCK}{field['name']}",
         str(field["title"]),
@@ -312,7 +325,7 @@ def _single(field: Field, value: Json) -> Block:
     made = _options(offered)
     chosen = next((made[n] for n, option in enumerate(offered) if _same(option["value"], value)), None)
     if not field.get("required"):
-        made = [{"text": _plain("No answer", _LABEL), "value": _NONE}, *made]
+        made = [{"text": _plain("No answer", LABEL), "value": _NONE}, *made]
     if len(made) <= _RADIOS:
         return {"type": "radio_buttons", "options": made, **({"initial_option": chosen} if chosen else {})}
     element = {"type": "static_select", "placeholder": _plain("Choose…", 150), **_grouped(made)}
@@ -339,19 +352,17 @@ def _several(field: Field, value: Json) -> Block:
     return {**element, "max_selected_items": most} if 1 <= most <= _GROUP else element
 
 
+def _most(offered: Sequence[object]) -> int:
+    return LABEL if len(offered) <= 300 else 36
+
+
 def _options(offered: Sequence[Mapping[str, Json]]) -> list[Block]:
     """Options by their place. Where there are many, labels get shorter, so that all of them fit into one view."""
-    most = _LABEL if len(offered) <= 300 else 36
+    most = _most(offered)
     return [
-        {"text": _plain(_short(n, str(option["label"]), most), most), "value": str(n)}
+        {"text": _plain(numbered(n, str(option["label"]), most), most), "value": str(n)}
         for n, option in enumerate(offered)
     ]
-
-
-def _short(index: int, label: str, most: int) -> str:
-    """A label on one line. One that had to be cut gets its number: two that begin alike stay two."""
-    words = " ".join(shown(label).split()) or str(index + 1)
-    return words if clip(words, most) == words else f"{index + 1}. {words}"
 
 
 def _grouped(made: list[Block]) -> Block:
@@ -361,7 +372,7 @@ def _grouped(made: list[Block]) -> Block:
     starts = range(0, len(made), _GROUP)
     groups = [
         {
-            "label": _plain(f"{start + 1}–{min(start + _GROUP, len(made))}", _LABEL),
+            "label": _plain(f"{start + 1}–{min(start + _GROUP, len(made))}", LABEL),
             "options": made[start : start + _GROUP],
         }
         for start in starts

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import (
+    LABEL,
     REJECTED,
     Block,
     Rendered,
@@ -25,7 +26,19 @@ from bot.rendering.blocks import (
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.grants import grant_blocks
-from bot.rendering.text import asked, clip, date, elapsed, one_line, person, safe, shown, weight, whom
+from bot.rendering.text import (
+    asked,
+    date,
+    elapsed,
+    in_full,
+    numbered,
+    one_line,
+    person,
+    safe,
+    shown,
+    weight,
+    whom,
+)
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
@@ -291,32 +304,37 @@ def buttons_of(prompt: Asked, room: int) -> list[Block]:
     options: list[Mapping[str, Json]] = list(prompt.options)
     if not options:
         return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
+    told = kit.sections([safe(line) for line in in_full((str(each.get("label")) for each in options), LABEL)])
+    # What is left out can still be read where it is chosen: in the menu, or once it was.
+    told = told if size(told) * 2 <= room else []
     if len(options) > _BUTTONS:
-        return _select(prompt, options, room)
+        return [*told, *_select(prompt, options, room - size(told))]
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
     if prompt.kind == "approval" and prompt.editable:
         buttons.append(approvals.opens("Edit…", "edit", prompt))
     if prompt.kind == ELICIT and prompt.fields:
         buttons.insert(0, approvals.opens("Fill in…", "form", prompt, "primary"))
-    return [actions(buttons)]
+    return [*told, actions(buttons)]
 
 
 def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Block:
     label, style = str(option.get("label")), option.get("style")
     words = approvals.words_view(prompt, option)
     if words is not None:
-        return approvals.opens(f"{clip(label, 74)}…", words, prompt, style)
+        return approvals.opens(f"{numbered(index, label, LABEL - 1).rstrip('…')}…", words, prompt, style)
     if option.get("asks"):
         action = f"{approvals.OPEN}{approvals.TOLD}:{index}"
-        return button(f"{clip(label, 74)}…", action, option_value(prompt, index), style)
-    return button(label, f"sayso:option:{index}", option_value(prompt, index), style)
+        return button(
+            f"{numbered(index, label, LABEL - 1).rstrip('…')}…", action, option_value(prompt, index), style
+        )
+    return button(numbered(index, label, LABEL), f"sayso:option:{index}", option_value(prompt, index), style)
 
 
 def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list[Block]:
     """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter, and then
     the options fewer: those that are not shown can still be typed."""
     labels = [" ".join(shown(str(option.get("label"))).split()) or " " for option in options[:_SELECT]]
-    most = 75
+    most = LABEL
     made = _menu(prompt, labels, most)
     while size(made) + 200 > room and most > 8:
         most -= 1
@@ -332,17 +350,10 @@ def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list
 
 def _menu(prompt: Asked, labels: list[str], most: int) -> list[Block]:
     listed = [
-        kit.option(_short(index, label, most), option_value(prompt, index))
+        kit.option(numbered(index, label, most), option_value(prompt, index))
         for index, label in enumerate(labels)
     ]
     return [actions([kit.select("sayso:option:select", "Choose…", listed)])]
-
-
-def _short(index: int, label: str, most: int) -> str:
-    """A label in so many units. One that had to be cut gets its number: two that begin alike stay two."""
-    if clip(label, most) == label:
-        return label
-    return clip(f"{index + 1}. {label[:most]}…", most)
 
 
 # --- closed ------------------------------------------------------------------------------------------------

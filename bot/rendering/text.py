@@ -7,7 +7,7 @@ were escaped when they were evaluated. Everything else comes from people or prog
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from engine.forms.question import Question
 from engine.language import timestamps
@@ -43,6 +43,19 @@ def safe(text: str) -> str:
 def one_line(text: str, most: int) -> str:
     """The words of a text on one line of at most `most` characters, for places where there is little room."""
     return clip(" ".join(shown(text).split()), most)
+
+
+def numbered(index: int, label: str, most: int) -> str:
+    """A label on one line, in so many units. One that had to be cut gets its number: two that begin alike stay two,
+    and so does one without any words."""
+    words = " ".join(shown(label).split()) or str(index + 1)
+    return words if clip(words, most) == words else clip(f"{index + 1}. {words[:most]}…", most)
+
+
+def in_full(labels: Iterable[str], most: int) -> list[str]:
+    """The labels that do not fit in so many units, whole, with their numbers."""
+    lines = (" ".join(shown(label).split()) for label in labels)
+    return [f"{n}. {words}" for n, words in enumerate(lines, 1) if clip(words, most) != words]
 
 
 def plain(mrkdwn: str) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from bot.rendering import approvals
 from bot.rendering.blocks import (
+    LABEL,
     MOST_UNITS,
     Block,
     Rendered,
@@ -25,7 +26,20 @@ from bot.rendering.blocks import (
     section,
     size,
 )
-from bot.rendering.text import asked, clip, cut, date, one_line, person, plain, safe, shown, whom
+from bot.rendering.text import (
+    asked,
+    clip,
+    cut,
+    date,
+    in_full,
+    numbered,
+    one_line,
+    person,
+    plain,
+    safe,
+    shown,
+    whom,
+)
 from engine.decide.question import ANSWER as ANSWERED
 from engine.forms import value_text
 from engine.language.codec import Json
@@ -38,7 +52,7 @@ DECISION, REASON, ONE = "decision", "reason", "one:"
 MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5
-_VALUES, _RUNS = 6, 400
+_VALUES, _RUNS, _WHOLE = 6, 400, 1_200
 _KINDS = {
     "approval": "🔐 Approval",
     "ask": "💬 Question",
@@ -81,7 +95,9 @@ def alike(entries: Sequence[Waiting]) -> dict[str, list[Waiting]]:
 def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
     """A question with its buttons: two blocks."""
     prompt = entry.prompt
-    text = "\n".join([_head(entry), cut(shown(prompt.message), most), *_proposed(prompt)])
+    whole = in_full((str(each["label"]) for each in prompt.options), LABEL)
+    told = [cut(safe("\n".join(whole)), _WHOLE)] if whole else []
+    text = "\n".join([_head(entry), cut(shown(prompt.message), most), *told, *_proposed(prompt)])
     block: Block = {**section(text), "block_id": f"asked:{prompt.prompt_id}"}
     return [block, {**actions(_buttons(prompt)), "block_id": f"press:{prompt.prompt_id}"}]
 
@@ -170,11 +186,12 @@ def _option(prompt: PromptState, index: int) -> Block:
     label, style = str(chosen["label"]), chosen["style"]
     words = approvals.words_view(prompt, chosen)
     if words is not None:
-        return _opens(f"{one_line(label, 70)}…", words, prompt, style)
+        return _opens(f"{numbered(index, label, LABEL - 1).rstrip('…')}…", words, prompt, style)
     if chosen.get("asks"):
         value = f"{prompt.prompt_id}|{prompt.nonce}|{index}"
-        return button(f"{one_line(label, 70)}…", f"{approvals.OPEN}{approvals.TOLD}:{index}", value, style)
-    return button(label, f"sayso:option:{index}", pressed_value(prompt, index), style)
+        told = f"{numbered(index, label, LABEL - 1).rstrip('…')}…"
+        return button(told, f"{approvals.OPEN}{approvals.TOLD}:{index}", value, style)
+    return button(numbered(index, label, LABEL), f"sayso:option:{index}", pressed_value(prompt, index), style)
 
 
 def _opens(label: str, kind: str, prompt: PromptState, style: str | None = None) -> Block:
@@ -252,7 +269,10 @@ def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]
     """A question that is answered with words, or with one of many choices."""
     blocks: list[Block] = [section(cut(shown(prompt.message), 2_900))]
     if prompt.options:
-        menu = [option(_label(one["label"]), str(index)) for index, one in enumerate(prompt.options[:100])]
+        menu = [
+            option(numbered(index, str(one["label"]), LABEL), str(index))
+            for index, one in enumerate(prompt.options[:100])
+        ]
         element: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
         optional = prompt.accepts_text
         blocks.append(field_block(DECISION, "One of these", element, optional=optional))

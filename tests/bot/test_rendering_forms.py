@@ -308,3 +308,19 @@ def test_people_and_channels_that_were_chosen_are_shown_by_their_names() -> None
     assert "*Who:* U0LOCALBEN" in shown  # an open question is posted, and a mention would call him
     assert "*Room:* <#C0LOCALOPS>" in shown
     assert "&lt;@U0LOCALANA&gt;" in shown
+
+
+@pytest.mark.parametrize("kind", ["string", "array"])
+def test_options_that_a_form_cuts_stand_whole_beside_it(kind: str) -> None:
+    """Options that are longer than Slack shows have numbers, and the text of the field has them whole."""
+    alike = [
+        "Roll back the checkout service in every region of the European Union and of the " + end
+        for end in "AB"
+    ]
+    body: dict[str, Json] = {"type": kind, "enum": [*alike, "c"]}
+    if kind == "array":
+        body = {"type": kind, "items": {"type": "string", "enum": [*alike, "c"]}}
+    block = view_of([field(**body)])["blocks"][-1]
+    shown = [each["text"]["text"] for each in block["element"]["options"]]
+    assert [label[:3] for label in shown] == ["1. ", "2. ", "c"]
+    assert block["hint"]["text"].endswith("\n".join(f"{n}. {label}" for n, label in enumerate(alike, 1)))

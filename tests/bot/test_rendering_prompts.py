@@ -16,7 +16,8 @@ from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.journal.state import Asked
-from prompt_state.question_row import PromptKind
+from engine.language.codec import Json
+from prompt_state.question_row import PromptKind, PromptState, prompt_row
 from tests.bot.rendering_cases import (
     ANA,
     BEN,
@@ -152,6 +153,34 @@ def test_from_26_options_on_there_is_a_menu() -> None:
         "text": {"type": "plain_text", "text": "Region 25"},
         "value": "prompt-1|cafe12345678|25",
     }
+
+
+ALIKE = [
+    "Roll back the checkout service in every region of the European Union and of the " + end
+    for end in ("UK", "US")
+]
+
+
+@pytest.mark.parametrize("more", [{}, {"asks": {"label": "Why?"}}])
+@pytest.mark.parametrize("count", [2, 25, 30])
+def test_options_longer_than_a_button_are_told_apart(count: int, more: dict[str, Json]) -> None:
+    """Labels that a button or a menu cuts have numbers there, and stand whole in the message; others stay as they are."""
+    labels = [*ALIKE, *(f"Region {n}" for n in range(count - 2))]
+    options = [{"value": n, "label": label, "style": None, **more} for n, label in enumerate(labels)]
+    one = prompt("ask", options=options, acceptsText=False)
+    made = prompt_message(session(one), one, FLOW)
+    check_message(made.text, made.blocks)
+    found = buttons(made.blocks)
+    told = [each["text"]["text"] for each in (found[0]["options"] if count > 25 else found)]
+    assert [label[:3] for label in told[:2]] == ["1. ", "2. "]
+    assert [label.rstrip("…") for label in told[2:]] == labels[2:]
+    whole = "\n".join(texts(made.blocks))
+    assert all(f"{n}. {label}" in whole for n, label in enumerate(ALIKE, 1))
+    outside = waiting.question_blocks(
+        waiting.Waiting(PromptState.from_bytes(prompt_row(session(one), one).body), "demo")
+    )
+    assert count > 5 or all(f"{n}. {label}" in texts(outside)[0] for n, label in enumerate(ALIKE, 1))
+    assert count > 5 or [each["text"]["text"][:3] for each in buttons(outside)[:2]] == ["1. ", "2. "]
 
 
 def test_a_hundred_long_options_stay_apart_and_fit() -> None:
