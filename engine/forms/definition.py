@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.forms.formats import FORMATS, pattern_problem
-from engine.forms.parse import MOST_TEXT, is_empty, read_value
+from engine.forms.formats import FORMATS, lengths, pattern_problem
+from engine.forms.parse import MOST_PATTERN_TEXT, MOST_TEXT, is_empty, read_value
 from engine.language.codec import Json, clean_text, nfc
 from engine.language.diagnostics import Fault, Path, kind_of, suggest
 from engine.language.errors import InvalidAnswer
@@ -252,6 +252,27 @@ class _Field:
         longest = self.body.get("maxLength")
         if isinstance(longest, int) and not 1 <= longest <= MOST_TEXT:
             yield Fault(("maxLength",), f"expected 1 to {MOST_TEXT}, not {longest}")
+        if self.body.get("maxItems") == 0:
+            yield Fault(("maxItems",), "nothing could be chosen: expected at least 1, not 0")
+        if self.kind == "string":
+            yield from self._unmet()
+
+    def _unmet(self) -> Iterator[Fault]:
+        """Limits of a text that leave no text, with its format and its pattern."""
+        about = {word: self.body.get(word) for word in ("minLength", "maxLength", "format", "pattern")}
+        if any(self.open(value) for value in about.values()) or pattern_problem(about["pattern"] or "x"):
+            return
+        given = {word: value for word, value in about.items() if value is not None}
+        shortest, longest = given.get("minLength", 0), given.get("maxLength", MOST_TEXT)
+        if not isinstance(shortest, int) or not isinstance(longest, int):
+            return
+        least, most = lengths(given.get("format"), given.get("pattern"))
+        bound = MOST_PATTERN_TEXT if "pattern" in given and "maxLength" not in given else longest
+        is_told = "maxLength" in given and shortest > longest
+        if max(shortest, least) > min(bound, most) and not is_told:
+            where = next(word for word in ("maxLength", "minLength", "pattern") if word in given)
+            together = " and ".join(f"`{word}`" for word in given)
+            yield Fault((where,), f"no text fits {together}", "allow what somebody could answer")
 
     def _limit(self, word: str) -> Iterator[Fault]:
         value = self.body.get(word)
@@ -270,7 +291,15 @@ class _Field:
         if self.kind != "array":
             yield from self._offered(self.body, ())
             if any(self.body.get(word) is not None for word in ("enum", "oneOf")):
-                for word in ("format", "pattern", "multiline", "minimum", "maximum"):
+                for word in (
+                    "format",
+                    "pattern",
+                    "multiline",
+                    "minimum",
+                    "maximum",
+                    "minLength",
+                    "maxLength",
+                ):
                     if self.body.get(word) is not None:
                         yield Fault((word,), f"a choice takes no `{word}`", on_key=True)
             return
@@ -303,6 +332,11 @@ class _Field:
             listed = holder.get(word)
             if listed is None or (isinstance(listed, str) and self.open(listed)):
                 continue
+            fewest = self.body.get("minItems")
+            if isinstance(listed, list) and isinstance(fewest, int) and fewest > len(listed) > 0:
+                yield Fault(
+                    ("minItems",), f"{fewest} have to be chosen, and there are only {len(listed)} options"
+                )
             if not isinstance(listed, list):
                 yield Fault((*prefix, word), f"expected a list, not {kind_of(listed)}")
             elif not 1 <= len(listed) <= MOST_OPTIONS:

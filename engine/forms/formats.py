@@ -13,6 +13,7 @@ take: `(-[a-z]+)*`.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
@@ -174,6 +175,30 @@ def pattern_problem(pattern: Json) -> str | None:
     if any(_splits(inner) for most, inner in _repeats(tree) if most > _MANY):
         return "this pattern could take for ever on some texts: it repeats what repeats itself"
     return None
+
+
+def lengths(kind: Json, pattern: str | None) -> tuple[int, float]:
+    """The least and the most characters that a text of this format has which fits this pattern, as far as that is known."""
+    least, most = _LENGTHS.get(str(kind), (0, math.inf))
+    if pattern is None:
+        return least, most
+    tree = _parser.parse(pattern)
+    low, high = tree.getwidth()
+    ends = [(str(operator), str(argument)) for operator, argument in (*tree[:1], *tree[-1:])]
+    is_whole = [operator for operator, _ in ends] == ["AT", "AT"] and ends[0][1].startswith("AT_BEGINNING")
+    if not is_whole or not ends[1][1].startswith("AT_END") or tree.state.flags & re.MULTILINE:
+        high = math.inf
+    # `$` lets a line end follow.
+    return max(least, low), min(most, high + 1)
+
+
+_LENGTHS = {
+    "email": (3, 254),
+    "uri": (3, math.inf),
+    "date": (10, 10),
+    "date-time": (24, 24),
+    "user": (3, math.inf),
+}
 
 
 def _repeats(tree: Any) -> Iterator[tuple[int, Any]]:

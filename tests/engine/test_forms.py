@@ -112,6 +112,25 @@ def test_a_settled_form_spells_out_every_field() -> None:
         ({"type": "array", "items": {"type": "string"}}, "what can be chosen"),
         ({"type": "array", "enum": ["a"]}, "stands under `items`"),
         ({"type": "array", "items": {"enum": ["a"]}, "default": ["b"]}, "Choose one of: a."),
+        # limits that no answer meets
+        ({"type": "string", "minLength": 20_000}, "no text fits `minLength`"),
+        ({"type": "string", "minLength": 2_500, "pattern": "a"}, "no text fits `minLength` and `pattern`"),
+        (
+            {"type": "string", "maxLength": 5, "pattern": "^[0-9]{10}$"},
+            "no text fits `maxLength` and `pattern`",
+        ),
+        ({"type": "string", "maxLength": 2, "pattern": "abc|defg"}, "no text fits `maxLength` and `pattern`"),
+        ({"type": "string", "minLength": 5, "pattern": "^a{3}$"}, "no text fits `minLength` and `pattern`"),
+        ({"type": "string", "maxLength": 5, "format": "date"}, "no text fits `maxLength` and `format`"),
+        ({"type": "string", "minLength": 300, "format": "email"}, "no text fits `minLength` and `format`"),
+        ({"type": "string", "format": "date", "pattern": "^.{20}$"}, "no text fits `format` and `pattern`"),
+        (
+            {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 3},
+            "3 have to be chosen, and there are only 2",
+        ),
+        ({"type": "array", "items": {"oneOf": [{"const": "a"}]}, "minItems": 2}, "there are only 1 options"),
+        ({"type": "array", "items": {"enum": ["a"]}, "maxItems": 0}, "expected at least 1, not 0"),
+        ({"type": "string", "enum": ["a"], "minLength": 3}, "a choice takes no `minLength`"),
         ({"type": "string", "title": 3}, "expected text"),
         ("text", "expected a mapping such as {type: string}"),
     ],
@@ -121,6 +140,25 @@ def test_a_written_field_that_is_wrong_is_named(body: Json, words: str) -> None:
     faults = list(form_faults({"properties": {"x": body}}))
     assert words in said(faults)
     assert all(fault.path[:2] == ("properties", "x") for fault in faults)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"minLength": 3, "pattern": "^a{3}$"},
+        {"minLength": 4, "pattern": "a{3}"},
+        {"minLength": 4, "pattern": "^a{3}|b+$"},
+        {"minLength": 9, "pattern": "(?m)^a{3}$"},
+        {"maxLength": 3, "pattern": "^(?=.{2})a+$"},
+        {"maxLength": 10, "format": "date"},
+        {"maxLength": 20, "format": "email"},
+        {"minLength": 2, "maxLength": 2, "pattern": r"^\w+$"},
+        {"maxLength": "{{ inputs.most }}", "pattern": "^a{30}$"},
+    ],
+)
+def test_limits_that_somebody_can_meet_are_sound(body: Json) -> None:
+    """A limit is refused only where no text at all fits it."""
+    assert not list(form_faults({"properties": {"x": {"type": "string", **body}}}))
 
 
 @pytest.mark.parametrize(
