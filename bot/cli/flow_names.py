@@ -22,7 +22,7 @@ def flow_name(file: Path) -> str | None:
 
 def flow_names(folder: Path) -> Iterator[str]:
     """What the flows of a folder are called."""
-    for file in filter(is_flow_file, sorted(folder.iterdir()) if folder.is_dir() else ()):
-        name = flow_name(file)
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        name = flow_name(file) if is_flow_file(file.name) else None
         if name is not None:
             yield name

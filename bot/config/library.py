@@ -240,7 +240,7 @@ class Library:
 
 
 def _flow_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if is_flow_file(path))
+    return sorted(path for path in folder.iterdir() if is_flow_file(path.name))
 
 
 def _name_in(path: Path) -> str:

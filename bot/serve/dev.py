@@ -116,7 +116,7 @@ async def run_dev(
 def default_flows(settings: Settings) -> list[Path]:
     """The folder of flows where it has any, else the examples that come with sayso. Raises `SettingsError`."""
     for folder in (settings.flows, EXAMPLES):
-        if folder.is_dir() and any(map(is_flow_file, folder.iterdir())):
+        if folder.is_dir() and any(is_flow_file(file.name) for file in folder.iterdir()):
             return [folder]
     raise SettingsError(
         f"There are no flows in {settings.flows}. Name flow files or folders (sayso dev FILE), or set SAYSO_FLOWS."

@@ -4,7 +4,6 @@ whole format, is loaded by the first text that is read."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import PurePath
 
 from engine.flow.model import Flow
 
@@ -14,10 +13,10 @@ _SCRIPTS = (".script.yml", ".script.yaml")
 """Files that say what Claude would say, beside their flows."""
 
 
-def is_flow_file(path: PurePath) -> bool:
+def is_flow_file(name: str) -> bool:
     """Whether a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
     hidden nor a script of what Claude would say."""
-    name = path.name.lower()
+    name = name.lower()
     return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")
 
 

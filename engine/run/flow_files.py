@@ -133,7 +133,7 @@ class _Folder:
 
 def _flow_files(directory: FilePath) -> list[FilePath]:
     try:
-        return sorted(path for path in directory.iterdir() if is_flow_file(path) and path.is_file())
+        return sorted(path for path in directory.iterdir() if is_flow_file(path.name) and path.is_file())
     except OSError as error:
         reason = error.strerror or type(error).__name__
         text = f"the folder of flows cannot be read: {reason}"
