@@ -25,6 +25,7 @@ _WRITES = frozenset(
         "consume",
         "decide_letter",
         "delete",
+        "empty_inbox",
         "give_notice",
         "ingest",
         "keep_form",

@@ -17,6 +17,7 @@ READS = {
     "compact",
     "counts",
     "dead_letters",
+    "derived",
     "disclose",
     "enclose",
     "ended",
@@ -63,6 +64,7 @@ READS = {
     "troubles",
     "try_serving",
     "unlease",
+    "unplaced",
 }
 """What writes no row."""
 
