@@ -290,8 +290,6 @@ def told_view(prompt: PromptState, index: int, meta: dict[str, Json]) -> dict[st
     asks, label = chosen["asks"], str(chosen["label"])
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
     element |= {"max_length": MOST_REASON, "focus_on_load": True}
-    if asks.get("default"):
-        element["initial_value"] = asks["default"]
     if asks.get("choices"):
         listed = [option(one, one) for one in asks["choices"]]
         element = {"type": "static_select", "action_id": REASON, "options": listed}

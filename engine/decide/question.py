@@ -302,11 +302,11 @@ def _checked(
 
 
 def _with_words(prompt: Question, answer: dict[str, Json], words: str | None) -> dict[str, Json]:
-    """A choice with the words that it asks for: as given, else as they stood there."""
+    """A choice with the words that it asks for: as given."""
     asks = next(option.get("asks") for option in prompt.options if option["value"] == answer["value"])
     if asks is None:
         return answer
-    said = clean_text(words or asks.get("default") or "")[0].strip()
+    said = clean_text(words or "")[0].strip()
     if not said and not asks.get("optional"):
         raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
     if asks.get("choices") and said not in asks["choices"]:

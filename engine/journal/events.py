@@ -477,28 +477,16 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", kw_only=True):
     """What follows a model call that has no answer to go on with. `ask`: people are asked, about this `error`. All others go
     on, by themselves or by the word of `actor`: the call is made `again`, with more `room` (`max_tokens` from now on) or by
     another `model`; the conversation is to be summed up first (`compact`, with `brief` results that are long); what was cut
-    is gone on with (`go_on`), what paused sent back (`resend`); `said` are words to the model (`content`). `text` is what its answer has so far. With
-    `answer` that is the last answer, which a person gave (`content`) or took. `plain`: the call is made without thinking, now
-    and later. `over`: the conversation begins anew with its first message. `stop`: a person gave the agent up."""
+    is gone on with (`go_on`), what paused sent back (`resend`); `said` are words to the model (`content`). `text` is what its
+    answer has so far. A call that a person has made again may have another `model`, other `max_tokens` and no thinking
+    (`plain`), now and later. `stop`: a person gave the agent up."""
 
-    how: Literal[
-        "ask",
-        "again",
-        "room",
-        "model",
-        "compact",
-        "go_on",
-        "resend",
-        "said",
-        "answer",
-        "plain",
-        "over",
-        "stop",
-    ]
+    how: Literal["ask", "again", "room", "model", "compact", "go_on", "resend", "said", "stop"]
     error: dict[str, Json] | None = None
     actor: dict[str, Json] | None = None
     model: str | None = None
     max_tokens: int | None = None
+    plain: bool | None = None
     brief: bool | None = None
     content: list[dict[str, Json]] | None = None
     text: str | None = None

@@ -413,15 +413,15 @@ claude:
 nodes:
   diagnose.logs: {output: {stdout: out of memory}}
 steps:
-  - expect: {prompt: diagnose, message: "makes 1 model calls again, and its tools: `logs` × 1", effects: [diagnose.logs]}
-  - ana: Without thinking
-  - expect: {prompt: diagnose, choices: [Again, Start over, Stop]}
-  - ana: Start over
+  - expect: {prompt: diagnose, choices: [Try again, Other model, Tell it, Stop], effects: [diagnose.logs]}
+  - ana: Try again
+  - expect: {prompt: diagnose}
+  - ana: "look at db-2 instead"
   - expect: {status: complete, said: {diagnose: Found it at last}, effects: [diagnose.logs]}
 """
 
 
-async def test_a_conversation_is_started_over_once_wherever_it_is_killed(tmp_path: Path) -> None:
+async def test_a_conversation_goes_on_once_wherever_it_is_killed(tmp_path: Path) -> None:
     """Killed before and after every commit: a person's word counts once, and no tool runs for it by itself."""
     result = await played(tmp_path, ANEW, flow=FLOW, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)

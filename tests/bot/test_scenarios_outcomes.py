@@ -50,108 +50,114 @@ _FORMED = (
 )
 
 
+_UNHEARD = ("Try again", "Other model")
+
+
 def _asked(message: str, *buttons: str) -> str:
-    """A card with these buttons, and *Stop*."""
+    """A card with these buttons, else with all, and *Stop*."""
+    buttons = buttons or (*_UNHEARD, "Tell it")
     return f"  - expect: {{prompt: diagnose, kind: outcome, message: '{message}', choices: [{', '.join(buttons)}, Stop]}}\n"
 
 
-_AWAY_CARD = _asked("Nothing is lost", "Go on now", "Other model")
-_ADMINS_CARD = _asked("", "Go on", "Other model").replace(" message: '',", "")
-_BEN = "  - ben: {choose: Go on}\n    refused: SAYSO_ADMINS\n"
-_REFUSED = _asked("declined to go on (cyber)", "Other model", "Say it otherwise", "Answer for it")
-_CUT_CARD = _asked("was cut", "More room", "Take it as it is")
-_LONG_CARD = _asked("makes", "Drop the largest results", "Start over")
-_FULL_CARD = _asked("longer than the model can keep in mind", "Other model", "Start over")
-_BAD_CARD = _asked("makes", "Again", "Without thinking", "Start over")
-_EMPTY_CARD = _asked("nothing, twice", "Nudge", "Take it as done")
-_WRONG_CARD = _asked("form", "Fix by hand", "Ask again")
+_AWAY_CARD = _asked("Nothing is lost", *_UNHEARD)
+_ADMINS_CARD = _asked("", *_UNHEARD).replace(" message: '',", "")
+_BEN = "  - ben: {choose: Try again}\n    refused: SAYSO_ADMINS\n"
+_REFUSED = _asked("declined to go on (cyber)")
+_CUT_CARD = _asked("was cut")
+_LONG_CARD = _asked("_Try again_ sums up the conversation")
+_BAD_CARD = _asked("_Try again_ goes without thinking")
+_EMPTY_CARD = _asked("nothing, twice")
+_WRONG_CARD = _asked("form")
+_AGAIN = "  - ana: Try again"
+_PLAIN = "retry_with: {thinking: off}"
 
 ROWS: dict[str, tuple[str, ...]] = {
     # 429, 5xx, 529, no connection, a stream that is cut
-    "away, and tried by a person": (_AWAY + _SAYS, f"{_AWAY_CARD}  - ana: Go on now"),
+    "away, and tried by a person": (_AWAY + _SAYS, f"{_AWAY_CARD}{_AGAIN}"),
     "away, and another model": (_AWAY + _SAYS, f"{_AWAY_CARD}{_OTHER}"),
     "away, and back by itself": (_AWAY + _SAYS, f"{_AWAY_CARD}  - wait: 10m"),
     "away, and stopped": (_AWAY, f"{_AWAY_CARD}  - ana: Stop", _STOPPED),
     # spend limit, key, billing, a model that is gone
     "no more may be spent": (
         "  - error: {kind: spend_limit}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Go on}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
     ),
     "a key that is refused": (
         "  - error: {kind: access_denied}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Go on}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
     ),
     "a model that is gone": (
         "  - error: {kind: model_not_found}\n" + _SAYS,
         f"{_ADMINS_CARD}{_OTHER.replace('ana', 'cleo')}",
     ),
     # a refusal
-    "a refusal, said otherwise": (
+    "a refusal, and words": (
         _REFUSES + "  - {expect: {user: only look}, text: Out of memory}",
-        f'{_REFUSED}  - ana: {{choose: "Say it otherwise: only look"}}',
+        f'{_REFUSED}  - ana: {{choose: "Tell it: only look"}}',
     ),
-    "a refusal, answered for": (_REFUSES, f'{_REFUSED}  - ana: {{choose: "Answer for it: Out of memory"}}'),
+    "a refusal, and once more": (_REFUSES + _SAYS, f"{_REFUSED}{_AGAIN}"),
     "a refusal, and another model": (_REFUSES + _SAYS, f"{_REFUSED}{_OTHER}"),
     "a refusal, by the fallback too": (
         _REFUSES * 2 + _SAYS,
-        _asked("claude-opus-5 declined", "Other model", "Say it otherwise", "Answer for it") + _OTHER,
+        _asked("claude-opus-5 declined") + _OTHER,
         _DONE,
         "fallbacks: [claude-opus-5]",
     ),
     "a refusal, stopped": (_REFUSES, f"{_REFUSED}  - ana: Stop", _STOPPED),
     # max_tokens
-    "cut, and taken": (_CUT, f"{_CUT_CARD}  - ana: Take it as it is"),
-    "cut, and more room": (_CUT.replace(": ory,", ": or,") + "  - text: y", f"{_CUT_CARD}  - ana: More room"),
-    "half a tool call": (_HALF + _SAYS, _asked("was cut", "More room") + "  - ana: More room"),
+    "cut, and said in a word": (_CUT + _SAYS, f"{_CUT_CARD}  - ana: In a word"),
+    "cut, and gone on with": (_CUT.replace(": ory,", ": or,") + "  - text: y", f"{_CUT_CARD}{_AGAIN}"),
+    "half a tool call": (_HALF + _SAYS, _CUT_CARD + _AGAIN),
+    "half a tool call, and more room": (
+        _HALF + _SAYS,
+        _asked("_Try again_ allows 90,000 tokens") + _AGAIN,
+        _DONE,
+        "retry_with: {max_tokens: 90000}",
+    ),
     # a conversation that is too long
     "too long, and less of it": (
         _LONG + _SUMMED + _LONG + _SUMMED + _SAYS,
-        f"{_LONG_CARD}  - ana: Drop the largest results",
+        f"{_LONG_CARD}{_AGAIN}",
     ),
     "full in an answer, and less of it": (
         _FULL + _SIGNED + _FULL + _SUMMED + _SAYS,
-        f"{_asked('longer than the model can keep', 'Drop the largest results', 'Start over')}  - ana: Drop the largest results",
+        f"{_asked('longer than the model can keep')}{_AGAIN}",
     ),
-    "too long, and from the start": (_LONG + _SUMMED + _LONG + _SAYS, f"{_LONG_CARD}  - ana: Start over"),
     "full behind a search that is open": (
         _OPEN + _LONG + _SAYS,
-        f"{_asked('', 'Other model', 'Start over')}{_OTHER}".replace(" message: '',", ""),
+        f"{_asked('')}{_OTHER}".replace(" message: '',", ""),
         _DONE.replace("[diagnose.logs]", "[diagnose.logs, diagnose.logs]"),
     ),
     # nothing, a pause
-    "nothing, and nudged": (_EMPTY + _SAYS, f"{_EMPTY_CARD}  - ana: Nudge"),
-    "nothing, and done": (
-        "  - {text: Out of memory, tools: [{name: logs, input: {service: x}}]}\n" + _EMPTY,
-        f"{_EMPTY_CARD}  - ana: Take it as done",
-        _DONE.replace("[diagnose.logs]", "[diagnose.logs, diagnose.logs]"),
-    ),
-    "eleven pauses": (_PAUSED + _SAYS, _asked("paused 10 times", "Again") + "  - ana: Again"),
+    "nothing, and once more": (_EMPTY + _SAYS, f"{_EMPTY_CARD}{_AGAIN}"),
+    "nothing, and nudged": (_EMPTY + _SAYS, f"{_EMPTY_CARD}  - ana: Say how it ended"),
+    "eleven pauses": (_PAUSED + _SAYS, _asked("paused 10 times") + _AGAIN),
     # an answer of another form
-    "wrong, and put right": (
-        _WRONG,
-        f'{_WRONG_CARD}  - ana: {{choose: \'Fix by hand: {{"cause": "disk"}}\'}}',
+    "wrong, and put in words": (
+        _WRONG + '  - {expect: {user: a cause}, text: \'{"cause": "disk"}\'}',
+        f"{_WRONG_CARD}  - ana: Name a cause",
         _FORMED,
         _FORM,
     ),
     "wrong, and asked again": (
         _WRONG + '  - text: \'{"cause": "disk"}\'',
-        f"{_WRONG_CARD}  - ana: Ask again",
+        f"{_WRONG_CARD}{_AGAIN}",
         _FORMED,
         _FORM,
     ),
     # another 400, a broken stream
     "refused, and again": (
         "  - error: {kind: request_invalid, error_code: too_odd}\n" + _SAYS,
-        f"{_BAD_CARD.replace('makes', 'too_odd')}  - ana: Again",
+        f"{_asked('too_odd')}{_AGAIN}",
     ),
-    "broken, and without thinking": (_BAD * 5 + _SAYS, f"{_BAD_CARD}  - ana: Without thinking"),
+    "broken, and without thinking": (_BAD * 5 + _SAYS, f"{_BAD_CARD}{_AGAIN}", _DONE, _PLAIN),
     "thinking of another beginning, once": (
         "  - error: {kind: prefix_mismatch}\n  - {text: Out of memory, dropped: 1}",
         "  - expect: {prompts: []}",
     ),
     "a summary that is refused": (
         _LONG + _REFUSES + _SUMMED + _SAYS,
-        _asked("the summary of the conversation cannot be used", "Again") + "  - ana: Again",
+        _asked("the summary of the conversation cannot be used") + _AGAIN,
     ),
     "an end of which nobody has heard": (
         "  - {text: Out of memory, stop_reason: sleepy}",
@@ -163,7 +169,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "thinking of another beginning, twice": (
         "  - error: {kind: prefix_mismatch}\n" * 2 + _SAYS,
-        f"{_BAD_CARD}  - ana: Without thinking",
+        f"{_BAD_CARD}{_AGAIN}",
+        _DONE,
+        _PLAIN,
     ),
 }
 """What the model ends with behind one call of a tool, what people see and do, how it ends, what the agent has beside."""
@@ -241,7 +249,7 @@ async def test_a_tool_that_was_interrupted_is_what_a_person_says(
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [("a refusal, stopped", {"stuck": None}), ("cut, and more room", {"cut": ""})],
+    [("a refusal, stopped", {"stuck": None}), ("cut, and gone on with", {"cut": ""})],
     ids=["why it is stuck", "what was cut"],
 )
 async def test_what_a_kill_takes_while_a_card_is_open_is_noticed(

@@ -39,26 +39,27 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
             claude.queue(Reply([], "refusal", REFUSED))
             await visit.begin("ops", "@sayso look")
             await visit.says("An agent cannot go on", "declined to go on (cyber)", "take over a server")
-            await visit.pressable(visit.button("Try claude-opus-5"))
+            await visit.pressable(visit.button("Try again"))
             await visit.shot("asks")
         claude.queue(text("It is the disk of web-2."))
         async with bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()):
-            await visit.button("Say it otherwise…").click()
+            await visit.button("Tell it…").click()
             await visit.modal.locator("textarea").fill("Only look at the disks.")
             await visit.shot("words")
             await visit.submit()
-            await visit.says("Say it otherwise", "It is the disk of web-2.", "Completed in")
+            await visit.says("Tell it", "It is the disk of web-2.", "Completed in")
             await visit.shot("goes-on")
     assert claude.refused == []
     assert "Only look at the disks." in str(claude.requests[-1].body["messages"][-1])
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_an_answer_that_is_cut_is_taken_as_it_is(
+async def test_an_answer_that_is_cut_is_gone_on_with(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """It goes on by itself three times, and then asks."""
     pieces = [text(piece, stop_reason="max_tokens") for piece in ("One. ", "Two. ", "Three. ", "Four. ")]
+    pieces.append(text("Five."))
     async with (
         claude_server() as claude,
         bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()),
@@ -67,11 +68,11 @@ async def test_an_answer_that_is_cut_is_taken_as_it_is(
         claude.queue(*pieces)
         await visit.begin("ops", "@sayso look")
         await visit.says("the answer is longer than 32,000 tokens")
-        await visit.pressable(visit.button("More room"))
+        await visit.pressable(visit.button("Try again"))
         await visit.shot("asks")
-        await visit.button("Take it as it is").click()
+        await visit.button("Try again").click()
         await visit.says("Completed in")
-        await visit.shot("taken")
+        await visit.shot("gone-on")
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
@@ -89,7 +90,7 @@ async def test_an_outage_is_gone_round_with_another_model(
         claude.queue(away, text("It is the disk of web-2."))
         await visit.begin("ops", "@sayso look")
         await visit.says("The model is away", "Nothing is lost")
-        await visit.pressable(visit.button("Go on now"))
+        await visit.pressable(visit.button("Try again"))
         await visit.shot("asks")
         await visit.button("Other model…").click()
         await visit.modal.locator(".pick").click()

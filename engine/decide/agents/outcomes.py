@@ -1,22 +1,20 @@
 """Model calls without an answer to go on with: what follows by itself, what people are asked, and what their word does. Pure.
 
 A call can fail, or end with something that is no answer: a refusal, half an answer, nothing. Some of that is put right by
-itself, so often and no oftener (`_ALONE`). Of everything else people are asked, with buttons that fit, and nothing is lost
-meanwhile: whatever they say, the conversation goes on after its last event. Where the flow says what a failure does
-(`on_error`), and in `finally`, which asks nobody, the agent fails instead.
+itself, so often and no oftener (`_ALONE`). Of everything else people are asked: *Try again*, *Other model*, *Tell it…* or
+*Stop*. Nothing is lost meanwhile: whatever they say, the conversation goes on after its last event. Where the flow says what
+a failure does (`on_error`), and in `finally`, which asks nobody, the agent fails instead.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from engine.decide import outages
 from engine.decide.agents.budget import fallbacks
 from engine.decide.agents.model_request import person_message, spoken, stays
 from engine.decide.question import option, step_prompt
-from engine.flow.node import plan_of
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import (
@@ -33,9 +31,8 @@ from engine.journal.queries import (
 from engine.journal.state import RETRY, AgentRun, Asked, in_finally
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.language.errors import InvalidAnswer
 from engine.language.template import escape_markup
-from engine.messages.messages import problem_of, served
+from engine.messages.messages import served
 from engine.messages.models import shipped
 from engine.messages.prices import DEFAULTS
 
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from engine.decide.step import Step
 
 MOST_ROOM = 64_000
-"""Tokens to which an answer gets more room by itself where nothing is known of its model; people may give it more."""
+"""Tokens to which an answer gets more room by itself where nothing is known of its model."""
 
 _ALONE = {"go_on": 3, "resend": 10, "said": 1, "compact": 1}
 """How often it helps itself in this way, before people are asked."""
@@ -249,16 +246,35 @@ _MOST_TOLD = 600
 
 
 def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None = None) -> Question:
-    node, kind = step.node(owner), str(error.get("type"))
-    options = [*_ways(step, owner, kind, error, scope), option("stop", "Stop", "danger")]
-    options[0] = {**options[0], "style": "primary"}
-    takes_words = scope is None and kind in _TAKES_WORDS
-    about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": takes_words}
-    return step_prompt(node, OUTCOME, _told(step, owner, kind, error, scope), *options, **about)
+    kind, agent = str(error.get("type")), agent_at(step.state, owner)
+    # Words help where the model can be asked, and only then.
+    hears = scope is None and kind not in (*_ADMINS, "price_unknown")
+    tell = {**option("tell", "Tell it"), "asks": {"label": "What should it be told?"}}
+    options = [
+        option(RETRY, "Try again", "primary"),
+        _other_model(step, owner, agent, error),
+        *([tell] if hears else []),
+        option("stop", "Stop", "danger"),
+    ]
+    text = _told(step, owner, kind, error, scope) + _tries(step, owner, kind)
+    about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": hears}
+    return step_prompt(step.node(owner), OUTCOME, text, *options, **about)
 
 
-_TAKES_WORDS = ("refusal", "max_tokens", "empty", "output")
-"""Whatever is said in the thread is said to the model, and it goes on."""
+_TOO_LONG = ("context_too_long", "model_context_window_exceeded")
+
+
+def _tries(step: Step, owner: str, kind: str) -> str:
+    """How *Try again* differs from the call before."""
+    given, agent = step.state.nodes[owner].input.get("retry_with") or {}, agent_at(step.state, owner)
+    ways = [f"asks {given['model']}"] if given.get("model") else []
+    if given.get("max_tokens"):
+        ways.append(f"allows {given['max_tokens']:,} tokens for an answer")
+    if given.get("thinking"):
+        ways.append("goes without thinking")
+    if kind in _TOO_LONG and not tool_is_open(agent):
+        ways.append("sums up the conversation without its largest results")
+    return f"\n_Try again_ {' and '.join(ways)}." if ways else ""
 
 
 def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
@@ -269,6 +285,8 @@ def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: s
     if scope == OUTAGE:
         return f": {message}. Tried again by itself every few minutes. Nothing is lost."
     if kind == "refusal":
+        better = details.get("recommended_model")
+        advice = f" Its provider recommends {escape_markup(str(better))}." if better else ""
         category = (
             f" ({escape_markup(str(details['category']).replace('_', ' '))})"
             if details.get("category")
@@ -279,89 +297,22 @@ def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: s
             if details.get("explanation")
             else ""
         )
-        return f": {agent.model} declined to go on{category}.{why}"
+        return f": {agent.model} declined to go on{category}.{why}{advice}"
     if kind == "max_tokens":
         return f": the answer is longer than {longest(step, owner):,} tokens, and was cut."
     if kind == "output":
         return f": {message}\n>{escape_markup(str(details.get('text') or ''))[:_MOST_TOLD]}"
     code = details.get("errorCode")
-    if kind in _ABOUT_REQUEST or kind in ("context_too_long", "model_context_window_exceeded"):
-        message = f"{message}{_repeats(agent)}"
     return f": {message}" + (f" ({escape_markup(str(code))})" if code and str(code) not in message else "")
 
 
-def _ways(
-    step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None
-) -> Iterator[dict[str, Json]]:
-    """The buttons that fit, but for *Stop*."""
-    agent = agent_at(step.state, owner)
-    if scope == OUTAGE:
-        yield option(RETRY, "Go on now")
-        yield _other_model(step, agent)
-    elif kind == "refusal":
-        yield from _models(step, owner, agent, error)
-        yield _worded("otherwise", "Say it otherwise", "What should it be told?")
-        yield _worded("answer", "Answer for it", "The answer, in place of the model's")
-    elif kind == "max_tokens":
-        yield option("room", "More room")
-        if agent.text.strip():
-            yield option("take", "Take it as it is")
-    elif kind in ("context_too_long", "model_context_window_exceeded"):
-        if tool_is_open(agent):
-            yield _other_model(step, agent)
-        else:
-            yield option("compact", "Drop the largest results")
-        yield option("over", "Start over")
-    elif kind == "empty":
-        yield _worded("otherwise", "Nudge", "What should it be told?", default=_EMPTY)
-        yield option("take", "Take it as done")
-    elif kind == "output":
-        yield _worded("answer", "Fix by hand", "The answer, as JSON", default=agent.text)
-        yield option("correct", "Ask again")
-    elif kind in (*_ADMINS, "price_unknown"):
-        yield option(RETRY, "Go on")
-        yield _other_model(step, agent)
-    else:
-        yield option(RETRY, "Again")
-        if kind in _ABOUT_REQUEST:
-            if not agent.plain:
-                yield option("plain", "Without thinking")
-            yield option("over", "Start over")
-
-
-_ABOUT_REQUEST = ("request_invalid", "prefix_mismatch", "bad_response")
-"""What the API has against a request, or an answer that could not be read."""
-
-
-def _repeats(agent: AgentRun) -> str:
-    """Which calls may be made again where an agent starts over."""
-    blocks = [block for message in agent.messages.values() for block in message["content"]]
-    names = Counter(str(block["name"]) for block in blocks if block["type"] == "tool_use")
-    answers = sum(message["role"] == "assistant" for message in agent.messages.values())
-    listed = ", ".join(f"`{name}` × {number}" for name, number in names.items())
-    tools = f", and its tools: {listed}" if names else ""
-    return f"\n_Start over_ makes {answers} model calls again{tools}. What they did stays done."
-
-
-def _worded(value: str, label: str, asks: str, *, default: str = "") -> dict[str, Json]:
-    """A button that asks for words."""
-    return {**option(value, label), "asks": {"label": asks, "default": default[:3_000]}}
-
-
-def _models(step: Step, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    told = (error.get("details") or {}).get("recommended_model")
-    known = dict.fromkeys([*([str(told)] if told else []), *fallbacks(step, owner)])
-    named = [model for model in known if model != agent.model][:2]
-    for model in named:
-        yield option(f"model:{model}", f"Try {model}")
-    if not named:
-        yield _other_model(step, agent)
-
-
-def _other_model(step: Step, agent: AgentRun) -> dict[str, Json]:
-    prices = step.facts.agents.prices
-    names = [model for model in (DEFAULTS if prices is None else prices) if model != agent.model]
-    return {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": names[:100]}}
+def _other_model(step: Step, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> dict[str, Json]:
+    """A choice among the models, those that were named for this first."""
+    told, prices = (error.get("details") or {}).get("recommended_model"), step.facts.agents.prices
+    first = [*([str(told)] if told else []), *fallbacks(step, owner)]
+    names = dict.fromkeys([*first, *(DEFAULTS if prices is None else prices)])
+    choices = [model for model in names if model != agent.model][:100]
+    return {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": choices}}
 
 
 # --- what people said --------------------------------------------------------------------------------------------
@@ -377,35 +328,36 @@ def decided(step: Step, prompt: Asked, key: str | None) -> None:
         return
     # A call that failed, or is tried again, has said nothing yet: what it goes on with is what was cut before it.
     silent = is_outage(prompt) or _failed_turn(step, owner) is not None
-    by: dict[str, Json] = {"actor": actor, "text": agent.cut if silent else agent.text}
-    if value is None or value == "otherwise":
-        said = _text(person_message(words, actor or {}))
-        # A nudge goes on with what was cut; other words ask for another answer.
-        text = agent.text or None if prompt.scope == "empty" else None
-        by |= {"text": text, "content": said, "key": key}
-        _emit(step, owner, "go_on" if text else "said", **by)
-    elif value in ("answer", "take"):
-        _last_answer(step, prompt, agent, words if value == "answer" else agent.text or _said_last(agent))
-    elif value == "correct":
-        problem = str((agent.stuck or {}).get("message"))
-        _emit(step, owner, "said", **{**by, "text": None, "content": _text(WRONG.format(problem=problem))})
-    elif value == "room":
-        goes_on = {"content": _text(_GO_ON)} if _spoke_last(agent) else {}
-        _emit(step, owner, "room", **by, max_tokens=2 * longest(step, owner), **goes_on)
-    elif value == "over":
-        _emit(step, owner, "over", actor=actor)
-    elif value == "plain":
-        _emit(step, owner, "plain", **by)
-    elif value == "compact":
-        _emit(step, owner, "compact", actor=actor, brief=True, text=by["text"] or None)
-    elif value == "model" or str(value).startswith("model:"):
-        _emit(
-            step, owner, "model", **by, model=words if value == "model" else str(value).removeprefix("model:")
-        )
+    by: dict[str, Json] = {"actor": actor, "text": (agent.cut if silent else agent.text) or None}
+    if value in (None, "tell"):
+        # They go behind what was cut; after another answer they ask for a new one.
+        text = by["text"] if silent or prompt.scope == "empty" else None
+        content = _text(person_message(words, actor or {}))
+        _emit(step, owner, "go_on" if text else "said", **{**by, "text": text}, content=content, key=key)
+    elif value == "model":
+        _emit(step, owner, "model", **by, model=words)
     else:
-        how = {"pause_turn": "resend", "summary": "compact"}.get(str(prompt.scope), "again")
-        summary = {"actor": actor, "brief": _brief(agent), "text": agent.cut or None}
-        _emit(step, owner, how, **(by if how != "compact" else summary))
+        _try_again(step, prompt, agent, by)
+
+
+def _try_again(step: Step, prompt: Asked, agent: AgentRun, by: dict[str, Json]) -> None:
+    """Make the call again with what the flow changes for that (`retry_with`)."""
+    given = step.state.nodes[prompt.path].input.get("retry_with") or {}
+    by |= {name: given[name] for name in ("model", "max_tokens") if given.get(name)}
+    by |= {"plain": True} if given.get("thinking") else {}
+    how = "again"
+    if prompt.scope == "output":
+        problem = str((agent.stuck or {}).get("message"))
+        how, by = "said", {**by, "text": None, "content": _text(WRONG.format(problem=problem))}
+    elif prompt.scope == "max_tokens" and by["text"] and _spoke_last(agent):
+        how, by = "go_on", {**by, "content": _text(_GO_ON)}
+    elif prompt.scope == "pause_turn":
+        how = "resend"
+    elif prompt.scope == "summary":
+        how, by = "compact", {**by, "brief": _brief(agent), "text": agent.cut or None}
+    elif prompt.scope in _TOO_LONG and not tool_is_open(agent):
+        how, by = "compact", {**by, "brief": True}
+    _emit(step, prompt.path, how, **by)
 
 
 def _failed_turn(step: Step, owner: str) -> str | None:
@@ -428,25 +380,6 @@ def _stop(step: Step, prompt: Asked, agent: AgentRun) -> None:
     by = f"stopped by {name}" if name else "nobody said in time how it goes on"
     message = f"node {prompt.node_id}: {by}: {why.get('message')}"
     _emit(step, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
-
-
-def _last_answer(step: Step, prompt: Asked, agent: AgentRun, text: str) -> None:
-    schema = plan_of(step.node(prompt.path)).output
-    problem = problem_of(schema, text) if schema is not None else None
-    if problem is not None:
-        raise InvalidAnswer(f"This cannot be the answer: {problem}. Nothing was changed.")
-    given = _text(text) if text != agent.text and text != _said_last(agent) else None
-    _emit(step, prompt.path, "answer", actor=prompt.actor, text=text, content=given)
-
-
-def _said_last(agent: AgentRun) -> str:
-    """The last words of the model in the conversation."""
-    for number in reversed(range(len(agent.messages))):
-        message = agent.messages[number]
-        text = "".join(block["text"] for block in message["content"] if block["type"] == "text")
-        if message["role"] == "assistant" and text.strip():
-            return text
-    return ""
 
 
 def _spoke_last(agent: AgentRun) -> bool:

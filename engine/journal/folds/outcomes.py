@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal import events as ev
-from engine.journal.folds.agents import said_in, with_agent
+from engine.journal.folds.agents import with_agent
 from engine.journal.grammar import path_of, run_at, same
 from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of
-from engine.journal.state import RETRY, AgentRun, NodeRun, State
-from engine.language.codec import Json
+from engine.journal.state import RETRY, AgentRun, State
 from engine.language.errors import MalformedJournal
-from engine.messages.files import FILE_BLOCK
 
 
 def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
@@ -32,13 +27,13 @@ def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
         raise MalformedJournal(f"nothing has to be put right in {path}")
     if event.how == "ask":
         return with_agent(state, path, replace(agent, stuck=event.error))
-    if event.actor is None and event.how in _WORDS:
-        raise MalformedJournal(f"nobody said {event.how}")
     if event.actor is None:
         alone = {**agent.alone, event.how: agent.alone.get(event.how, 0) + 1}
         agent = replace(agent, alone=alone)
     else:
-        _was_asked(state, run, event)
+        prompt = state.prompts.get(run.prompt_id or "")
+        if prompt is None or prompt.kind != OUTCOME or prompt.open:
+            raise MalformedJournal("nobody said how it goes on")
         agent = replace(agent, alone={}, corrections=0)
     state = with_agent(state, path, _gone_on(agent, event))
     if event.how == "stop":
@@ -55,20 +50,20 @@ _NEEDS = {
     "model": ("model",),
     "go_on": ("content", "text"),
     "said": ("content",),
-    "answer": ("text",),
 }
 _MAY = {
     "again": ("text",),
-    "room": ("content", "text"),
+    "room": ("text",),
     "model": ("error", "text"),
     "compact": ("brief", "max_tokens", "text"),
     "resend": ("text",),
-    "plain": ("text",),
     "go_on": ("key",),
     "said": ("key",),
-    "answer": ("content",),
 }
 """What an outcome says beside who said so, by `how`."""
+
+_CHANGES = ("model", "max_tokens", "plain")
+"""What a call differs in that a person has made again."""
 
 
 def _spoken_over(state: State, path: str, agent: AgentRun, event: ev.AgentOutcome) -> bool:
@@ -85,7 +80,9 @@ def _spoken_over(state: State, path: str, agent: AgentRun, event: ev.AgentOutcom
 
 def _says_what_it_does(event: ev.AgentOutcome) -> None:
     needs, may = _NEEDS.get(event.how, ()), _MAY.get(event.how, ())
-    for name in ("error", "model", "max_tokens", "brief", "content", "text", "key"):
+    if event.actor is not None and event.how != "stop":
+        may = (*may, *_CHANGES)
+    for name in ("error", "brief", "content", "text", "key", *_CHANGES):
         told = getattr(event, name) is not None
         if (told and name not in (*needs, *may)) or (not told and name in needs):
             raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
@@ -94,79 +91,24 @@ def _says_what_it_does(event: ev.AgentOutcome) -> None:
 
 
 def _more_for_summary(event: ev.AgentOutcome) -> bool:
-    return event.how == "compact" and event.max_tokens is not None
-
-
-_WORDS = ("plain", "over")
-"""What only a person's word does, and only this word."""
-
-
-def _was_asked(state: State, run: NodeRun, event: ev.AgentOutcome) -> None:
-    prompt = state.prompts.get(run.prompt_id or "")
-    if prompt is None or prompt.kind != OUTCOME or prompt.open:
-        raise MalformedJournal("nobody said how it goes on")
-    said = (prompt.answer or {}).get("value")
-    if event.how in _WORDS or said in _WORDS:
-        same(event.how, said, "word")
+    return event.how == "compact" and event.max_tokens is not None and event.actor is None
 
 
 def _gone_on(agent: AgentRun, event: ev.AgentOutcome) -> AgentRun:
     """The conversation as it goes on: what is said to the model stands in its next call."""
-    if event.how == "over":
-        return _anew(agent)
-    said, messages = event.content or [], agent.messages
-    if event.how == "answer":
-        messages = said_in(messages, "assistant", said) if said else messages
-        said = []
     compacts = ("brief" if event.brief else "all") if event.how == "compact" else agent.compacts
     return replace(
         agent,
         stuck=None,
-        messages=messages,
         model=event.model or agent.model,
         max_tokens=event.max_tokens or agent.max_tokens,
         compacts=compacts,
         resends=event.how == "resend",
-        plain=len(messages) if event.how == "plain" else agent.plain,
-        cut=agent.cut if _more_for_summary(event) else "" if event.how == "answer" else event.text or "",
-        text=event.text or "" if event.how == "answer" else agent.text,
-        final=event.how == "answer",
-        plan=None if event.how == "answer" else agent.plan,
-        pending=(*agent.pending, *said),
+        plain=len(agent.messages) if event.plain else agent.plain,
+        cut=agent.cut if _more_for_summary(event) else event.text or "",
+        pending=(*agent.pending, *(event.content or ())),
         heard=(*agent.heard, event.key) if event.key else agent.heard,
     )
-
-
-def _anew(agent: AgentRun) -> AgentRun:
-    """The conversation as it began, behind a summary that the model gave of it where there is one, with what people have said
-    to it since: model calls and tools may all be made again."""
-    number = range(len(agent.messages))
-    begun = next(at for at in number if agent.messages[at]["role"] == "user") + 1
-    later = [agent.messages[at] for at in number[begun:]]
-    words = [block for message in later if message["role"] == "user" for block in message["content"]]
-    return replace(
-        agent,
-        **{name: getattr(AgentRun(), name) for name in _OF_A_CONVERSATION},
-        messages=Map({at: agent.messages[at] for at in number[:begun]}),
-        pending=(*_of_people(words), *agent.pending),
-        plain=min(agent.plain, begun),
-    )
-
-
-def _of_people(blocks: Iterable[Json]) -> Iterator[Json]:
-    """What people said to it, with the files that they gave."""
-    theirs = False
-    for block in blocks:
-        if block["type"] != FILE_BLOCK:
-            theirs = str(block.get("text") or "").startswith("<message ")
-        if theirs:
-            yield block
-
-
-_OF_A_CONVERSATION = (
-    *("stuck", "order", "results", "context", "counted", "weighed"),
-    *("text", "container", "compacts", "resends", "cut"),
-)
 
 
 def _made_again(state: State, owner: str) -> State:

@@ -52,6 +52,18 @@ class CompactConfig(Config):
     )
 
 
+class RetryConfig(Config):
+    """What changes where people press *Try again* because the model gave no answer to go on with."""
+
+    model: Text | None = Field(None, description="The model that is asked from then on.")
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="How long an answer may be from then on, in tokens."
+    )
+    thinking: Literal["off"] | None = Field(
+        None, description="`off`: it goes on without thinking, where the model can do without."
+    )
+
+
 PLACE = re.compile(r"thread|channel:[1-9][0-9]{0,2}")
 """A place whose messages an agent may be given."""
 
@@ -169,6 +181,9 @@ class AgentConfig(Config):
         None,
         description="When the conversation is summed up, `at` so many tokens, and with which `instructions`.",
     )
+    retry_with: RetryConfig | None = Field(
+        None, description="What *Try again* changes where the model gave no answer to go on with."
+    )
     temperature: Any = Field(
         None, exclude=True, description="Ignored: no current model takes it. Leave it out."
     )
@@ -261,7 +276,9 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
             f"`temperature` of `{node_id}` is ignored: Claude refuses it",
             "leave it out; say in `prompt` what may vary",
         )
-    models = [with_.get("model"), *(with_.get("fallbacks") or ())]
+    retried = with_.get("retry_with")
+    again = retried.get("model") if isinstance(retried, Mapping) else None
+    models = [with_.get("model"), *(with_.get("fallbacks") or ()), again]
     if not any(models):
         return
     from engine.messages.prices import lacks_price  # most agents name no model
@@ -297,6 +314,7 @@ SPEC = NodeSpec(
             "fallbacks",
             "cache",
             "compact",
+            "retry_with",
             "server_tools",
             "tool_search",
             "name",
@@ -309,6 +327,7 @@ SPEC = NodeSpec(
     described={
         "`compact`": CompactConfig,
         "`memory`": MemoryConfig,
+        "`retry_with`": RetryConfig,
         "`server_tools`": ServerToolsConfig,
         "`web_search`, `web_fetch`": WebConfig,
     },

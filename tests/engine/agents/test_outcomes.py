@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine.decide.commands import Due, Hold, NodeDone, Resume, Steer
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
-from engine.language.errors import InvalidAnswer
+from engine.language.errors import InvalidAnswer, MalformedJournal
 from engine.messages.messages import Message, legal
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_listening import ana, carl, listening
@@ -56,30 +57,30 @@ def tools_ran(case: Talk) -> int:
 
 REFUSED = {"category": "cyber", "explanation": "It looks like an attack."}
 
-STUCK: dict[str, tuple[str, dict[str, Any], list[str]]] = {
-    "refusal": (
-        "",
-        {"stopDetails": REFUSED},
-        ["Other model", "Say it otherwise", "Answer for it", "Stop"],
-    ),
-    "max_tokens": ("", {"cutCall": True}, ["More room", "Stop"]),
-    "end_turn": ("", {}, ["Nudge", "Take it as done", "Stop"]),
+BUTTONS = ["Try again", "Other model", "Tell it", "Stop"]
+AWAY_BUTTONS = ["Try again", "Other model", "Stop"]
+"""Where no words help: the model cannot be asked."""
+
+STUCK: dict[str, dict[str, Any]] = {
+    "refusal": {"stopDetails": REFUSED},
+    "max_tokens": {"cutCall": True},
+    "end_turn": {},
 }
 
 
+@pytest.mark.parametrize("value", ["retry", "model", "tell"])
 @pytest.mark.parametrize("stop", STUCK)
-def test_people_are_asked_and_it_goes_on_at_the_turn(stop: str) -> None:
-    """Whatever the model ends with: a card whose buttons fit, and after it the conversation as it was."""
-    text, told, buttons = STUCK[stop]
+def test_people_are_asked_and_it_goes_on_at_the_turn(stop: str, value: str) -> None:
+    """Whatever the model ends with: the same buttons, and after each of them the conversation as it was."""
     case = after_a_tool("max_tokens: 64000")
     before = case.request()["messages"]
-    ends(case, text, stop=stop, **told)
+    ends(case, stop=stop, **STUCK[stop])
     if stop == "end_turn":
         ends(case, stop=stop)
-    assert labels(case) == buttons
+    assert labels(case) == BUTTONS
     assert case.state.phase == "waiting"
-    first = case.prompt.options[0]
-    case.decide(first["value"], reason="claude-opus-5-5" if stop == "refusal" else "Go on, please.")
+    case.decide(value, reason={"model": "claude-opus-5-5", "tell": "Go on, please."}.get(value))
+    assert ("Go on, please." in case.said()) == (value == "tell")
     messages = case.request()["messages"]
     assert messages[: len(before) - 1] == before[:-1]
     assert messages[-1]["content"][: len(before[-1]["content"])] == before[-1]["content"]
@@ -91,11 +92,11 @@ def test_people_are_asked_and_it_goes_on_at_the_turn(stop: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "buttons"),
     [
-        ("request_invalid", ["Again", "Without thinking", "Start over", "Stop"]),
-        ("access_denied", ["Go on", "Other model", "Stop"]),
-        ("spend_limit", ["Go on", "Other model", "Stop"]),
-        ("model_not_found", ["Go on", "Other model", "Stop"]),
-        ("mcp", ["Again", "Stop"]),
+        ("request_invalid", BUTTONS),
+        ("access_denied", AWAY_BUTTONS),
+        ("spend_limit", AWAY_BUTTONS),
+        ("model_not_found", AWAY_BUTTONS),
+        ("mcp", BUTTONS),
     ],
 )
 def test_a_call_that_failed_is_made_again_by_a_persons_word(kind: str, buttons: list[str]) -> None:
@@ -153,13 +154,14 @@ def test_the_flow_may_have_it_fail_at_once() -> None:
 # --- refusals ------------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_says_why_and_offers_the_model_that_the_api_recommends() -> None:
-    """Category, explanation, model."""
+def test_a_refusal_says_why_and_names_the_model_that_the_api_recommends() -> None:
+    """Category, explanation, model; that model is the first choice."""
     case = ends(after_a_tool(), stop="refusal", stopDetails={**REFUSED, "recommended_model": "claude-opus-5"})
     assert "(cyber)" in case.prompt.message
     assert "It looks like an attack." in case.prompt.message
-    assert labels(case)[0] == "Try claude-opus-5"
-    assert case.decide("model:claude-opus-5").request()["model"] == "claude-opus-5"
+    assert "recommends claude-opus-5" in case.prompt.message
+    assert case.prompt.options[1]["asks"]["choices"][0] == "claude-opus-5"
+    assert case.decide("model", reason="claude-opus-5").request()["model"] == "claude-opus-5"
 
 
 def test_a_refused_answer_is_no_part_of_the_conversation() -> None:
@@ -172,7 +174,7 @@ def test_a_refused_answer_is_no_part_of_the_conversation() -> None:
 
 def test_words_in_the_thread_are_said_to_the_model() -> None:
     """A reply to the card, or the button: both say who said it, and it goes on."""
-    for said in ({"value": "otherwise", "reason": "Only look."}, {"value": None, "text": "Only look."}):
+    for said in ({"value": "tell", "reason": "Only look."}, {"value": None, "text": "Only look."}):
         case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
         case.decide(**said)
         assert "Only look." in case.said()
@@ -183,14 +185,7 @@ def test_words_are_needed_where_the_button_asks_for_some() -> None:
     """Nothing is sent without any."""
     case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
     with pytest.raises(InvalidAnswer):
-        case.decide("otherwise")
-
-
-def test_a_person_answers_for_it() -> None:
-    """What they write is what the flow goes on with."""
-    case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
-    case.decide("answer", reason="It was the disk.")
-    assert case.node("helper").output["text"] == "It was the disk."
+        case.decide("tell")
 
 
 # --- half an answer ------------------------------------------------------------------------------------------------
@@ -207,8 +202,8 @@ def test_half_a_tool_call_is_made_again_with_twice_the_room() -> None:
             break
         ends(case, stop="max_tokens", cutCall=True)
     assert case.agent.max_tokens == outcomes.MOST_ROOM
-    case.decide("room")
-    assert case.request()["maxTokens"] == 2 * outcomes.MOST_ROOM
+    case.decide("retry")
+    assert case.request()["maxTokens"] == outcomes.MOST_ROOM
 
 
 def test_a_text_that_was_cut_is_gone_on_with() -> None:
@@ -218,20 +213,6 @@ def test_a_text_that_was_cut_is_gone_on_with() -> None:
         ends(case, piece, stop="max_tokens")
         assert "Go on exactly where it ends" in case.said()
     assert case.model("four.").node("helper").output["text"] == "One, two, three, four."
-
-
-def test_a_text_that_is_cut_too_often_is_asked_about() -> None:
-    """It can be taken as it is, or be given more room."""
-    for chosen, expected in (("take", "One, two, three, four, "), ("room", "One, two, three, four, five.")):
-        case = talk()
-        for piece in ("One, ", "two, ", "three, ", "four, "):
-            ends(case, piece, stop="max_tokens")
-        assert labels(case) == ["More room", "Take it as it is", "Stop"]
-        case.decide(chosen)
-        if chosen == "room":
-            assert case.request()["maxTokens"] == 2 * 32_000
-            case.model("five.")
-        assert case.node("helper").output["text"] == expected
 
 
 def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
@@ -265,7 +246,7 @@ def test_what_was_cut_stays_through_an_empty_answer() -> None:
     assert "empty" in case.said()
     ends(case, stop="end_turn")
     assert case.prompt.scope == "empty"
-    case.decide("otherwise", reason="Go on.").model("two.")
+    case.decide("tell", reason="Go on.").model("two.")
     assert case.node("helper").output["text"] == "One, two."
 
 
@@ -322,8 +303,8 @@ def test_an_empty_answer_is_nudged_once_and_then_asked_about() -> None:
     ends(case, stop="end_turn")
     assert "empty" in case.said()
     ends(case, stop="end_turn")
-    assert labels(case) == ["Nudge", "Take it as done", "Stop"]
-    assert case.decide("take").node("helper").output["text"] == "I restart it."
+    assert case.prompt.scope == "empty"
+    assert case.decide("retry").model("Done.").node("helper").output["text"] == "Done."
 
 
 def test_an_empty_answer_to_which_somebody_spoke_needs_no_nudge() -> None:
@@ -363,7 +344,6 @@ def test_a_pause_is_sent_back_as_it_is() -> None:
         last = case.request()["messages"][-1]
         assert (last["role"], len(last["content"])) == ("assistant", number)
     ends(case, stop="pause_turn", content=[{**use, "id": "srvtoolu_11"}])
-    assert labels(case) == ["Again", "Stop"]
     case.decide("retry").model("Found.")
     assert case.node("helper").output["text"] == "Found."
 
@@ -442,7 +422,7 @@ def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> 
         ends(case, stop=stop)
     else:
         case.when(case.broke("context_too_long", retryable=False))
-    assert labels(case) == ["Other model", "Start over", "Stop"]
+    assert "sums up" not in case.prompt.message
     case.decide("model", reason="claude-opus-5-5")
     assert (case.request()["purpose"], case.request()["messages"]) == ("answer", before)
 
@@ -468,8 +448,8 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert labels(case) == ["Drop the largest results", "Start over", "Stop"]
-    assert case.decide("compact").request()["purpose"] == "compact"
+    assert "_Try again_ sums up the conversation without its largest results." in case.prompt.message
+    assert case.decide("retry").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 
 
@@ -481,21 +461,93 @@ def test_a_window_that_is_full_in_the_middle_of_an_answer_is_summed_up() -> None
     assert case.model("A summary.").model("Done.").node("helper").output["text"] == "Done."
 
 
-def test_data_of_the_wrong_form_can_be_put_right_by_hand() -> None:
-    """It has to fit, and is the answer then; or the model is asked again."""
-    case = talk(SCHEMA).model("the disk").model('{"cause": 3}')
-    assert labels(case) == ["Fix by hand", "Ask again", "Stop"]
-    assert case.prompt.options[0]["asks"]["default"] == '{"cause": 3}'
-    case.refused(case.answer("answer", reason='{"cause": 4}'), InvalidAnswer)
-    case.decide("answer", reason='{"cause": "disk"}')
-    assert case.node("helper").output["data"] == {"cause": "disk"}
+def wrong_form(case: Talk) -> Talk:
+    """An answer that does not fit, and one after its correction."""
+    return case.model("the disk").model('{"cause": 3}')
+
+
+@pytest.mark.parametrize(
+    "said", [{"value": "tell", "reason": "As JSON."}, {"value": None, "text": "As JSON."}]
+)
+def test_words_to_an_answer_of_the_wrong_form_are_said_to_the_model(said: dict[str, Any]) -> None:
+    """Words that would fit are no answer either: the model gives one."""
+    case = wrong_form(talk(SCHEMA))
+    case.decide(**{name: '{"cause": "net"}' if text == "As JSON." else text for name, text in said.items()})
+    assert '{"cause": "net"}' in case.said()
+    assert case.node("helper").output is None
+    assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
 
 
 def test_the_model_is_asked_again_for_the_form() -> None:
     """It reads what was wrong."""
-    case = talk(SCHEMA).model("the disk").model('{"cause": 3}').decide("correct")
+    case = wrong_form(talk(SCHEMA)).decide("retry")
     assert "cannot be used" in case.said()
     assert case.model('{"cause": "disk"}').state.outcome == "complete"
+
+
+def test_a_text_that_is_cut_too_often_is_asked_about() -> None:
+    """Another try goes on where it ends; other words ask for another answer."""
+    for value, expected in (("retry", "One, two, three, four, five."), ("tell", "five.")):
+        case = talk()
+        for piece in ("One, ", "two, ", "three, ", "four, "):
+            ends(case, piece, stop="max_tokens")
+        assert labels(case) == BUTTONS
+        case.decide(value, reason="In one word." if value == "tell" else None).model("five.")
+        assert case.node("helper").output["text"] == expected
+
+
+# --- what another try changes ----------------------------------------------------------------------------------------
+
+RETRY_WITH = "retry_with: {model: claude-opus-5, max_tokens: 50000, thinking: off}"
+ASKED: dict[str, Callable[[Talk], Talk]] = {
+    "refusal": lambda case: ends(case, stop="refusal"),
+    "cut": lambda case: ends(ends(case, stop="max_tokens", cutCall=True), stop="max_tokens", cutCall=True),
+    "cut words": lambda case: [ends(case, "One, ", stop="max_tokens") for _ in range(4)][-1],
+    "empty": lambda case: ends(ends(case, stop="end_turn"), stop="end_turn"),
+    "pauses": lambda case: [ends(case, stop="pause_turn", content=[USE, FOUND]) for _ in range(11)][-1],
+    "wrong form": wrong_form,
+    "too long": lambda case: (
+        case.when(case.broke("context_too_long", retryable=False))
+        .model("A summary.")
+        .when(case.broke("context_too_long", retryable=False))
+    ),
+    "no summary": lambda case: case.when(case.broke("context_too_long", retryable=False)).model(
+        "", stop="refusal"
+    ),
+    "bad request": lambda case: case.when(case.broke("request_invalid", retryable=False)),
+    "no access": lambda case: case.when(case.broke("access_denied", retryable=False)),
+    "away": lambda case: away(case, 11),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_another_try_changes_what_the_flow_says(name: str) -> None:
+    """After each failure: the model, the length of an answer and thinking are those of `retry_with` from then on."""
+    more = f"{RETRY_WITH}\n{SCHEMA}" if name == "wrong form" else RETRY_WITH
+    case = asked_anew(ASKED[name](after_a_tool(f"max_tokens: 40000\n{more}")))
+    assert "_Try again_ asks claude-opus-5 and allows 50,000 tokens" in case.prompt.message
+    case.decide("retry")
+    request = case.request()
+    assert (request["model"], request["maxTokens"], request["plain"]) == ("claude-opus-5", 50_000, True)
+    assert derive_state(case.events) == case.state
+
+
+def test_another_model_of_a_person_leaves_the_rest_as_it_is() -> None:
+    """`retry_with` is for *Try again* alone."""
+    case = ends(after_a_tool(RETRY_WITH), stop="refusal")
+    request = case.decide("model", reason="claude-haiku-5-5").request()
+    assert (request["model"], request["maxTokens"]) == ("claude-haiku-5-5", 32_000)
+    assert "plain" not in request
+
+
+def test_a_journal_in_which_an_agent_changes_itself_is_refused() -> None:
+    """Only the word of a person makes a call with other settings."""
+    case = ends(after_a_tool(RETRY_WITH), stop="refusal").decide("retry")
+    outcome = case.event("agent:outcome")
+    before = derive_state(case.events[: outcome.seq - 1])
+    assert evolve(before, outcome).containers["helper"].agent.plain
+    with pytest.raises(MalformedJournal):
+        evolve(before, replace(outcome, actor=None))
 
 
 # --- fallbacks, outages --------------------------------------------------------------------------------------------
@@ -509,14 +561,14 @@ def test_a_refusal_goes_to_the_models_that_the_flow_names() -> None:
         ends(case, stop="refusal", model="claude-sonnet-5-5")
         assert (case.request()["model"], case.request()["messages"]) == (model, before)
     ends(case, stop="refusal", model="claude-sonnet-5-5")
-    assert labels(case)[:2] == ["Try claude-opus-5", "Say it otherwise"]
+    assert case.prompt.options[1]["asks"]["choices"][0] == "claude-opus-5"
 
 
 def test_models_that_the_api_has_asked_are_not_asked_again() -> None:
     """One of them has refused in the place of the first."""
     case = after_a_tool("fallbacks: [claude-opus-5]")
     ends(case, stop="refusal", model="claude-opus-5")
-    assert labels(case)[0] == "Try claude-opus-5"
+    assert (labels(case), case.prompt.scope) == (BUTTONS, "refusal")
 
 
 def away(case: Talk, minutes: float) -> Talk:
@@ -536,7 +588,7 @@ def test_an_outage_of_ten_minutes_is_told_with_buttons() -> None:
     case = away(after_a_tool(), 5)
     assert not case.state.prompts
     asked_anew(away(case, 11))
-    assert labels(case) == ["Go on now", "Other model", "Stop"]
+    assert labels(case) == AWAY_BUTTONS
     asked = case.prompt
     timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
     case.now = timer.due_at
