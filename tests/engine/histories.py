@@ -470,24 +470,26 @@ def compacted() -> Talk:
 def stuck() -> Talk:
     """Model calls without an answer to go on with: what follows by itself, and what people say."""
     case = talk('tools: [shell: {commands: ["restart *"]}]').model("", ("shell", {"command": "restart db"}))
-    case.tool("tool[0]", OUTPUT).model("I", stop="refusal").decide("otherwise", reason="only look")
+    case.tool("tool[0]", OUTPUT).model("I", stop="refusal").decide("tell", reason="only look")
     case.when(case.broke("access_denied", retryable=False)).decide("model", reason="claude-opus-5-5")
     case.when(case.broke("context_too_long", retryable=False)).model("It was restarted.")
     case.model("One, ", stop="max_tokens").model(
         "two.", ("shell", {"command": "restart a"}), stop="max_tokens"
     )
     case.model(stop="end_turn").model(stop="end_turn")
-    return case.decide("take")
+    return case.decide("retry").model("Done.")
 
 
 def put_right() -> Talk:
-    """Requests that the API does not take: made without thinking, and with a new conversation."""
-    case = talk('tools: [shell: {commands: ["restart *"]}]').model("", ("shell", {"command": "restart db"}))
+    """Requests that the API does not take: made without thinking, with longer answers and by another model."""
+    changed = "retry_with: {model: claude-opus-5, max_tokens: 50000, thinking: off}"
+    case = talk(f'tools: [shell: {{commands: ["restart *"]}}]\n{changed}')
+    case.model("", ("shell", {"command": "restart db"}))
     case.tool("tool[0]", OUTPUT).when(Steer("only look", ANA, "k")).when(
         case.broke("bad_response", retryable=False)
     )
-    case.decide("plain").model("I look.", ("shell", {"command": "restart a"})).tool("tool[0]", OUTPUT)
-    case.when(case.broke("request_invalid", retryable=False)).decide("over")
+    case.decide("retry").model("I look.", ("shell", {"command": "restart a"})).tool("tool[0]", OUTPUT)
+    case.when(case.broke("request_invalid", retryable=False)).decide("retry")
     return case.model("Done.")
 
 

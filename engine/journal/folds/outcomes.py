@@ -8,7 +8,8 @@ from engine.journal import events as ev
 from engine.journal.folds.agents import with_agent
 from engine.journal.grammar import path_of, run_at, same
 from engine.journal.queries import OUTCOME, TURN, agent_at, agent_of
-from engine.journal.state import RETRY, AgentRun, State
+from engine.journal.state import RETRY, AgentRun, Asked, State
+from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
 
@@ -34,6 +35,8 @@ def agent_outcome(state: State, event: ev.AgentOutcome) -> State:
         prompt = state.prompts.get(run.prompt_id or "")
         if prompt is None or prompt.kind != OUTCOME or prompt.open:
             raise MalformedJournal("nobody said how it goes on")
+        if event.how != "stop":
+            _as_told(prompt, run.input.get("retry_with") or {}, event)
         agent = replace(agent, alone={}, corrections=0)
     state = with_agent(state, path, _gone_on(agent, event))
     if event.how == "stop":
@@ -88,6 +91,25 @@ def _says_what_it_does(event: ev.AgentOutcome) -> None:
             raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
     if _more_for_summary(event) and event.text is not None:
         raise MalformedJournal("more room for a summary leaves what was cut as it is")
+
+
+_ABOUT = {
+    "resend": ("pause_turn",),
+    "compact": ("summary", "context_too_long", "model_context_window_exceeded"),
+}
+"""What a question is about that people answer in this way, where not every question can be."""
+
+
+def _as_told(prompt: Asked, retry_with: dict[str, Json], event: ev.AgentOutcome) -> None:
+    """*Other model* takes the one that was chosen, *Try again* what the flow says, and words change nothing."""
+    answer = prompt.answer or {}
+    value = answer.get("value")
+    same(event.how == "model", value == "model", "model")
+    if prompt.scope not in _ABOUT.get(event.how, (prompt.scope,)):
+        raise MalformedJournal(f"{event.how} answers no question about {prompt.scope}")
+    told = {"model": answer.get("words")} if value == "model" else retry_with if value == RETRY else {}
+    changes = (told.get("model"), told.get("max_tokens"), True if told.get("thinking") else None)
+    same((event.model, event.max_tokens, event.plain), changes, "changes")
 
 
 def _more_for_summary(event: ev.AgentOutcome) -> bool:
