@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from engine.journal.events import Event as Event
     from engine.journal.events import decode_event as decode_event
     from engine.journal.fold import derive_state as derive_state
+    from engine.journal.phases import Status as Status
     from engine.journal.state import Asked as Asked
     from engine.journal.state import State as State
-    from engine.journal.transitions import Status as Status
     from engine.language.actors import Actor as Actor
     from engine.language.codec import Json as Json
     from engine.language.errors import FlowError as FlowError
@@ -81,7 +81,7 @@ _PLACES = {
     "SaysoError": "language.errors",
     "Session": "run.session",
     "State": "journal.state",
-    "Status": "journal.transitions",
+    "Status": "journal.phases",
     "Store": "storage.port",
     "decode_event": "journal.events",
     "derive_state": "journal.fold",

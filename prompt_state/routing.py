@@ -28,7 +28,7 @@ from typing import Literal, TypeAlias, get_args
 
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
-from engine.journal.transitions import ENDED
+from engine.journal.phases import ENDED
 from prompt_state.question_row import PromptState
 from prompt_state.slack_text import read_in, text_in
 

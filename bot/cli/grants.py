@@ -22,7 +22,7 @@ from bot.terminal.console import (
 )
 from engine.decide.agents import wide_grants
 from engine.decide.agents.grants import standing
-from engine.journal.folds.grants import grant_told
+from engine.journal.events.grants import grant_told
 from engine.journal.state import Grant, State
 from engine.language.codec import Json
 from engine.run.stored import stored_state, utc_now

@@ -16,8 +16,8 @@ from bot.cli.flow_names import flow_name
 from bot.config.settings import Settings, account
 from bot.terminal.console import Place, UsageError, database_exists, opened
 from engine.flow.load import SUFFIXES
+from engine.journal.phases import ENDED
 from engine.journal.records import Head
-from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest

@@ -46,9 +46,9 @@ from bot.terminal.narration import covered_lines, covers_json, standing
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
+from engine.journal.phases import ENDED
 from engine.journal.queries import ELICIT
 from engine.journal.records import DropLock, Head, LockRow
-from engine.journal.transitions import ENDED
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut

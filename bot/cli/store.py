@@ -34,10 +34,10 @@ from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
+from engine.journal.phases import ENDED
 from engine.journal.records import Head
 from engine.journal.snapshot import events_in, read_export, to_json
 from engine.journal.state import State
-from engine.journal.transitions import ENDED
 from engine.language import timestamps
 from engine.language.codec import Json, canonical, encode
 from engine.language.errors import (

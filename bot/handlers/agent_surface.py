@@ -12,8 +12,8 @@ from bot.rendering.text import one_line
 from bot.start.starter import Starter
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort
+from engine.journal.phases import ENDED
 from engine.journal.records import InboxRow
-from engine.journal.transitions import ENDED
 from engine.language.codec import Json, decode
 from engine.language.errors import SaysoError, StorageError
 

@@ -25,8 +25,8 @@ from bot.start.grants import WideGrants
 from bot.wire.users import LookupFailed, People
 from engine.decide.commands import Abort, Answer, Revoke, Steer
 from engine.decide.policy import authorize
+from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem, InboxRow, Row
-from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode, encode
 from prompt_state.question_row import PromptState, TooLong, may_act_on

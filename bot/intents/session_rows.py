@@ -36,7 +36,7 @@ from engine.journal.events import (
     SessionEnd,
     SessionUnreachable,
 )
-from engine.journal.folds.prompts import people_among
+from engine.journal.queries import people_among
 from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.actors import requester_of

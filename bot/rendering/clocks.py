@@ -8,7 +8,7 @@ from bot.rendering.flow import label_of
 from bot.rendering.nested import asks_for
 from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
 from engine.flow import Flow
-from engine.journal.folds.prompts import people_among
+from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
 
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}

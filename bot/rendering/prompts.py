@@ -43,8 +43,7 @@ from engine.decide.prompt_timers import goto_of
 from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
 from engine.forms.question import Question
-from engine.journal.folds.prompts import people_among
-from engine.journal.queries import ELICIT, agent_of, is_outage
+from engine.journal.queries import ELICIT, agent_of, is_outage, people_among
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json

@@ -43,9 +43,9 @@ from bot.wire.users import Channels, Links, LookupFailed, People
 from engine.decide.agents.grants import standing
 from engine.flow import Flow
 from engine.flow.model import Trigger
+from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem, InboxRow, PutOutbox
 from engine.journal.state import State
-from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import SchemaTooNew

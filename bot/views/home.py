@@ -42,9 +42,9 @@ from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.agents import wide_grants
 from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
+from engine.journal.phases import ENDED
 from engine.journal.records import InboxItem, InboxRow
 from engine.journal.state import State
-from engine.journal.transitions import ENDED
 from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError

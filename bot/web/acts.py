@@ -16,8 +16,8 @@ from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
 from bot.terminal.follower import terminal_label
 from engine.decide.question import refuse_long
+from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem
-from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import SessionEnded, SessionError, SessionQuarantined, UnknownSession

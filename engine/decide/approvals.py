@@ -20,7 +20,7 @@ from engine.flow import Flow
 from engine.forms import check_form
 from engine.forms.question import Question, wrong_text
 from engine.journal import events as ev
-from engine.journal.folds.prompts import asked_people, votes_without
+from engine.journal.queries import asked_people, votes_without
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor, account_of, fold, requester_of

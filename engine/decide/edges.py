@@ -16,8 +16,7 @@ from engine.decide import limits
 from engine.decide.step import Step, evaluate_test
 from engine.flow.model import Edge, NodeList
 from engine.journal import events as ev
-from engine.journal.folds.nodes import DEAD
-from engine.journal.queries import given_up, open_prompt_at
+from engine.journal.queries import DEAD, given_up, open_prompt_at
 from engine.journal.state import AGAIN, Asked, Frame, Graph, scope_of, visit_path
 from engine.language.codec import Json
 from engine.language.errors import ExpressionError

@@ -9,10 +9,10 @@ from engine.decide.behaviours import conversations
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Step
 from engine.journal import events as ev
+from engine.journal.phases import Status
 from engine.journal.queries import LISTING, asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
-from engine.journal.transitions import Status
 from engine.language.codec import Json
 from engine.nodes.types.registry import MISSING
 

@@ -27,8 +27,7 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
-from engine.journal.folds.prompts import people_among
-from engine.journal.queries import ELICIT, REJECTED, TURN, unanswered, verdict
+from engine.journal.queries import ELICIT, REJECTED, TURN, people_among, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.actors import one_by_one, requester_of

@@ -17,7 +17,7 @@ from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
-from engine.journal.grammar import frame_at, path_of, same, timeout_id
+from engine.journal.grammar import frame_at, same, timeout_id
 from engine.journal.queries import agent_of
 from engine.journal.state import FINALLY, ROOT, Frame, State, scope_of
 from engine.language.errors import MalformedJournal
@@ -84,7 +84,7 @@ def _defined(flow: Flow, state: State, path: str, node_id: str) -> Node | None:
 
 
 def _started(flow: Flow, state: State, event: ev.NodeStarted | ev.ChildStarted) -> None:
-    path = path_of(event)
+    path = event.at
     if isinstance(event, ev.ChildStarted):
         node_id, index = event.child_id, event.child_index
     else:
@@ -112,7 +112,7 @@ def _call_started(flow: Flow, state: State, path: str, kind: str) -> None:
 
 
 def _skipped(flow: Flow, state: State, event: ev.NodeSkipped) -> None:
-    node = _defined(flow, state, path_of(event), event.node_id)
+    node = _defined(flow, state, event.at, event.node_id)
     if node is None:
         return
     same(event.node_type, node.type, "type")
@@ -121,27 +121,27 @@ def _skipped(flow: Flow, state: State, event: ev.NodeSkipped) -> None:
 
 
 def _failing(flow: Flow, state: State, event: ev.NodeFailing) -> None:
-    node = _defined(flow, state, path_of(event), event.node_id)
+    node = _defined(flow, state, event.at, event.node_id)
     if node is not None:
         same(event.list_id, node.on_failure, "list")
 
 
 def _failed(flow: Flow, state: State, event: ev.NodeFailed) -> None:
     if event.goto is not None:
-        _defined(flow, state, path_of(event), event.goto)
+        _defined(flow, state, event.at, event.goto)
 
 
 # --- passes ------------------------------------------------------------------------------------------------------
 
 
 def _iteration_started(flow: Flow, state: State, event: ev.IterationStarted) -> None:
-    node = node_at(flow, state, path_of(event)) if agent_of(state, path_of(event)) is None else None
+    node = node_at(flow, state, event.at) if agent_of(state, event.at) is None else None
     if node is None:
         return
     key = "body" if event.key is None else event.key
     same(event.list_id, f"@{node.calls}/" if node.calls is not None else node.lists.get(key), "list")
     if event.index == 0:
-        _has_its_time_limit(flow, state, path_of(event))
+        _has_its_time_limit(flow, state, event.at)
 
 
 def _has_its_time_limit(flow: Flow, state: State, path: str) -> None:
@@ -183,7 +183,7 @@ def _edge_resolved(flow: Flow, state: State, event: ev.EdgeResolved) -> None:
 
 
 def _jumped(flow: Flow, state: State, event: ev.LoopIterate) -> None:
-    nodes = _list_at(flow, frame_at(state, scope_of(path_of(event))))
+    nodes = _list_at(flow, frame_at(state, scope_of(event.at)))
     if event.edge_to not in nodes.by_id:
         raise MalformedJournal(f"the text has no node {event.edge_to} there")
     same(event.position, nodes.by_id[event.edge_to].index, "position")
@@ -192,7 +192,7 @@ def _jumped(flow: Flow, state: State, event: ev.LoopIterate) -> None:
 
 
 def _tool_requested(flow: Flow, state: State, event: ev.AgentToolRequested) -> None:
-    owner = agent_of(state, scope_of(path_of(event))) or ""
+    owner = agent_of(state, scope_of(event.at)) or ""
     if agent_of(state, owner) is not None:
         return
     places = {tool.name: tool.node.index for tool in plan_of(node_at(flow, state, owner)).tools}

@@ -6,34 +6,14 @@ commit is undone by forgetting it. The cost of an event does not depend on how m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from engine.journal.events import EVENTS, Event
-from engine.journal.folds import agents, containers, grants, nodes, outcomes, prompts, session
-from engine.journal.grammar import OWES, still_owed
-from engine.journal.state import State
+from engine.journal.events import Event
+from engine.journal.state import Owed, State
 from engine.journal.transitions import step
 from engine.language.errors import MalformedJournal
-
-
-def _of_events(*modules: ModuleType) -> dict[str, Callable[[State, Any], Any]]:
-    """The function for each event, in the first of these modules that has one. It is named as the event's class is:
-    `prompt_shown` for `PromptShown`."""
-    found = {}
-    for name, kind in EVENTS.items():
-        function = re.sub(r"(?<!^)([A-Z])", r"_\1", kind.__name__).lower()
-        found[name] = next(getattr(module, function) for module in modules if hasattr(module, function))
-    return found
-
-
-_FOLDS = _of_events(agents, outcomes, containers, grants, nodes, prompts, session)
-"""Each gives the state after its event, or raises `MalformedJournal` with the reason why the event cannot follow. What an
-event means for an agent comes before what it means for any node."""
 
 
 def evolve(state: State, event: Event) -> State:
@@ -42,15 +22,41 @@ def evolve(state: State, event: Event) -> State:
         raise MalformedJournal(f"event {event.seq} ({event.type}) does not follow event {state.seq}")
     try:
         phase = step(state.phase, event.transition)
-        owed = still_owed(state, event) if state.owed else ()
-        kind = event.type
-        moved: State = _FOLDS[kind](state, event)
+        owed = _still_owed(state, event) if state.owed else ()
+        moved = event.fold(state)
     except MalformedJournal as error:
         raise MalformedJournal(f"event {event.seq} ({event.type}): {error}") from None
-    owes = OWES.get(kind)
-    if owes is not None:
-        owed = owes(state, event) + owed
-    return replace(moved, phase=phase, seq=event.seq, updated_at=event.timestamp, owed=owed)
+    return replace(
+        moved, phase=phase, seq=event.seq, updated_at=event.timestamp, owed=event.owes(state) + owed
+    )
+
+
+def _still_owed(state: State, event: Event) -> tuple[Owed, ...]:
+    """What is owed after this event, of what was owed before it. Raises `MalformedJournal` where something else is."""
+    first = state.owed[0]
+    if event.timestamp != state.updated_at:
+        raise MalformedJournal(
+            f"it is of another time than the step that it is in: {_told(first)} is missing"
+        )
+    if event.type not in first.types:
+        if event.type in _BETWEEN.get(first.types[0], ("flow:resumed",)):
+            return state.owed
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    if first.path is not None and event.path != first.path:
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    if first.id is not None and first.id not in (getattr(event, name, None) for name in _IDS):
+        raise MalformedJournal(f"before it {_told(first)} is missing")
+    return state.owed[1:]
+
+
+_IDS = ("timer_id", "prompt_id")
+_BETWEEN = {"session:message": ("prompt:escalated",)}
+"""What may stand before something that is owed; else it is that the session is woken by it."""
+
+
+def _told(owed: Owed) -> str:
+    what = " or ".join(owed.types)
+    return f"{what} of {owed.id or owed.path}" if owed.id or owed.path else what
 
 
 def derive_state(events: Iterable[Event], start: State | None = None) -> State:

@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from engine.forms.question import Question
-from engine.journal.events import (
-    NodeFailed,
-    NodeFailing,
-    NodeInterrupted,
-    NodeRetried,
-)
 from engine.journal.state import (
-    LEFT,
     ROOT,
     AgentRun,
     Asked,
@@ -24,9 +17,13 @@ from engine.journal.state import (
     in_finally,
     scope_of,
 )
+from engine.language.actors import requester_of, seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import END, mode_of
+
+DEAD = "no edge that leads to it was taken"
+"""Why a node was skipped that nothing led to; its own edges are dead then."""
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
@@ -139,6 +136,34 @@ def is_outage(prompt: Question) -> bool:
     return prompt.kind == OUTCOME and prompt.scope == OUTAGE
 
 
+# --- people ----------------------------------------------------------------------------------------------
+
+
+def asked_people(state: State, prompt: Asked) -> list[str]:
+    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
+    if prompt.kind == "approval":
+        return list(prompt.approvers or ())
+    if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
+        return list(prompt.who or ())
+    return ["requester"] if requester_of(state.actor) else ["channel"]
+
+
+def votes_without(prompt: Asked, actor: Mapping[str, Json]) -> tuple[dict[str, Json], ...]:
+    """The votes of everybody else. Whoever stands in for somebody votes in that person's place, not beside them."""
+    mine = seats(actor)
+    return tuple(vote for vote in prompt.votes if not mine & seats(vote["actor"]))
+
+
+def people_among(entries: list[str]) -> list[str]:
+    """The people and groups of an escalation: those that are told in a direct message too, and no channels."""
+    told = [entry.removeprefix("dm:") for entry in entries]
+    return [
+        entry
+        for entry in told
+        if "@" in entry or entry == "requester" or entry[:1] in "UW" or entry.startswith("rota:")
+    ]
+
+
 # --- agents ------------------------------------------------------------------------------------------------
 
 
@@ -211,14 +236,6 @@ def asks_for_more(pending: Sequence[Json]) -> bool:
     """Whether what was said meanwhile keeps an agent from ending: not where it was only overheard."""
     texts = [block for block in pending if block["type"] == "text"]
     return any(not is_overheard(block) for block in texts)
-
-
-def cost_nothing(run: NodeRun, event: NodeRetried | NodeFailing | NodeFailed | NodeInterrupted) -> bool:
-    """Whether a model call without an answer cost nothing: its event says so, or it left before anything was sent, since
-    more has to be set aside for it."""
-    if isinstance(event, NodeInterrupted):
-        return run.type == TURN and event.reason == LEFT and event.saved is not None
-    return bool(event.unpaid)
 
 
 # --- rejections ------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from immutables import Map
 from msgspec import Struct
 
 from engine.forms.question import Question
-from engine.journal.transitions import STATUS, Phase, Status
+from engine.journal.phases import STATUS, Phase, Status
 from engine.language.codec import Json
 
 ROOT = ""

@@ -33,9 +33,9 @@ from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection
+from engine.journal.phases import ENDED
 from engine.journal.records import Consumed, NewSession, Pin
 from engine.journal.state import Asked, State
-from engine.journal.transitions import ENDED
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import (

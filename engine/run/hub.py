@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from engine.decide.commands import Action
 from engine.journal.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
 from engine.journal.fold import derive_state
+from engine.journal.phases import Phase, Status
 from engine.journal.snapshot import to_json
 from engine.journal.state import State
-from engine.journal.transitions import Phase, Status
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import PauseError, SessionError, UnknownSession

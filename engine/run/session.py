@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from engine.forms import match_option
+from engine.journal.phases import Status
 from engine.journal.queries import asked_in_order
 from engine.journal.records import Consumed, InboxItem, InboxRow
 from engine.journal.state import Asked, State
-from engine.journal.transitions import Status
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import (

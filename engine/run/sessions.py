@@ -17,6 +17,7 @@ from engine.decide.projections import repairs, undelivered
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
+from engine.journal.phases import ENDED
 from engine.journal.records import (
     Commit,
     Derived,
@@ -32,7 +33,6 @@ from engine.journal.records import (
 )
 from engine.journal.snapshot import fold
 from engine.journal.state import State
-from engine.journal.transitions import ENDED
 from engine.language.errors import (
     Corrupt,
     Fenced,

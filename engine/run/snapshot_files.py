@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from engine.journal.phases import ENDED
 from engine.journal.state import State
-from engine.journal.transitions import ENDED
 from engine.language.codec import decode
 from engine.language.errors import SaysoError
 from engine.storage.group_commit import Writer

@@ -22,8 +22,8 @@ from msgspec import msgpack
 from msgspec.structs import astuple
 
 from engine.journal.events import SCHEMA_VERSION
+from engine.journal.phases import ENDED
 from engine.journal.records import Commit, Head, NewSession, Record
-from engine.journal.transitions import ENDED
 from engine.language.errors import Corrupt, KeyMissing, RowRefused, SchemaTooNew, StorageError
 from engine.storage.packing import unpacked_apart
 

@@ -21,8 +21,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from engine.journal.events import Event, decode_event
+from engine.journal.phases import ENDED
 from engine.journal.records import Head
-from engine.journal.transitions import ENDED
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState

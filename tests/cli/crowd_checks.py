@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
-from engine.journal.transitions import ENDED
+from engine.journal.phases import ENDED
 from tests.cli.crowd import CARRIED_OUT, REFUSED, Crowd, Done
 
 _NEVER = ("Traceback", "nternal", "nexpected", "ERROR", "CRITICAL")

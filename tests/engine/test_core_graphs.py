@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.decide.commands import Answer, NodeBroke, NodeDone
 from engine.decide.due import due
-from engine.journal.folds.nodes import DEAD
+from engine.journal.queries import DEAD
 from engine.journal.snapshot import to_json
 from tests.support.engine import ANA, Scenario, given
 from tests.support.proving import tries

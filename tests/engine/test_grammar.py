@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from engine.decide.verify import verify
 from engine.journal import events as ev
-from engine.journal.events import EVENTS, Event
-from engine.journal.fold import _FOLDS, derive_state, evolve
-from engine.journal.folds import agents, containers, nodes, prompts, session
+from engine.journal.events import EVENTS, Event, agents, containers, nodes, prompts, session, timers
+from engine.journal.fold import derive_state, evolve
 from engine.journal.state import State
 from engine.language.errors import MalformedJournal
 from tests.engine import mutations
@@ -79,7 +78,7 @@ def test_the_histories_have_every_type_of_event() -> None:
     """There is no event without a rule, and none that no history has."""
     every = {kind.type for kind in EVENTS.values()}
     found = set().union(*(types_in(history.events) for history in histories().values()))
-    assert found == every == set(_FOLDS)
+    assert found == every
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -226,7 +225,7 @@ def test_a_fold_that_checks_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     """The seeded fault: rules that compare nothing. Then mutants are believed that this file has refused."""
     history = histories()["containers"]
     honest = {mutant.name for mutant, _, _ in accepted(history, orders(history.events))}
-    for module in (agents, containers, nodes, prompts, session):
+    for module in (agents, containers, nodes, prompts, session, timers):
         monkeypatch.setattr(module, "same", lambda said, known, what: None)
         if hasattr(module, "run_at"):
             monkeypatch.setattr(module, "run_at", lambda state, path, *statuses: state.nodes[path])

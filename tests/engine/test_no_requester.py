@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bot.intents.session_rows import tell_requester
 from engine.decide.commands import HandOver
 from engine.decide.policy import Gate
-from engine.journal.folds.prompts import asked_people
+from engine.journal.queries import asked_people
 from engine.language.actors import Actor
 from engine.language.errors import InvalidAnswer
 from tests.engine.agents.talks import talk

@@ -18,7 +18,6 @@ from engine.decide.commands import NodeCut
 from engine.decide.step import Step, evaluate_config, node_at
 from engine.flow import Flow
 from engine.journal.events import IterationStarted, decode_event
-from engine.journal.fold import _FOLDS
 from engine.journal.state import ROOT, Frame, State, below, scope_of
 from engine.run.executor import ActiveSession
 from engine.run.sessions import Sessions
@@ -177,7 +176,7 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
     def apply(patch: pytest.MonkeyPatch) -> None:
         restored: dict[str, int] = {}
         claimed_at = [0]
-        begin = _FOLDS["container:iterationStarted"]
+        begin = IterationStarted.fold
 
         def remember(flow: Flow, state: State) -> State:
             # What began before the claim did so without it; the grammar would notice it in the whole journal.
@@ -186,8 +185,8 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
             restored.update({frame.list_id: frame.position for _, frame in passes(state)})
             return state
 
-        def begun(state: State, event: IterationStarted) -> State:
-            state = begin(state, event)
+        def begun(event: IterationStarted, state: State) -> State:
+            state = begin(event, state)
             found = restored.get(event.list_id) if same_list else max(restored.values(), default=None)
             if found and event.seq > claimed_at[0] and event.scope in state.frames:
                 frame = replace(state.frames[event.scope], position=found)
@@ -195,7 +194,7 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
             return state
 
         at_claim(remember)(patch)
-        patch.setitem(_FOLDS, "container:iterationStarted", begun)
+        patch.setattr(IterationStarted, "fold", begun)
 
     return apply
 

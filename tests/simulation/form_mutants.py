@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from bot.serve.bolt import SlackApp
 from engine.decide import approvals, prompt_timers, replies
 from engine.decide.step import Step
-from engine.journal import fold
-from engine.journal.folds import prompts
+from engine.journal import events as ev
 from engine.journal.records import InboxItem
 from tests.simulation.mutants import Mutant
 
@@ -38,13 +37,15 @@ def obeys_a_button_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
 def a_change_keeps_the_votes_before_it(patch: pytest.MonkeyPatch) -> None:
     """Who approved the values before a change counts for those after it."""
 
-    def edited(state: Any, event: Any) -> Any:
+    fold = ev.PromptEdited.fold
+
+    def edited(event: Any, state: Any) -> Any:
         votes = state.prompts[event.prompt_id].votes
-        after = prompts.prompt_edited(state, event)
+        after = fold(event, state)
         kept = replace(after.prompts[event.prompt_id], votes=votes)
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
-    patch.setitem(fold._FOLDS, "prompt:edited", edited)
+    patch.setattr(ev.PromptEdited, "fold", edited)
 
 
 def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
@@ -52,29 +53,33 @@ def runs_what_the_first_change_said(patch: pytest.MonkeyPatch) -> None:
     decided = approvals._decided
     first: dict[tuple[str, str], Any] = {}
 
-    def edited(state: Any, event: Any) -> Any:
+    fold = ev.PromptEdited.fold
+
+    def edited(event: Any, state: Any) -> Any:
         message = str(state.prompts[event.prompt_id].message)
         first.setdefault((event.prompt_id, message), event.values)
-        return prompts.prompt_edited(state, event)
+        return fold(event, state)
 
     def older(prompt: Any, answer: Any, votes: Any) -> Any:
         found = decided(prompt, answer, votes)
         return {**found, "values": first.get((prompt.prompt_id, prompt.message), found["values"])}
 
-    patch.setitem(fold._FOLDS, "prompt:edited", edited)
+    patch.setattr(ev.PromptEdited, "fold", edited)
     patch.setattr(approvals, "_decided", older)
 
 
 def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
     """Whoever handed a question over can still answer it."""
 
-    def handed(state: Any, event: Any) -> Any:
-        after = prompts.prompt_handed(state, event)
+    fold = ev.PromptHanded.fold
+
+    def handed(event: Any, state: Any) -> Any:
+        after = fold(event, state)
         prompt = after.prompts[event.prompt_id]
         kept = replace(prompt, excluded=())
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
-    patch.setitem(fold._FOLDS, "prompt:handed", handed)
+    patch.setattr(ev.PromptHanded, "fold", handed)
 
 
 FORM_MUTANTS: dict[str, Mutant] = {

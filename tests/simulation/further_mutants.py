@@ -15,8 +15,7 @@ from bot.serve.bolt import SlackApp
 from bot.start.from_slack import TriggerStarts
 from bot.views import forms, kinds
 from bot.views.kinds import PromptLookup
-from engine.journal import fold
-from engine.journal.folds import prompts
+from engine.journal import events as ev
 from engine.journal.records import InboxItem
 from engine.language.codec import decode
 from tests.simulation.mutants import Mutant
@@ -35,16 +34,18 @@ def takes_a_modal_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
 def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
     """Whoever rejects once more, for another reason, is quoted with the first one."""
 
-    def voted(state: Any, event: Any) -> Any:
+    fold = ev.PromptVoted.fold
+
+    def voted(event: Any, state: Any) -> Any:
         before = {vote["actor"]["id"]: vote["reason"] for vote in state.prompts[event.prompt_id].votes}
-        after = prompts.prompt_voted(state, event)
+        after = fold(event, state)
         prompt = after.prompts[event.prompt_id]
         *others, mine = prompt.votes
         kept = {**mine, "reason": before.get(event.actor["id"]) or mine["reason"]}
         votes = (*others, kept if mine["reason"] else mine)
         return replace(after, prompts=after.prompts.set(event.prompt_id, replace(prompt, votes=votes)))
 
-    patch.setitem(fold._FOLDS, "prompt:voted", voted)
+    patch.setattr(ev.PromptVoted, "fold", voted)
 
 
 def keeps_what_a_page_held_first(patch: pytest.MonkeyPatch) -> None:

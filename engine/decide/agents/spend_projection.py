@@ -24,7 +24,7 @@ from engine.journal.events import (
     NodeInterrupted,
     NodeRetried,
 )
-from engine.journal.queries import TURN, cost_nothing
+from engine.journal.queries import TURN
 from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -97,6 +97,6 @@ def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) ->
 def _unpaid(before: State, after: State, event: _Lost) -> list[Row]:
     """A call that cost nothing; another one is set aside for anew."""
     run = before.nodes.get(event.path or "")
-    if run is None or run.status != "started" or not cost_nothing(run, event):
+    if run is None or run.status != "started" or not event.costs_nothing(run):
         return []
     return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from engine.flow.node import Rule
 from engine.journal import events as ev
-from engine.journal.folds.grants import grant_from, grant_told
+from engine.journal.events.grants import grant_from, grant_told
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import Grant, State
 from engine.language.codec import Json, decode, encode

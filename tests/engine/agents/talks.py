@@ -9,8 +9,8 @@ import pytest
 
 from engine.decide.agents.model_request import request
 from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
-from engine.journal import fold
-from engine.journal.folds.agents import with_agent
+from engine.journal.agent_runs import with_agent
+from engine.journal.events import EVENTS
 from engine.journal.queries import TURN
 from engine.journal.state import AgentRun, Asked, State
 from engine.language.actors import Actor
@@ -161,13 +161,13 @@ def folds_otherwise(
 ) -> None:
     """A seeded fault: the fold of events of this type makes something else of a conversation, from what it was and what it
     should be."""
-    real = fold._FOLDS[kind]
+    real = EVENTS[kind].fold
 
-    def folded(state: State, event: Any) -> State:
-        after = real(state, event)
+    def folded(event: Any, state: State) -> State:
+        after = real(event, state)
         was, now = state.containers[event.path].agent, after.containers[event.path].agent
         assert was is not None
         assert now is not None
         return with_agent(after, event.path, change(was, now))
 
-    patch.setitem(fold._FOLDS, kind, folded)
+    patch.setattr(EVENTS[kind], "fold", folded)

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.commands import Due, NodeCut
-from engine.journal import fold
+from engine.journal.events import NodeFailing
 from engine.journal.fold import derive_state
-from engine.journal.folds import nodes as folds
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from tests.engine.agents.talks import Talk, talk
@@ -86,12 +85,8 @@ def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.M
     """The fault that these tests are for, put back: the fold forgets the conversation of an agent that ran out of time."""
     case = after_a_tool("    timeout: 1h\n" + ASKS)
     before = case.request()["messages"]
-    forget = folds.node_failing
-    monkeypatch.setitem(
-        fold._FOLDS,
-        "node:failing",
-        lambda state, event: forget(state, replace(event, keeps=None)),
-    )
+    forget = NodeFailing.fold
+    monkeypatch.setattr(NodeFailing, "fold", lambda event, state: forget(replace(event, keeps=None), state))
     case.later(3600)
     case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
     case.when(NodeCut(case.calling, 1, "cut")).decide("retry")

@@ -1,0 +1,500 @@
+"""Events of nodes: starts, outcomes, interruptions, tries."""
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from engine.journal.agent_runs import unanswered_call
+from engine.journal.events.base import COMPLETED, FAILED, OUTCOMES, WORK, NodeEvent
+from engine.journal.grammar import closed_prompt, failure_scope, frame_at, owner_of, retry_id, run_at, same
+from engine.journal.passes import drop_passes, enter, finish, left, pass_failed
+from engine.journal.queries import DEAD, TURN, holds, unanswered
+from engine.journal.state import (
+    AGAIN,
+    ASKS,
+    LEFT,
+    ON_FAILURE,
+    AgentRun,
+    ContainerRun,
+    Frame,
+    NodeRun,
+    Owed,
+    State,
+    TimerRun,
+    in_finally,
+    scope_of,
+    visit_path,
+)
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+from engine.nodes.types.registry import MISSING, mode_of
+
+
+class Start(NodeEvent):
+    """A node began."""
+
+    if TYPE_CHECKING:
+        node_type: str
+        input: Json = None
+        epoch: int
+        attempt: int
+
+    @property
+    def own_id(self) -> str:
+        """The id of the node in its list."""
+        return self.node_id
+
+    @property
+    def index(self) -> int:
+        """The place of the node in its list."""
+        raise NotImplementedError
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        types = _FIRST.get(mode_of(self.node_type))
+        return () if types is None else (Owed(types, self.path),)
+
+
+class Completion(NodeEvent):
+    """A node finished."""
+
+    if TYPE_CHECKING:
+        output: Json = None
+
+    @property
+    def own_id(self) -> str:
+        """The id of the node in its list."""
+        return self.node_id
+
+
+class Failure(NodeEvent):
+    """An attempt of a node failed."""
+
+    if TYPE_CHECKING:
+        error: dict[str, Json]
+        attempt: int
+        unpaid: bool | None = None
+
+    def costs_nothing(self, run: NodeRun) -> bool:
+        """Whether it is a model call that cost nothing: it was not sent, or was refused before any answer."""
+        return bool(self.unpaid)
+
+
+class NodeStarted(Start, tag="node:started", phases=WORK):
+    """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
+
+    `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
+    """
+
+    node_type: str
+    node_index: int
+    input: Json = None
+    epoch: int
+    attempt: int
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        frame = frame_at(state, scope_of(path))
+        if frame.owner is not None:
+            raise MalformedJournal(f"{path} stands in {frame.owner}, so it begins as a child of that")
+        return begin(state, self, frame)
+
+    @property
+    def index(self) -> int:
+        """The place of the node in its list."""
+        return self.node_index
+
+
+class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES):
+    """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
+
+    output: Json = None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        run = run_at(state, path, "started", "interrupted")
+        if self.node_id != run.node_id:
+            same(self.node_id, run.node_id, "node")
+        if owner_of(state, path) is not None:
+            raise MalformedJournal(f"{path} stands in a container, so it completes as a child of that")
+        return complete(state, path, run, self)
+
+
+class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
+    """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
+    are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
+    conversation of an agent stays, and another start goes on with it. `unpaid` as in `node:retried`."""
+
+    error: dict[str, Json]
+    attempt: int
+    list_id: str | None = None
+    scope: str | None = None
+    keeps: bool | None = None
+    unpaid: bool | None = None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        run = run_at(state, path, "started", "interrupted")
+        _breaks(state, path, run, self)
+        scope = None if self.list_id is None else failure_scope(path, run)
+        same(self.scope, scope, "scope")
+        container = state.containers.get(path)
+        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        if container is not None:
+            state = drop_passes(state, path)
+            if self.keeps:
+                run = replace(run, kept=container.agent)
+        handled = run.handled if self.list_id is None else (run.handled or 0) + 1
+        run = replace(run, status="failing", error=self.error, reason=None, handled=handled)
+        state = left(state, path, run)
+        if self.list_id is None:
+            return state
+        frames = state.frames.set(self.scope or "", Frame(self.list_id, path))
+        container = ContainerRun(self.node_id, ON_FAILURE, 1, begun=1, running=1)
+        return replace(state, frames=frames, containers=state.containers.set(path, container))
+
+
+class NodeFailed(Failure, tag="node:error", phases=OUTCOMES):
+    """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
+    `unpaid` as in `node:retried`."""
+
+    error: dict[str, Json]
+    attempt: int
+    contained: bool | None = None
+    goto: str | None = None
+    unpaid: bool | None = None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        run = run_at(state, path, "started", "interrupted", "failing")
+        if self.goto is not None and not self.contained:
+            raise MalformedJournal("it goes on elsewhere, so that its failure is contained")
+        if run.status == "failing":
+            _fails_after_all(state, path, run, self)
+        else:
+            _breaks(state, path, run, self)
+        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        failed = replace(
+            run, status="failed", error=self.error, input=None, saved=None, ended_at=self.timestamp
+        )
+        if path in state.containers:
+            state = drop_passes(state, path)
+        state = finish(state, path, failed, None if self.contained else self.error)
+        scope = scope_of(path)
+        if self.goto is not None:
+            frame = frame_at(state, scope)
+            frame = replace(frame, jumps=(*frame.jumps, (run.node_id, self.goto)))
+            state = replace(state, frames=state.frames.set(scope, frame))
+        return state if self.contained else pass_failed(state, scope, path, self.error)
+
+
+class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES):
+    """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
+    call that was not sent, or refused before any answer, so that nothing that was set aside for it is counted."""
+
+    error: dict[str, Json]
+    attempt: int
+    timer_id: str
+    due_at: str
+    unpaid: bool | None = None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        run = run_at(state, path, "started")
+        _breaks(state, path, run, self)
+        same(self.timer_id, retry_id(state, path, run), "timer")
+        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        if path in state.containers:
+            state = drop_passes(state, path)
+        run = replace(run, status="retrying", error=self.error, failures=run.failures + 1)
+        timer = TimerRun(self.timer_id, path, self.due_at, "retry", None)
+        return replace(left(state, path, run), timers=state.timers.set(self.timer_id, timer))
+
+
+class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES):
+    """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
+
+    `node_index` is its place in the list, where the list is a graph.
+    """
+
+    node_type: str
+    reason: str
+    node_index: int | None = None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        scope, before = scope_of(path), state.nodes.get(path)
+        if before is not None:
+            _skipped_by_hand(state, path, before, self)
+            skipped = replace(
+                before, status="skipped", input=None, error=None, reason=self.reason, ended_at=self.timestamp
+            )
+            return finish(state, path, skipped)
+        frame = frame_at(state, scope)
+        dead = self.reason == DEAD
+        if not dead:
+            _may_begin(state, path, self.timestamp)
+        if frame.error is not None and not dead:
+            raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+        same(path, visit_path(frame, scope, self.node_id), "path")
+        index = frame.position if self.node_index is None else self.node_index
+        if dead:
+            _is_dead(state, frame, self)
+        elif (self.node_index is None) != (frame.graph is None):
+            raise MalformedJournal("it has an index of its own exactly where its list is a graph")
+        else:
+            _next_of_list(state, frame, self.node_id, index)
+        run = NodeRun(
+            self.node_id, self.node_type, index, "skipped", reason=self.reason, ended_at=self.timestamp
+        )
+        nodes, frame = enter(state, frame, path, self.node_id)
+        return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
+
+
+class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES):
+    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
+
+    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
+    was not launched, since its code is another than before and a person has to agree; and so was `missing`, whose type, or
+    that of what it approves, cannot be used where sayso runs. `asks`: its server asks people for what is in `saved`
+    (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers. A model call leaves with `saved` before anything is sent: more has to be set
+    aside for it (`room`, tokens for files and tools; null: a whole context).
+    """
+
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing", "asks"]
+    saved: Json = None
+
+    def costs_nothing(self, run: NodeRun) -> bool:
+        """Whether it is a model call that left before anything was sent, since more has to be set aside for it."""
+        return run.type == TURN and self.reason == LEFT and self.saved is not None
+
+    def fold(self, state: State) -> State:
+        path = self.at
+        run = run_at(state, path, "started")
+        same(self.node_id, run.node_id, "node")
+        if self.saved is not None and self.reason not in (LEFT, ASKS):
+            raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
+        if self.reason != MISSING and mode_of(run.type) not in ("run", "delivery"):
+            raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
+        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        crashes = run.crashes + (self.reason == "crash")
+        run = replace(run, status="interrupted", crashes=crashes, reason=self.reason)
+        if self.reason == ASKS and (run.type != "mcp" or unanswered(self.saved) is None):
+            raise MalformedJournal(f"{path} is no call of a server that asks for anything")
+        if self.reason in (LEFT, ASKS):
+            run = replace(run, saved=self.saved)
+        return left(state, path, run)
+
+
+def begin(state: State, event: Start, frame: Frame) -> State:
+    """The state in which a node has begun, in a pass."""
+    path = event.at
+    if state.phase != "running":
+        _may_begin(state, path, event.timestamp)
+    before, nodes, at, counted = state.nodes.get(path), state.nodes, event.timestamp, (0, 0)
+    if before is None:
+        if event.attempt != 1:
+            same(event.attempt, 1, "attempt")
+        _begins(state, event, frame)
+        nodes, frame = enter(state, frame, path, event.own_id, running=1)
+    else:
+        _begins_again(state, event, before)
+        at, counted = before.started_at or at, (before.crashes, before.failures)
+    tried = (event.epoch, event.attempt, *counted)
+    run = NodeRun(event.own_id, event.node_type, event.index, "started", at, None, *tried, event.input)
+    if before is not None:
+        run = replace(run, saved=before.saved, handled=before.handled, kept=before.kept)
+    return replace(
+        state,
+        nodes=nodes.set(path, run),
+        active=state.active.set(path, None),
+        launched=state.launched.set(path, None) if mode_of(run.type) == "run" else state.launched,
+        frames=state.frames.set(scope_of(path), frame),
+        pending=_undelivered(state),
+        # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
+        node_runs=state.node_runs + (before is None),
+    )
+
+
+def _may_begin(state: State, path: str, now: str) -> None:
+    """Whether anything begins there. Earlier releases began what was due before in a step that ended the flow."""
+    if state.phase == "running" or (state.phase == "finalizing" and now == state.updated_at):
+        return
+    if state.phase != "finalizing" or state.finally_skipped or not in_finally(path):
+        raise MalformedJournal(f"{path} cannot begin while the session is {state.phase}")
+
+
+def _begins(state: State, event: Start, frame: Frame) -> None:
+    """A node that has not run begins at the next place of its list, or where edges or a model's calls lead."""
+    path, node_id, index = event.at, event.own_id, event.index
+    scope = scope_of(path)
+    if frame.error is not None:
+        raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+    owner = None if frame.owner is None else state.containers[frame.owner]
+    # Earlier releases began what was due before in the step in which a node beside it failed.
+    if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
+        raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
+    if owner is not None and owner.agent is not None:
+        _begins_in_agent(state, event.node_type, path, frame, owner.agent, (node_id, index))
+        return
+    # A first visit is by far the commonest, and its path the shortest to tell.
+    if node_id in frame.nodes or path != (f"{scope}/{node_id}" if scope else node_id):
+        same(path, visit_path(frame, scope, node_id), "path")
+    _next_of_list(state, frame, node_id, index)
+
+
+def _next_of_list(state: State, frame: Frame, node_id: str, index: int) -> None:
+    if frame.graph is None:
+        if frame.running or frame.jumps:
+            raise MalformedJournal("another node of its list has no outcome yet, or leads elsewhere")
+        if index != frame.position:
+            same(index, frame.position, "index")
+    elif node_id not in frame.graph.ready:
+        raise MalformedJournal(f"no edge leads to {node_id} yet")
+    else:
+        _index_as_before(state, frame, node_id, index)
+
+
+def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> None:
+    earlier = frame.nodes.get(node_id)
+    if earlier is not None:
+        same(index, state.nodes[earlier].position, "index")
+
+
+def _begins_in_agent(
+    state: State, kind: str, path: str, frame: Frame, agent: AgentRun, place: tuple[str, int]
+) -> None:
+    if frame.list_id == agent.lists[0]:
+        same(kind, TURN, "type")
+        same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
+        if frame.running or agent.calls or agent.final or agent.stuck:
+            raise MalformedJournal(
+                f"{frame.owner} has tool calls without a result, its last answer, or is stuck"
+            )
+        _has_something_to_answer(agent, path)
+    else:
+        call = agent.calls.get(path)
+        if call is None:
+            raise MalformedJournal(f"nobody asked for {path}, or it has its result")
+        if call.prompt_id in state.open_prompts:
+            raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
+        same(place[1], call.tool, "index")
+    same(path, f"{scope_of(path)}/{place[0]}", "path")
+
+
+def _has_something_to_answer(agent: AgentRun, path: str) -> None:
+    said = agent.pending or agent.order or agent.resends or holds(agent) or not agent.messages
+    if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
+        raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
+
+
+def _begins_again(state: State, event: Start, before: NodeRun) -> None:
+    if before.status != "interrupted":
+        raise MalformedJournal(f"{event.path} was started before and is {before.status}")
+    same((event.own_id, event.index), (before.node_id, before.position), "place")
+    same(event.attempt, before.attempt + 1, "attempt")
+    closed_prompt(state, before)
+    # After a migration what could not run begins as what the new text has there.
+    anew = before.reason == AGAIN and before.input is None
+    if not anew:
+        same(event.node_type, before.type, "type")
+    if event.input is not None and before.input is not None and before.type != TURN:
+        same(event.input, before.input, "input")
+
+
+def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
+    """Which messages are still pending once a node began, whose expressions have them all: those that an agent heard
+    wait for its next model call."""
+    if not state.pending:
+        return ()
+    heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
+    return tuple(message for message in state.pending if message[0] in heard)
+
+
+def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
+    """The node has come to its end, where it can have by what its type waits for."""
+    mode = mode_of(run.type)
+    if mode == "container":
+        raise MalformedJournal(f"{path} is a container, which completes as one")
+    if run.status == "interrupted":
+        _done_by_hand(state, path, run)
+    elif mode == "prompt":
+        _decided(state, path, run, event.output)
+    elif mode in ("timer", "pure") and not state.owed:
+        raise MalformedJournal(f"{path} has not come to its time, or did not just begin")
+    done = replace(
+        run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
+    )
+    return finish(state, path, done)
+
+
+def _done_by_hand(state: State, path: str, run: NodeRun) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
+        raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
+
+
+def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
+    prompt = closed_prompt(state, run)
+    if prompt is None or prompt.status not in ("answered", "expired"):
+        raise MalformedJournal(f"{path} completed without an answer")
+    told = output if isinstance(output, dict) else {}
+    if prompt.answer is not None and prompt.kind == "approval":
+        same(told.get("decision"), prompt.answer.get("value"), "decision")
+    elif prompt.answer is not None:
+        same(told.get("text"), prompt.answer.get("text"), "answer")
+
+
+def _fails_after_all(state: State, path: str, run: NodeRun, event: NodeFailed) -> None:
+    same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    same(event.error, run.error, "error")
+    closed_prompt(state, run)
+    if path in state.containers:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+
+
+_OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
+"""Types of errors about the last answer of an agent."""
+
+
+def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
+    """An attempt failed; a container with what failed in it."""
+    if event.node_id != run.node_id or event.attempt != run.attempt:
+        same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
+    closed_prompt(state, run)
+    container = state.containers.get(path)
+    if container is None:
+        return
+    if container.error is not None:
+        # Earlier releases let an agent that ran out of time fail with what was wrong with its last answer.
+        if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
+            same(event.error, container.error, "error")
+    elif event.error.get("type") == "timeout":
+        raise MalformedJournal(f"{path} did not run out of time")
+
+
+def _is_dead(state: State, frame: Frame, event: NodeSkipped) -> None:
+    known, taken = (0, 0) if frame.graph is None else frame.graph.gates.get(event.node_id, (0, 0))
+    if not known or taken or event.node_index is None:
+        raise MalformedJournal(f"{event.node_id} can still be reached")
+    _index_as_before(state, frame, event.node_id, event.node_index)
+
+
+def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) -> None:
+    """A person skipped what failed, or could not run; a migration leaves out what could not run."""
+    same((event.node_id, event.node_type), (run.node_id, run.type), "node")
+    if run.status not in ("failing", "interrupted"):
+        raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
+    prompt = closed_prompt(state, run)
+    if path in state.containers and state.containers[path].kind == ON_FAILURE:
+        raise MalformedJournal(f"the `on_failure` of {path} is not over")
+    if run.reason != MISSING and (prompt is None or (prompt.answer or {}).get("value") != "skip"):
+        raise MalformedJournal(f"nobody said that {path} is to be skipped")
+
+
+_FIRST = {
+    "pure": (*COMPLETED, "node:interrupted", *FAILED),
+    "prompt": ("prompt:requested", "node:interrupted", *FAILED),
+    "timer": ("timer:set", "node:interrupted", *FAILED),
+    "container": ("container:started", "node:interrupted", *FAILED),
+}
+"""What follows the start of a node at once, by the mode of its type; a process runs the others."""

@@ -1,0 +1,492 @@
+"""Events of questions for people."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec.structs import asdict, replace
+
+from engine.forms.question import Question
+from engine.journal.agent_runs import with_agent
+from engine.journal.events.base import ANY_OPEN, ANY_OUTCOME, CLOCKS, COMPLETED, FAILED, PromptEvent, within
+from engine.journal.grammar import agent_around, clock_id, container_at, frame_at, run_at, same
+from engine.journal.passes import without
+from engine.journal.queries import (
+    ELICIT,
+    LISTING,
+    OUTAGE,
+    OUTCOME,
+    agent_at,
+    asked_people,
+    doomed,
+    is_outage,
+    people_among,
+    unanswered,
+    votes_without,
+)
+from engine.journal.state import AGAIN, ASKS, ON_FAILURE, RETRY, UNFINISHED, Asked, Owed, State, scope_of
+from engine.language.actors import account_of
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+from engine.nodes.types.registry import MISSING
+
+
+class PromptRequested(PromptEvent, tag="prompt:requested", phases=within("running", "pausing")):
+    """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `engine.forms.question`)."""
+
+    prompt: dict[str, Json]
+
+    @property
+    def question(self) -> Question:
+        """What is asked. Raises `MalformedJournal`."""
+        return Question.from_wire(self.prompt)
+
+    def fold(self, state: State) -> State:
+        path, question = self.at, self.question
+        if question.number is not None:
+            same(question.number, state.prompts_asked + 1, "number")
+        if question.kind == "input":
+            _asks_input(state, path, question)
+        elif question.tool:
+            state = _asks_about_call(state, path, question.tool, self.prompt_id)
+        else:
+            _asks_about_node(state, path, question.kind, question.scope)
+        if self.prompt_id in state.prompts:
+            raise MalformedJournal(f"prompt {self.prompt_id} was requested before")
+        prompt = Asked(
+            **asdict(question),
+            prompt_id=self.prompt_id,
+            path=path,
+            status="requested",
+            requested_at=self.timestamp,
+        )
+        run, nodes = state.nodes.get(path), state.nodes
+        # What is asked about the edges behind a node is no question of the node, which has its outcome; nor is one that nothing
+        # waits for.
+        if run is not None and run.status in UNFINISHED and question.kind != LISTING:
+            nodes = nodes.set(path, replace(run, prompt_id=self.prompt_id))
+        return replace(
+            state,
+            nodes=nodes,
+            prompts=state.prompts.set(self.prompt_id, prompt),
+            open_prompts=state.open_prompts.set(self.prompt_id, None),
+            prompts_asked=state.prompts_asked + 1,
+        )
+
+
+class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
+    """People can see the prompt: where. Its clocks start here."""
+
+    shown: dict[str, Json]
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        if self.shown == prompt.shown:
+            raise MalformedJournal(f"prompt {self.prompt_id} was shown there before")
+        return with_prompt(state, replace(prompt, status="shown", shown=self.shown))
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        prompt = before.prompts[self.prompt_id]
+        return () if prompt.deadline is not None else _clocks(before, prompt)
+
+
+class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN):
+    """A person voted and that decides nothing yet. It takes the place of that person's vote before. `reason` is why; for
+    `answer` it is the result in the tool's place, and those who gave the same one agree."""
+
+    actor: dict[str, Json]
+    vote: Literal["approve", "reject", "answer"]
+    always: dict[str, Json] | None = None
+    """The grant that goes with an approval, `{seconds, fields}`."""
+    reason: str | None = None
+    key: str
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        _new_key(state, self.key)
+        if prompt.kind != "approval":
+            raise MalformedJournal(f"prompt {self.prompt_id} is no approval, so nobody votes on it")
+        vote = {"actor": self.actor, "vote": self.vote, "reason": self.reason, "at": self.timestamp}
+        vote |= {"always": self.always} if self.always is not None else {}
+        votes = (*votes_without(prompt, self.actor), vote)
+        return change_prompt(state, replace(prompt, votes=votes), self.key)
+
+
+class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN):
+    """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
+
+    `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
+    would run now.
+    """
+
+    actor: dict[str, Json]
+    values: dict[str, Json]
+    before: dict[str, Json]
+    covers: dict[str, Json] | None = None
+    nonce: str
+    key: str
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        _new_key(state, self.key)
+        if not prompt.editable or not set(self.before) <= set(prompt.editable):
+            raise MalformedJournal(f"prompt {self.prompt_id} lets nobody change that")
+        same(self.nonce != prompt.nonce, True, "nonce")
+        editors = tuple(dict.fromkeys((*prompt.editors, str(self.actor.get("id")), *account_of(self.actor))))
+        changes = {"values": self.values, "covers": self.covers, "editors": editors, "votes": ()}
+        return change_prompt(state, renewed(prompt, self.nonce, **changes), self.key)
+
+
+class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN):
+    """A person let somebody else answer in their place."""
+
+    actor: dict[str, Json]
+    to: str
+    key: str
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        _new_key(state, self.key)
+        giver = str(self.actor.get("id"))
+        excluded = [entry for entry in (*prompt.excluded, giver) if entry != self.to]
+        moved = replace(
+            with_people(state, prompt, [self.to]),
+            excluded=tuple(dict.fromkeys(excluded)),
+            handed=(*prompt.handed, {"by": self.actor, "to": self.to, "at": self.timestamp}),
+            votes=votes_without(prompt, self.actor),
+        )
+        return change_prompt(state, moved, self.key)
+
+
+class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN):
+    """The one and final answer of a prompt. `key` is the inbox key that carried it."""
+
+    actor: dict[str, Json]
+    answer: dict[str, Json]
+    key: str | None = None
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        options = [option["value"] for option in prompt.options]
+        value = self.answer.get("value")
+        if options and value not in options and not _takes_more(prompt):
+            raise MalformedJournal(
+                f"prompt {self.prompt_id} offers {', '.join(map(str, options))}, not {value}"
+            )
+        if prompt.kind == "approval":
+            same(self.answer.get("values") or {}, prompt.values, "values")
+        voted = prompt.votes[-1] if prompt.votes else None
+        if prompt.kind != "approval" or not (voted or prompt.required > 1):
+            _new_key(state, self.key)
+        else:
+            _decided_by_votes(prompt, self, value)
+        seen = state.seen.set(self.key, None) if self.key else state.seen
+        answered = replace(
+            prompt,
+            status="answered",
+            answer=self.answer,
+            actor=self.actor,
+            at=self.timestamp,
+            answer_key=self.key,
+        )
+        closed = replace(close_prompt(state, answered), seen=seen)
+        if prompt.kind == "failed" and value == RETRY:
+            run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
+            return replace(closed, nodes=closed.nodes.set(prompt.path, run))
+        if prompt.kind == ELICIT:
+            return _told_server(closed, prompt, self.answer)
+        if prompt.kind != "interrupted" or value != AGAIN:
+            return closed
+        run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
+        return replace(closed, nodes=closed.nodes.set(prompt.path, run))
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        prompt = before.prompts[self.prompt_id]
+        return _answer_owes(before, prompt, self.answer.get("value"))
+
+
+class PromptExpired(PromptEvent, tag="prompt:expired", phases=ANY_OPEN):
+    """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
+
+    outcome: str
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        same(self.outcome, prompt.on_timeout, "outcome")
+        if not state.owed:
+            raise MalformedJournal(f"the deadline of prompt {self.prompt_id} is not over")
+        closed = close_prompt(state, replace(prompt, status="expired", at=self.timestamp))
+        return _told_server(closed, prompt, {"value": "cancel"}) if prompt.kind == ELICIT else closed
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        prompt = before.prompts[self.prompt_id]
+        if prompt.kind in ("interrupted", "failed"):
+            return (Owed(FAILED, prompt.path),)
+        return _answer_owes(before, prompt, None)
+
+
+class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
+    """Those who are asked are told once more; `count` is how often they have been by now."""
+
+    count: int
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        same(self.count, prompt.reminders + 1, "count")
+        if not state.owed:
+            raise MalformedJournal(f"it is not time to remind of prompt {self.prompt_id}")
+        return with_prompt(state, replace(prompt, reminders=self.count))
+
+
+class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS):
+    """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
+    `may_answer` the people and groups in `to` may answer from now on."""
+
+    step: int
+    to: list[str]
+    may_answer: bool | None = None
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        steps = prompt.escalate
+        waits = clock_id(state, prompt, f"escalate{self.step}") in state.timers
+        if (
+            not 0 <= self.step < len(steps)
+            or waits
+            or prompt.deadline is None
+            or self.step in prompt.escalated
+        ):
+            raise MalformedJournal(f"it is not time for step {self.step} of prompt {self.prompt_id}")
+        told = steps[self.step]
+        same((self.to, bool(self.may_answer)), (told["to"], bool(told.get("mayAnswer"))), "people")
+        prompt = replace(prompt, escalated=(*prompt.escalated, self.step))
+        if self.may_answer:
+            prompt = with_people(state, prompt, people_among(self.to))
+        return with_prompt(state, prompt)
+
+
+class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
+    """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
+    any more. Its clocks go on."""
+
+    nonce: str
+
+    def fold(self, state: State) -> State:
+        prompt = _open(state, self)
+        if prompt.shown is None:
+            raise MalformedJournal(f"prompt {self.prompt_id} is shown nowhere")
+        again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
+        return with_prompt(state, renewed(prompt, self.nonce, **again))
+
+
+class PromptCancelled(
+    PromptEvent, tag="prompt:cancelled", phases=within("running", "pausing", "held", "finalizing")
+):
+    """The prompt is withdrawn; its buttons go away."""
+
+    reason: str
+
+    def fold(self, state: State) -> State:
+        """At the end, where a container around it is given up, or where nobody has to be asked any more."""
+        prompt = _open(state, self)
+        run = state.nodes.get(prompt.path)
+        container = state.containers.get(prompt.path)
+        failed = container is not None and container.error is not None
+        missing = run is not None and run.status == "interrupted" and run.reason == MISSING
+        over = is_outage(prompt) or prompt.kind == LISTING or _given_up(state, prompt.path)
+        if not (state.phase == "finalizing" or failed or missing or over):
+            raise MalformedJournal(f"prompt {self.prompt_id} still waits for its answer")
+        return close_prompt(state, replace(prompt, status="cancelled", at=self.timestamp))
+
+
+def _asks_input(state: State, path: str, question: Question) -> None:
+    name = question.input_name
+    same(path, f"inputs/{name}", "path")
+    if state.inputs is not None or state.open_prompts:
+        raise MalformedJournal("the flow has its inputs, or another one is being asked for")
+    if name in state.given or any(prompt.path == path for prompt in state.prompts.values()):
+        raise MalformedJournal(f"the input {name} is known")
+
+
+def _asks_about_call(state: State, path: str, tool: dict[str, Json], prompt_id: str) -> State:
+    owner = agent_around(state, path)
+    agent = agent_at(state, owner)
+    call = agent.calls.get(path)
+    if call is None or path in state.nodes or call.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"{path} is no tool call that people decide now")
+    same(tool.get("toolUseId"), call.tool_use_id, "call")
+    calls = agent.calls.set(path, replace(call, prompt_id=prompt_id))
+    return with_agent(state, owner, replace(agent, calls=calls))
+
+
+def _asks_about_node(state: State, path: str, kind: str, scope: str | None) -> None:
+    if kind == "limit" and path not in state.containers:
+        _asks_about_edges(state, path)
+        return
+    run = run_at(state, path, *UNFINISHED)
+    if kind == LISTING:
+        agent_at(state, path)
+        return
+    if run.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"{path} has an open question already")
+    if kind == run.type:
+        if run.status != "started" or not state.owed:
+            raise MalformedJournal(f"{path} asks when it begins, and once")
+    elif kind == "failed":
+        run_at(state, path, "failing")
+        if path in state.containers:
+            raise MalformedJournal(f"the `on_failure` of {path} is not over")
+    elif kind == "interrupted":
+        run_at(state, path, "interrupted")
+    elif kind == ELICIT:
+        if run_at(state, path, "interrupted").reason != ASKS:
+            raise MalformedJournal(f"the server of {path} asks for nothing")
+    elif kind == OUTCOME:
+        agent = container_at(state, path).agent
+        if agent is None or (agent.stuck is None) != (scope == OUTAGE):
+            raise MalformedJournal(f"{path} is not stuck")
+    elif container_at(state, path).kind == ON_FAILURE or run.status != "started":
+        raise MalformedJournal(f"{path} has nothing to ask")
+
+
+def _asks_about_edges(state: State, path: str) -> None:
+    """A node has its outcome, and a loop edge that leaves it is used up."""
+    frame, run = frame_at(state, scope_of(path)), state.nodes.get(path)
+    if run is None or frame.graph is None or run.node_id not in frame.graph.ended:
+        raise MalformedJournal(f"the edges that leave {path} are resolved, or it has no outcome yet")
+
+
+def _open(state: State, event: PromptEvent) -> Asked:
+    prompt = state.prompts.get(event.prompt_id)
+    if prompt is None or not prompt.open:
+        raise MalformedJournal(f"prompt {event.prompt_id} is not open")
+    same(event.path, prompt.path, "path")
+    return prompt
+
+
+def _new_key(state: State, key: str | None) -> None:
+    if key in state.seen:
+        raise MalformedJournal(f"{key} was taken before")
+
+
+def with_prompt(state: State, prompt: Asked) -> State:
+    return replace(state, prompts=state.prompts.set(prompt.prompt_id, prompt))
+
+
+def change_prompt(state: State, prompt: Asked, key: str) -> State:
+    return replace(with_prompt(state, prompt), seen=state.seen.set(key, None))
+
+
+def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
+    """A question that is shown again: buttons of the copy before do not match any more."""
+    return replace(prompt, nonce=nonce, generation=prompt.generation + 1, **changes)
+
+
+def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
+    """A question that these may answer too."""
+    people = tuple(dict.fromkeys([*asked_people(state, prompt), *more]))
+    return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
+
+
+def close_prompt(state: State, prompt: Asked) -> State:
+    timers = state.timers
+    for timer_id, timer in state.timers.items():
+        if timer.prompt_id == prompt.prompt_id:
+            timers = timers.delete(timer_id)
+    return replace(
+        state,
+        prompts=state.prompts.set(prompt.prompt_id, prompt),
+        open_prompts=without(state.open_prompts, prompt.prompt_id),
+        timers=timers,
+    )
+
+
+def _told_server(state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
+    """What people said is kept for the call, which goes on once nothing more is asked."""
+    run = run_at(state, prompt.path, "interrupted")
+    told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
+    key = unanswered(run.saved)["key"]
+    saved = {**run.saved, "answers": {**run.saved["answers"], key: told}}
+    run = replace(run, saved=saved, reason=AGAIN if unanswered(saved) is None else ASKS)
+    return replace(state, nodes=state.nodes.set(prompt.path, run))
+
+
+def _takes_more(prompt: Asked) -> bool:
+    return bool(prompt.accepts_text or prompt.accepts_files or (prompt.kind == ELICIT and prompt.fields))
+
+
+def _decided_by_votes(prompt: Asked, event: PromptAnswered, value: Json) -> None:
+    """Where several decide, the vote that decides stands before the answer, and all votes stand in it."""
+    last = prompt.votes[-1] if prompt.votes else {}
+    same(
+        (last.get("actor"), last.get("vote"), last.get("at")),
+        (event.actor, value, event.timestamp),
+        "last vote",
+    )
+    votes = list(prompt.votes) if len(prompt.votes) > 1 else None
+    same(event.answer.get("votes"), votes, "votes")
+    agree = sum((vote["vote"], vote["reason"]) == (value, last.get("reason")) for vote in prompt.votes)
+    if value == "approve":
+        agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
+    if value != "reject" and agree < prompt.required:
+        raise MalformedJournal(f"only {agree} of {prompt.required} agree")
+
+
+def _given_up(state: State, path: str) -> bool:
+    return scope_of(path) in state.frames and doomed(state, path)
+
+
+def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if prompt.kind in ("interrupted", "failed"):
+        return _resolved(prompt, value)
+    if prompt.kind == "budget":
+        return _at_cap(state, prompt, value)
+    if prompt.kind == "listing":
+        return (Owed(("agent:opened",), prompt.path),) if value == "offer" else ()
+    if prompt.kind == "outcome":
+        return (Owed(("agent:outcome",), prompt.path),)
+    if prompt.kind == "limit":
+        return _at_limit(state, prompt, value)
+    if prompt.tool:
+        return () if value == "approve" else (Owed(("agent:toolResult",), prompt.path),)
+    run = state.nodes.get(prompt.path)
+    return () if run is None or run.type != prompt.kind else (Owed(ANY_OUTCOME, prompt.path),)
+
+
+def _resolved(prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if value in (AGAIN, RETRY):
+        return ()
+    if value == "done":
+        return (Owed(COMPLETED, prompt.path),)
+    return (Owed(("node:skipped",), prompt.path),) if value == "skip" else (Owed(("session:abort",)),)
+
+
+def _at_cap(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    if value != "raise":
+        return (Owed(FAILED, prompt.path),)
+    # Who lets an agent past the cap of a day lets that session past it, not its forks.
+    left_out = prompt.scope == "day" and state.parent_session_id is not None
+    return () if left_out else (Owed(("agent:budget",), prompt.path),)
+
+
+def _at_limit(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    """How a loop goes on at its limit, or what follows a node whose loop edge is used up."""
+    if prompt.path not in state.containers:
+        return (Owed(("edge:resolved",), prompt.path),)
+    if value == AGAIN:
+        return ()
+    return (Owed(("container:completed",) if value == "continue" else FAILED, prompt.path),)
+
+
+def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:
+    return tuple(
+        Owed(("timer:set",), prompt.path, clock_id(state, prompt, word)) for word in _clock_words(prompt)
+    )
+
+
+def _clock_words(prompt: Asked) -> Iterator[str]:
+    yield "deadline"
+    if prompt.remind_seconds is not None:
+        yield "remind"
+    for step in range(len(prompt.escalate)):
+        if step not in prompt.escalated:
+            yield f"escalate{step}"

@@ -1,0 +1,410 @@
+"""Events of a session as a whole: its start, pauses, lock, messages and end."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from immutables import Map
+from msgspec.structs import replace
+
+from engine.journal.events.base import ANY_OPEN, ENDS, Event, moves, within
+from engine.journal.grammar import frame_at, nothing_open, same, through
+from engine.journal.queries import pending
+from engine.journal.state import AGAIN, FINALLY, ROOT, Frame, LockRun, Owed, State, in_finally, scope_of
+from engine.language.codec import Json
+from engine.language.errors import MalformedJournal
+
+
+class SessionStarted(Event, tag="session:start", phases=moves("running", "idle")):
+    """A session came to be: which flow, by whom, in which thread, with which inputs given so far. `flow_revision` is the
+    version of the folder of flows: a commit, or what its `REVISION` says."""
+
+    session_id: str
+    flow_name: str
+    flow_digest: str
+    given: dict[str, Json]
+    actor: dict[str, Json]
+    thread: dict[str, Json] | None = None
+    parent_session_id: str | None = None
+    flow_revision: str | None = None
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if not self.session_id or self.session_id == self.parent_session_id:
+            raise MalformedJournal("a session has an id of its own")
+        return replace(
+            state,
+            session_id=self.session_id,
+            flow_name=self.flow_name,
+            flow_digest=self.flow_digest,
+            parent_session_id=self.parent_session_id,
+            flow_revision=self.flow_revision,
+            given=self.given,
+            actor=self.actor,
+            thread=self.thread,
+            created_at=self.timestamp,
+        )
+
+
+class FlowStarted(Event, tag="flow:started", phases=within("running")):
+    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
+
+    flow_name: str
+    input: dict[str, Json]
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        same(self.flow_name, state.flow_name, "flow")
+        _has_inputs(state)
+        # A fork asks anew for the lock that its parent had when its flow started.
+        if pending(state) and state.parent_session_id is None:
+            raise MalformedJournal("the session waits for its lock")
+        known = {**state.given, **_answered(state)}
+        for name, value in self.input.items():
+            if name not in known:
+                raise MalformedJournal(f"nobody gave the input {name}")
+            same(value, known[name], f"input {name}")
+        return replace(state, inputs=self.input, frames=state.frames.set(ROOT, Frame()))
+
+
+class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running")):
+    """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
+
+    node_id: str | None = None
+    reason: str
+    held: bool | None = None
+    actor: dict[str, Json] | None = None
+
+    @property
+    def transition(self) -> str:
+        """The name under which the table knows it."""
+        return "flow:paused(held)" if self.held else self.type
+
+    def fold(self, state: State) -> State:
+        """Nothing runs, and something is waited for."""
+        _stands(state, self)
+        if (self.held, self.actor is None) not in ((None, True), (True, False)):
+            raise MalformedJournal("a person holds a session; it waits by itself")
+        # Releases before `flow:pausing` held a session at once, and wrote then how what ran had left.
+        if not self.held:
+            _nothing_runs(state.launched)
+            if not (state.open_prompts or state.timers or pending(state)):
+                raise MalformedJournal("it waits for nothing")
+        return replace(state, paused_at=self.timestamp, pause_reason=self.reason, pausing=None)
+
+
+HELD = moves("held", "running", "waiting", "pausing", "unreachable")
+"""The phases of `flow:paused` where a person paused the session."""
+
+
+class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running")):
+    """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
+    `flow:paused` follows once all of it has left, unless the flow ends with it."""
+
+    node_id: str | None = None
+    reason: str
+    actor: dict[str, Json]
+
+    def fold(self, state: State) -> State:
+        _stands(state, self)
+        return replace(state, pausing={"reason": self.reason, "actor": self.actor})
+
+
+class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", "held")):
+    """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
+
+    node_id: str | None = None
+    message: str | None = None
+    injected_messages: int
+
+    def fold(self, state: State) -> State:
+        _stands(state, self)
+        return replace(state, paused_at=None, pause_reason=None)
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        return (Owed(("session:message",)),) if before.phase == "held" and self.message is not None else ()
+
+
+class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizing", "unreachable")):
+    """The flow is over as `outcome` says, and what its file has under `finally` runs now. `path` and `error` say what
+    failed it. Without `finally` there is no such event."""
+
+    outcome: Literal["complete", "failed", "aborted"]
+    list_id: str
+    error: dict[str, Json] | None = None
+
+    def fold(self, state: State) -> State:
+        if FINALLY in state.frames:
+            raise MalformedJournal("what runs at the end began before")
+        if state.phase == "finalizing":
+            same((self.outcome, state.outcome), ("aborted", "aborted"), "outcome")
+            _nothing_runs([path for path in state.launched if not in_finally(path)])
+        elif self.outcome == "complete":
+            nothing_open(state)
+        elif self.outcome == "failed" and self.error is not None:
+            _has_failed(state, self.path, self.error)
+        else:
+            raise MalformedJournal(
+                "a flow that is not ended by a person is complete, or failed with an error"
+            )
+        if (self.error is None) != (self.outcome != "failed") or (self.path and not self.error):
+            raise MalformedJournal("a flow has an error, at a path, exactly where it failed")
+        return replace(
+            state,
+            outcome=self.outcome,
+            error=self.error,
+            timers=Map(),
+            messages=(),
+            pending=(),
+            frames=state.frames.set(FINALLY, Frame(self.list_id)),
+        )
+
+
+class FlowCompleted(Event, tag="flow:completed", phases=ENDS):
+    """Every node has had its outcome and none failed the flow."""
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if state.phase == "finalizing":
+            same(state.outcome, "complete", "outcome")
+            _finally_over(state)
+            if state.frames[FINALLY].error is not None:
+                raise MalformedJournal("`finally` has failed, and so has the flow")
+        else:
+            nothing_open(state)
+        return replace(state, outcome="complete")
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        return (Owed(("session:end",)),)
+
+
+class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "unreachable")):
+    """A node failed the flow; `path` says which."""
+
+    error: dict[str, Json]
+
+    def fold(self, state: State) -> State:
+        if state.phase == "finalizing":
+            _finally_over(state)
+            scope = ROOT if state.outcome == "failed" else FINALLY
+            error = state.error if state.outcome == "failed" else state.frames[FINALLY].error
+            if state.outcome not in ("failed", "complete") or error is None:
+                raise MalformedJournal(f"the flow is {state.outcome}")
+            same(self.error, error, "error")
+            _failed_at(state, scope, self.path, error)
+        else:
+            _has_failed(state, self.path, self.error)
+        return replace(state, outcome="failed", error=self.error)
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        return (Owed(("session:end",)),) if FINALLY in before.frames else ()
+
+
+class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held")):
+    """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
+    `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
+    of their type, and begin as what the new text has there."""
+
+    flow_digest: str
+    actor: dict[str, Json]
+    input: dict[str, Json] | None = None
+    frames: dict[str, int]
+    nodes: dict[str, int]
+    anew: list[str] | None = None
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if self.flow_digest == state.flow_digest:
+            raise MalformedJournal("the session goes on with that text already")
+        for path in self.nodes:
+            if path not in state.nodes:
+                raise MalformedJournal(f"{path} is not known")
+        frames, nodes = state.frames, state.nodes
+        for scope, position in self.frames.items():
+            frames = frames.set(scope, replace(frame_at(state, scope), position=position))
+        for path, position in self.nodes.items():
+            nodes = nodes.set(path, replace(nodes[path], position=position))
+        for path in self.anew or ():
+            if path not in self.nodes or nodes[path].status != "interrupted":
+                raise MalformedJournal(f"{path} does not wait for its node type")
+            nodes = nodes.set(path, replace(nodes[path], reason=AGAIN, input=None))
+        inputs = state.inputs if self.input is None else self.input
+        text = {"flow_digest": self.flow_digest, "flow_revision": None}
+        return replace(state, **text, inputs=inputs, frames=frames, nodes=nodes)
+
+
+class LockRequested(Event, tag="lock:requested", phases=within("running")):
+    """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
+    has it; with `refuse` it fails where another session is ahead."""
+
+    name: str
+    on_conflict: Literal["queue", "refuse"]
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        _has_inputs(state)
+        if state.lock is not None:
+            raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
+        return replace(state, lock=LockRun(self.name, self.on_conflict, self.timestamp))
+
+
+class LockAcquired(Event, tag="lock:acquired", phases=within("running", "pausing", "held", "unreachable")):
+    """Nobody was ahead any more: the session holds the lock until it ends."""
+
+    name: str
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if state.lock is None or state.lock.name != self.name or state.lock.acquired_at is not None:
+            raise MalformedJournal(f"the session does not wait for lock {self.name}")
+        return replace(state, lock=replace(state.lock, acquired_at=self.timestamp))
+
+
+class SessionMessage(Event, tag="session:message", phases=ANY_OPEN):
+    """A message for the session that answered no prompt; `messages` in expressions."""
+
+    message: str
+    actor: dict[str, Json]
+    key: str
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if self.key in state.seen:
+            raise MalformedJournal(f"the message {self.key} was taken before")
+        entry = {"text": self.message, "by": self.actor, "at": self.timestamp}
+        return replace(
+            state,
+            messages=(*state.messages, entry),
+            pending=(*state.pending, (self.key, self.message)),
+            seen=state.seen.set(self.key, None),
+        )
+
+
+class SessionAborted(
+    Event, tag="session:abort", phases=ENDS | moves("finalizing", "waiting", "held", "unreachable")
+):
+    """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
+    it says that the rest of it is skipped."""
+
+    reason: str | None = None
+    actor: dict[str, Json] | None = None
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if state.finally_skipped:
+            raise MalformedJournal("what runs at the end is skipped already")
+        if state.phase == "finalizing":
+            outcome = "aborted" if state.outcome == "complete" else state.outcome
+            return replace(state, outcome=outcome, timers=Map(), finally_skipped=True)
+        return replace(state, outcome="aborted", timers=Map(), pending=(), error=None)
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        """What runs leaves first; then the end follows at once."""
+        return () if before.launched else (Owed(_END),)
+
+
+class SessionUnreachable(Event, tag="session:unreachable", phases=moves("unreachable", "running", "waiting")):
+    """The session's thread cannot be posted in: nothing starts until it can. `reason` is what Slack said."""
+
+    reason: str
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        return replace(state, paused_at=self.timestamp, pause_reason=self.reason)
+
+    def owes(self, before: State) -> tuple[Owed, ...]:
+        return (Owed(("timer:set",)),)
+
+
+class SessionReachable(Event, tag="session:reachable", phases=moves("running", "unreachable")):
+    """The session's thread can be posted in again."""
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        timers = state.timers
+        for timer_id, timer in timers.items():
+            if timer.purpose == "unreachable":
+                timers = timers.delete(timer_id)
+        return replace(state, paused_at=None, pause_reason=None, timers=timers)
+
+
+class SessionEnd(Event, tag="session:end", phases=moves("ended", "finalizing")):
+    """The last event of every session."""
+
+    status: Literal["complete", "failed", "aborted"]
+
+    def fold(self, state: State) -> State:
+        self.no_path()
+        if self.status != state.outcome:
+            raise MalformedJournal(f"the session ended as {state.outcome}, not as {self.status}")
+        if state.open_prompts:
+            raise MalformedJournal(f"the question {min(state.open_prompts)} is open")
+        _nothing_runs(state.launched)
+        said = FINALLY in state.frames and self.status != "aborted"
+        if not state.owed and (said or self.status == "complete"):
+            raise MalformedJournal("nothing says what became of the flow")
+        if self.status == "aborted" and FINALLY in state.frames:
+            _finally_over(state)
+        return replace(state, timers=Map(), pending=())
+
+
+def _answered(state: State) -> dict[str, object]:
+    prompts = [prompt for prompt in state.prompts.values() if prompt.kind == "input"]
+    return {prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts}
+
+
+def _has_inputs(state: State) -> None:
+    if state.inputs is not None or state.open_prompts:
+        raise MalformedJournal("the flow was started before, or an input is being asked for")
+
+
+def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None:
+    """It says where the session stands."""
+    path = event.path
+    run = state.nodes.get(path or "")
+    # Releases before wrote the path as the node's id too.
+    if event.node_id not in (path, path if run is None else run.node_id):
+        same(event.node_id, path, "node")
+    # A tool call that people are asked about is no node yet, but the model call is.
+    if path is not None and not (
+        path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")
+    ):
+        raise MalformedJournal(f"the session does not stand at {path}")
+
+
+def _nothing_runs(running: Collection[str]) -> None:
+    if running:
+        raise MalformedJournal(f"{min(running)} runs")
+
+
+def _has_failed(state: State, path: str | None, error: dict[str, Json]) -> None:
+    """A node has failed the flow, or something around all nodes: their number, an input, the lock, the thread."""
+    root = state.frames.get(ROOT)
+    if root is None:
+        return
+    if root.error is not None:
+        same(error, root.error, "error")
+        _failed_at(state, ROOT, path, error)
+    elif error.get("type") not in AROUND_NODES:
+        raise MalformedJournal("no node has failed the flow")
+
+
+AROUND_NODES = ("limit", "unreachable")
+"""What fails a flow although no node of it has failed."""
+
+
+def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json]) -> None:
+    """The path is that of a node that failed so, if it was a node."""
+    failed = [at for at in state.frames[scope].nodes.values() if state.nodes[at].error == error]
+    if path not in failed and (path is not None or failed) and error.get("type") not in AROUND_NODES:
+        raise MalformedJournal(f"{path} did not fail the flow")
+
+
+def _finally_over(state: State) -> None:
+    """What runs at the end is over; a person can have skipped the rest of it."""
+    frame = frame_at(state, FINALLY)
+    _nothing_runs(state.launched)
+    if frame.error is None and not state.finally_skipped:
+        through(frame, FINALLY)
+
+
+_END = ("prompt:cancelled", "flow:finalizing", "flow:failed", "session:end")
