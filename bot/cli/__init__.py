@@ -18,6 +18,7 @@ Files:
 * `declare`: how a command is declared, as data
 * `doctor`: checks of an installation; whether it is served
 * `dry_run`: `run --dry-run`, what a flow would do; `test`, which plays scenarios
+* `erase`: `sessions erase`, what sessions held and what names a person
 * `flow_names`: the names that flow files give themselves, without reading them as flows
 * `flows`: `validate`, `schema`, `manifest` and `graph`: flow files are read, never executed
 * `fork`: `sessions fork` and `sessions migrate`
@@ -37,7 +38,6 @@ Files:
 * `show`: `sessions show` and `export`
 * `store`: `store`, `backup`, `restore`; deleting and releasing sessions; `verify`
 * `store_copy`: `store copy`
-* `store_keys`: what is stored encrypted, under which key, and for how long
 * `web`: `web`, the control room
 """
 

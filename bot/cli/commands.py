@@ -286,7 +286,7 @@ SESSIONS = (
         JSON,
     ),
     command(
-        "erase = store_keys:erase",
+        "erase = erase:erase",
         """Erase what sessions held that have ended, with their files; or all that names a person, with --person.
 
         Their data keys are overwritten: that they were there, and that nobody changed them, can still be verified.
@@ -394,28 +394,21 @@ STORE = (
         """,
     ),
     command(
-        "encrypt = store_keys:encrypt_store",
-        """Encrypt what the database holds in plain, under SAYSO_ENCRYPTION_KEYS, and leave nothing plain in its files.
-
-        Nothing else may run meanwhile. What is written while keys are set is encrypted without this. A command that was killed
-        is given again, and goes on.
-        """,
-    ),
-    command(
-        "rotate = store_keys:rotate_keys",
-        """Put all data keys under the first of SAYSO_ENCRYPTION_KEYS, so that the others can go.
-
-        What the data keys encrypt stays as it is. The bot may run meanwhile, with both keys.
-        """,
-    ),
-    command(
         "copy = store_copy:copy_stores",
-        """Copy all that a store holds to an empty one, and read it back: from an SQLite file to a Postgres database, or back.
+        """Copy all that a store holds to an empty one, and read it back: from an SQLite file to a Postgres database, or back,
+        and to other keys.
 
         Nothing may run on either meanwhile. Afterwards sessions go on in the new one, those that wait for people too.
         """,
         argument("FROM", "A file, or the URL of a database.", "source"),
         argument("TO", "A new file, or the URL of an empty database.", "target"),
+        option(
+            "--to-env FILE",
+            "Settings of the new store, in the form of .env: SAYSO_SECRET_KEY and SAYSO_ENCRYPTION_KEYS. What the file does "
+            "not set is as in this home.",
+            Path,
+            **FILE,
+        ),
     ),
 )
 

@@ -13,9 +13,9 @@ def check_encryption(store: Store) -> Iterator[Check]:
     """Which key writes, and what is plain or under another key. Nothing where no keys are set."""
     if not isinstance(store, DatabaseStore) or store.vault is None:
         return
-    from engine.storage.rekeying import keys_in_use, plain
+    from engine.storage.erasing import plain
 
-    first, used = store.vault.wrapping.first, keys_in_use(store)
+    first, used = store.vault.wrapping.first, store.vault.in_use()
     yield Check("encryption", "ok", f"key {first} writes; {used.get(first, 0)} data keys are under it")
     others = {key_id: count for key_id, count in used.items() if key_id != first}
     if others:
@@ -24,8 +24,8 @@ def check_encryption(store: Store) -> Iterator[Check]:
             "encryption",
             "warn",
             f"older data keys: {told}",
-            "Put them under the first key: sayso store rotate",
+            "To be without them: sayso store copy FROM TO --to-env FILE",
         )
     if rows := plain(store):
-        hint = "Stop the bot, then: sayso store encrypt"
+        hint = "Stop the bot, then: sayso store copy FROM TO"
         yield Check("encryption", "warn", f"{rows} rows are not encrypted: they are older than the key", hint)

@@ -20,10 +20,11 @@ Files:
 * `backoff`: what a store refuses for now is tried again, later each time
 * `blobs`: bytes by their digest in a bucket or a shared folder: files of sessions
 * `connection`: SQLite behind `database`: one connection with the settings that durability needs, and its errors in our words
-* `copying`: all rows of a store in another one
+* `copying`: all rows of a store in another one, under its keys
 * `counts`: how much there is of what waits, for metrics
 * `database`: statements and transactions, as the parts of a store use them
 * `envelopes`: encrypted files
+* `erasing`: erases what sessions held, and what names a person
 * `fence`: whether a process that may have been taken for dead may still have effects
 * `flows`: texts of flows that sessions pin
 * `freshness`: whether a database is as new as what it acknowledged; the anchor beside it
@@ -42,7 +43,6 @@ Files:
 * `postgres_words`: from SQLite's words to those of Postgres
 * `private_files`: the database's files: private, and refused when somebody else could have made them
 * `rows`: inbox, prompts, timers, outbox and marks
-* `rekeying`: encrypts what is plain, wraps data keys anew, erases
 * `schema`: the tables, and the migrations of an SQLite file
 * `sealing`: heads and journals as they are stored; MACs over rows
 * `sessions`: heads, journals, snapshots, pinned flows, quarantine

@@ -1,21 +1,34 @@
-"""A copy of everything that a store holds, in another one: from SQLite to Postgres, or back.
+"""A copy of everything that a store holds, in another one: from SQLite to Postgres or back, and to other keys.
 
-Rows are the same in both, with their numbers and their MACs, so nothing is signed anew, and what was damaged stays so. The
-copy is one transaction: it is there as a whole and was read back, or nothing is.
+Each row is verified with the keys of the store that it comes from, signed and encrypted with those of the other one, and read
+back. What does not verify comes as it is: signing it anew would make it believed. Chains are linked anew, so a session with a
+damaged row is as damaged there as here. What was erased stays so: its ciphertext comes, under a data key that is gone.
+
+The copy is one transaction: it is there as a whole, or nothing is.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.journal.records import Head
-from engine.language.errors import Corrupt, Erased, StorageError
+from engine.language.errors import Corrupt, Erased, RowRefused, StorageError
+from engine.storage.flows import TEXT_ABOUT, TEXTS
+from engine.storage.sealing import ENCRYPTED, JOURNAL, JournalRecord
 from engine.storage.store import META, PUT_META, DatabaseStore, has_rows
-from engine.storage.tables import COPIED, Copied
+from engine.storage.tables import COPIED, DATA_KEYS, JOURNALS, Copied, session_number
+from engine.storage.vault import ERASED
 
 _AT_ONCE = 500
+_JOURNALS = "SELECT session FROM journal GROUP BY session"
+_EVENTS = "SELECT n, seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
+_CHAINS = """SELECT s.session_id, s.origin, s.chain, p.chain FROM sessions s
+ LEFT JOIN snapshots p ON p.session_id = s.session_id"""
+_ERASED = DATA_KEYS.where("key_id = ?")
 
 
 def copy_store(source: DatabaseStore, target: DatabaseStore) -> int:
-    """Copy all rows to an empty store with the same key; how many sessions came. Raises `StorageError`."""
+    """Copy all rows to an empty store; how many sessions came. Raises `StorageError`."""
     if has_rows(target._db):
         raise StorageError(
             "The store that is copied to has rows already; name a new one. Nothing was changed."
@@ -27,52 +40,157 @@ def copy_store(source: DatabaseStore, target: DatabaseStore) -> int:
             )
     if (reason := source.suspended()) is not None:
         raise StorageError(f"The store that is copied from is suspended: {reason} Nothing was changed.")
+    if source.vault is not None and target.vault is None:
+        raise StorageError(
+            "The store that is copied from is encrypted, and the other one has no SAYSO_ENCRYPTION_KEYS. Nothing was changed."
+        )
     source.changed()
-    with target._db.write():
-        with source._db.read():
-            sessions = _copy_all(source, target)
-        if source.changed():
-            raise StorageError(
-                "The store that is copied from was written to meanwhile. Stop who did. Nothing was changed."
-            )
+    try:
+        if target.vault is not None:
+            target.vault.alone = True
+        with target._db.write():
+            with source._db.read():
+                sessions = _Copy(source, target).all()
+            if source.changed():
+                raise StorageError(
+                    "The store that is copied from was written to meanwhile. Stop who did. Nothing was changed."
+                )
+    finally:
+        if target.vault is not None:
+            target.vault.alone = False
+            target.vault.forget()
     return sessions
 
 
-def _copy_all(source: DatabaseStore, target: DatabaseStore) -> int:
-    for table in COPIED:
-        _copy(source, target, table)
-    if (workspace := source._db.one(META, ("workspace",))) is not None:
-        target._db.run(PUT_META, ("workspace", *workspace))
-    heads = source.heads(limit=None)
-    for head in heads:
-        _compare(source, target, head)
-    return len(heads)
+class _Copy:
+    """One copy, inside the transactions of both stores."""
 
+    def __init__(self, source: DatabaseStore, target: DatabaseStore) -> None:
+        self._source, self._target = source, target
+        self._chains: dict[bytes, bytes] = {}
+        """Where the chain of a head or a snapshot stands in the copy, by where it stands in the source."""
 
-def _copy(source: DatabaseStore, target: DatabaseStore, table: Copied) -> None:
-    last: int | str = table.before
-    count = 0
-    while rows := source._db.all(table.read, (last, _AT_ONCE)):
+    def all(self) -> int:
+        """Copy all tables; how many sessions came."""
+        source, target = self._source, self._target
+        for row in source._db.all(_ERASED, (ERASED,)):
+            if (record := DATA_KEYS.verified(source._sealer, row)) is not None:
+                target._put(DATA_KEYS, DATA_KEYS.insert, record)
+        for table in COPIED:
+            if table is JOURNALS:
+                self._journals()
+            else:
+                self._rows(table)
+            if table.counted:
+                target._db.follow(table.follow)
+        if (workspace := source._db.one(META, ("workspace",))) is not None:
+            value, mac = workspace
+            if mac == source._sealer.mac(b"meta", "workspace", value):
+                mac = target._sealer.mac(b"meta", "workspace", value)
+            target._db.run(PUT_META, ("workspace", value, mac))
+        heads = source.heads(limit=None)
+        for head in heads:
+            if _state_of(source, head) != _state_of(target, head):
+                raise StorageError(
+                    f"Session {head.session_id} is not the same in the copy. Nothing was changed."
+                )
+        return len(heads)
+
+    def _rows(self, table: Copied) -> None:
+        """Copy a table, and read it back."""
+        last: int | str = -1 << 62 if table.counted else ""
+        while rows := self._source._db.all(table.read, (last, _AT_ONCE)):
+            self._write(table, [self._resealed(table, row) for row in rows])
+            there = self._target._db.all(table.read, (last, _AT_ONCE))
+            if [_told(self._source, table, row) for row in rows] != [
+                _told(self._target, table, row) for row in there
+            ]:
+                raise StorageError(f"The copy has other rows of {table.name}. Nothing was changed.")
+            last = rows[-1][0]
+
+    def _resealed(self, table: Copied, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row with the keys of the other store; as it is where it cannot be read."""
+        record, sealer = _read(self._source, table, row), self._target._sealer
+        if record is None:
+            return row
+        if table.table is None:
+            if sealer.cipher is not None:
+                record = sealer.cipher.encrypted(TEXTS, (TEXT_ABOUT, row[0]), record)
+            return row[0], record
+        if "chain" in table.columns:
+            record = record.but(chain=self._chains.get(record.chain, record.chain))
+        beside = len(table.columns) - len(table.table.columns) - 1
         try:
-            target._db.many(table.write, rows)
-        except target._db.refused as error:
+            return (*row[:beside], *table.table.sealed(sealer, record, row[0]))
+        except RowRefused as error:
             raise StorageError(
-                f"A row of {table.name} cannot be copied. {target._db.row_error(error)} Nothing was changed."
+                f"A row of {table.name} cannot be copied. {error} Nothing was changed."
             ) from error
-        last, count = rows[-1][0], count + len(rows)
-    target._db.follow(table.follow)
-    if target._number(table.number) != count:
-        raise StorageError(f"The copy has another number of rows of {table.name}. Nothing was changed.")
+
+    def _write(self, table: Copied, rows: list[tuple[Any, ...]]) -> None:
+        try:
+            self._target._db.many(table.write, rows)
+        except self._target._db.refused as error:
+            raise StorageError(
+                f"A row of {table.name} cannot be copied. {self._target._db.row_error(error)} Nothing was changed."
+            ) from error
+
+    def _journals(self) -> None:
+        """Copy all journals, each row linked to the one before it."""
+        source = self._source._db
+        chains = {session_number(row[0]): row for row in source.all(_CHAINS)}
+        for (number,) in source.all(_JOURNALS):
+            session_id, origin, *wanted = chains.get(number, (None, b""))
+            before = chain = origin
+            rows = []
+            for n, *columns in source.all(_EVENTS, (number,)):
+                record = JournalRecord(*columns)
+                after = record if session_id is None else self._linked(session_id, record, before, chain)
+                before, chain = record.mac, after.mac
+                if before in wanted:
+                    self._chains[before] = chain
+                rows.append((n, number, after.seq, after.version, after.body, after.mac))
+            self._write(JOURNALS, rows)
+
+    def _linked(self, session_id: str, record: JournalRecord, before: bytes, chain: bytes) -> JournalRecord:
+        """A row of a journal with the keys of the other store; as it is where it does not follow on the row before."""
+        sealer, about, body = self._target._sealer, (JOURNAL, record.seq), record.body
+        row = (session_id, record.seq, before, record.version, body, record.mac)
+        if not self._source._sealer.genuine(JOURNAL, row):
+            return record
+        try:
+            body = self._source._sealer.opened(session_id, about, body)
+        except Erased:
+            pass
+        except Corrupt:
+            return record
+        if sealer.cipher is not None and body[:1] != ENCRYPTED:
+            body = sealer.cipher.encrypted(session_id, about, body)
+        return record.but(body=body, mac=sealer.link(session_id, record.seq, chain, record.version, body))
 
 
-def _compare(source: DatabaseStore, target: DatabaseStore, head: Head) -> None:
-    """Read a session back. One that does not verify has to be as it was. Raises `StorageError`."""
-    if _state_of(source, head.session_id) != _state_of(target, head.session_id):
-        raise StorageError(f"Session {head.session_id} is not the same in the copy. Nothing was changed.")
-
-
-def _state_of(store: DatabaseStore, session_id: str) -> object:
+def _read(store: DatabaseStore, table: Copied, row: tuple[Any, ...]) -> Any:
+    """The record of a row or the text of a flow, decrypted unless it was erased; None where it does not verify."""
     try:
-        return store.head(session_id), list(store.journal(session_id)), store.prompts(session_id=session_id)
+        if table.table is None:
+            return store.flow(row[0])
+        record = table.table.verified(store._sealer, row[len(table.columns) - len(table.table.columns) - 1 :])
+        return None if record is None else table.table.opened(store._sealer, record)
+    except Erased:
+        return record
+    except Corrupt:
+        return None
+
+
+def _told(store: DatabaseStore, table: Copied, row: tuple[Any, ...]) -> Any:
+    """What a row says under whatever keys."""
+    record = _read(store, table, row)
+    return record.but(chain=b"") if record is not None and "chain" in table.columns else record
+
+
+def _state_of(store: DatabaseStore, head: Head) -> object:
+    """What a session says; the kind of damage where it does not verify."""
+    try:
+        return store.head(head.session_id), list(store.journal(head.session_id))
     except (Corrupt, Erased) as error:
-        return str(error)
+        return type(error)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from engine.journal.records import DataKey
 from engine.language.codec import Json, decode_signed, encode
 from engine.language.errors import NotJson, SnapshotRefused
-from engine.storage.sealing import BEGINS, Sealer
+from engine.storage.sealing import Sealer
 from engine.storage.vault import Wrapping
 
 _SCOPE = "an exported file"
@@ -49,18 +49,6 @@ def check(sealer: Sealer, data: bytes) -> None:
     """Raise `SnapshotRefused` where an encrypted file was changed. That needs no key that decrypts."""
     for _ in _verified(sealer, data):
         pass
-
-
-def anew(wrapping: Wrapping, sealer: Sealer, data: bytes) -> bytes:
-    """A file as it is written now: what was plain is encrypted, each data key wrapped by the first key."""
-    if not data.startswith(BEGINS):
-        lines = [enclosed(wrapping, sealer, line) for line in data.split(b"\n") if line]
-    else:
-        lines = [
-            _line(sealer, wrapping.wrapped(_SCOPE, wrapping.unwrapped(key)), body)
-            for key, body in _verified(sealer, data)
-        ]
-    return b"".join(line + b"\n" for line in lines)
 
 
 def _line(sealer: Sealer, key: DataKey, body: bytes) -> bytes:

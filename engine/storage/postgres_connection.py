@@ -320,8 +320,7 @@ class PostgresConnection(Database):
 
     def follow(self, sql: str) -> None:
         """See `Database.follow`."""
-        if sql:
-            self.raw.execute(sql)
+        self.raw.execute(sql)
 
     def hold(self, *names: str, shared: bool = False) -> None:
         """See `Database.hold`."""

@@ -88,7 +88,6 @@ class Table(Generic[R]):
         self.first = stored[0]
         plain = " OR ".join(f"substr({column}, 1, 1) != ?" for column in self.secret)
         self.count_plain = f"SELECT count(*) FROM {name} WHERE {plain}"
-        self.find_plain = f"SELECT {self.first} FROM {name} WHERE {self.first} > ? AND ({plain}) ORDER BY {self.first} LIMIT ?"
 
     def where(self, condition: str) -> str:
         """The statement that reads the rows of which this holds."""
@@ -168,49 +167,57 @@ DATA_KEYS = Table("data_keys", DataKey, b"data key", "data key")
 
 
 class Copied(NamedTuple):
-    """How all rows of a table are copied to another database: in the order of its first column, which is unique."""
+    """All rows of a table, to copy them to another database: in the order of its first column, which is unique."""
 
     name: str
-    read: str
-    write: str
-    number: str
-    follow: str
-    before: int | str
-    """What comes before every first column."""
+    columns: tuple[str, ...]
+    table: Table[Any] | None
+    """What its rows are records of; None where a copy makes them otherwise."""
+    counted: bool
+    """Whether the first column is a number that the database gives out."""
+
+    @property
+    def read(self) -> str:
+        """The statement that reads some rows after a first column."""
+        first, *_ = self.columns
+        return f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE {first} > ? ORDER BY {first} LIMIT ?"
+
+    @property
+    def write(self) -> str:
+        """The statement that writes a row with its number."""
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT INTO {self.name} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    @property
+    def follow(self) -> str:
+        """The statement that makes a server give out numbers behind those that came."""
+        first = self.columns[0]
+        return (
+            f"SELECT setval(pg_get_serial_sequence('{self.name}', '{first}'), max({first})) FROM {self.name}"
+        )
 
 
-def _copied(name: str, columns: Iterable[str], *, counted: bool) -> Copied:
-    listed = list(columns)
-    first, names = listed[0], ", ".join(listed)
-    return Copied(
-        name,
-        f"SELECT {names} FROM {name} WHERE {first} > ? ORDER BY {first} LIMIT ?",
-        f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(listed))})",
-        f"SELECT count(*) FROM {name}",
-        f"SELECT setval(pg_get_serial_sequence('{name}', '{first}'), max({first})) FROM {name}"
-        if counted
-        else "",
-        -_ALL if counted else "",
-    )
+def _copied(table: Table[Any], *before: str, counted: bool = True) -> Copied:
+    return Copied(table.name, (*before, *table.columns, "mac"), table, counted)
 
 
+JOURNALS = Copied("journal", ("n", "session", "seq", "version", "body", "mac"), None, counted=True)
 COPIED = (
-    _copied("flows", ("digest", "body", "release", "form", "mac"), counted=False),
-    _copied("sessions", ("n", *HEADS.columns, "mac"), counted=True),
-    _copied("journal", ("n", "session", "seq", "version", "body", "mac"), counted=True),
-    _copied("snapshots", (*SNAPSHOTS.columns, "mac"), counted=False),
-    _copied("quarantine", (*QUARANTINE.columns, "mac"), counted=False),
-    _copied("inbox", (*INBOX.columns, "mac"), counted=True),
-    _copied("prompts", ("n", *PROMPTS.columns, "mac"), counted=True),
-    _copied("timers", ("n", *TIMERS.columns, "mac"), counted=True),
-    _copied("outbox", (*OUTBOX.columns, "mac"), counted=True),
-    _copied("locks", (*LOCKS.columns, "mac"), counted=True),
-    _copied("spend", (*SPEND.columns, "mac"), counted=True),
-    _copied("kept", (*KEPT.columns, "mac"), counted=True),
-    _copied("marks", (*MARKS.columns, "mac"), counted=False),
-    _copied("data_keys", (*DATA_KEYS.columns, "mac"), counted=False),
+    Copied("flows", ("digest", "body"), None, counted=False),
+    JOURNALS,
+    _copied(SNAPSHOTS, counted=False),
+    _copied(HEADS, "n"),
+    _copied(QUARANTINE, counted=False),
+    _copied(INBOX),
+    _copied(PROMPTS, "n"),
+    _copied(TIMERS, "n"),
+    _copied(OUTBOX),
+    _copied(LOCKS),
+    _copied(SPEND),
+    _copied(KEPT),
+    _copied(MARKS, counted=False),
 )
-"""All tables but `meta` and what is only of one backend."""
+"""All tables but `meta`, data keys, and what is only of one backend."""
 
 
 def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:

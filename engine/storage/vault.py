@@ -29,6 +29,7 @@ _NONCE = 12
 _REMEMBERED = 4_096
 _KEY = DATA_KEYS.where("scope = ?")
 _PUT_KEY = DATA_KEYS.insert + " ON CONFLICT (scope) DO NOTHING"
+_COUNT_KEYS = "SELECT key_id, count(*) FROM data_keys GROUP BY key_id"
 _NEXT_ID = "SELECT min(key_id) FROM data_keys WHERE key_id > ?"
 ERASED = ""
 """Stands in place of a key's id where the data key was erased."""
@@ -86,6 +87,8 @@ class Vault:
         self.wrapping = Wrapping.of(keys)
         self.owned: Container[str] = ()
         """Sessions that this process owns: nobody else erases those."""
+        self.alone = False
+        """Whether nobody else can have the store: a copy is being written."""
         self._ciphers: dict[str, AESGCM] = {}
         self._made: set[str] = set()
         """Data keys made in the transaction `_made_in`: it, or a part of it, may still be undone."""
@@ -120,6 +123,11 @@ class Vault:
             if found is not None:
                 yield found
 
+    def in_use(self) -> dict[str, int]:
+        """How many data keys each key wraps, by its id."""
+        with self._db.read():
+            return {key_id: count for key_id, count in self._db.all(_COUNT_KEYS) if key_id != ERASED}
+
     def check(self, name: str) -> None:
         """Raise `KeyMissing` where data keys are wrapped by a key that was not given."""
         lacking = [key_id for key_id in self.ids() if key_id not in self.wrapping.ciphers]
@@ -133,11 +141,12 @@ class Vault:
     def _writing(self, scope: str) -> AESGCM:
         """The data key for a new body. One that somebody may have erased meanwhile is looked up each time."""
         known = self._ciphers.get(scope)
-        if known is not None and (scope in self.owned or scope in KINDS):
+        if known is not None and (self.alone or scope in self.owned or scope in KINDS):
             return known
         found = self._found(scope)
         if found is None:
-            self._db.hold(f"data key {scope}")
+            if not self.alone:
+                self._db.hold(f"data key {scope}")
             found = self._found(scope) or self._new(scope)
         return found
 
@@ -164,6 +173,8 @@ class Vault:
     def _new(self, scope: str) -> AESGCM:
         key = AESGCM.generate_key(256)
         self._db.run(_PUT_KEY, DATA_KEYS.sealed(self._sealer, self.wrapping.wrapped(scope, key)))
+        if self.alone:
+            self._ciphers[scope] = AESGCM(key)
         if self._made_in != self._db.transactions:
             self._made.clear()
         self._made_in = self._db.transactions

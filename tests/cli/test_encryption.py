@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine.storage.open import open_store
@@ -92,24 +90,27 @@ def test_a_lost_key_stops_every_command(home: Cli, keys: str | None) -> None:
             assert (told.code, "nobody changed it. Its events were not read" in told.out) == (0, True)
 
 
-def test_a_key_is_changed_and_files_follow(home: Cli, tmp_path: Path) -> None:
-    """`doctor` says what to do; afterwards database and snapshot file need the new key alone, also elsewhere."""
+def test_a_session_that_waits_is_answered_in_a_copy_with_other_keys(home: Cli) -> None:
+    """`store copy --to-env` takes the keys of the new store from a file, `doctor` says so, and the old key is needed no more."""
     name = session(home)
     with_keys(home, f"{NEW},{OLD}")
-    assert "sayso store rotate" in home.run("doctor").out
-    told = home.run("store", "rotate")
-    assert (told.code, f"under key {id_of(bytes.fromhex(NEW))}" in told.out) == (0, True)
-    with_keys(home, NEW)
-    assert "sayso store rotate" not in home.run("doctor").out
-    assert "kingfisher" in home.run("sessions", "list").out
-    (home.cwd / "there").mkdir(mode=0o700)
-    (home.cwd / "there/sayso.db.key").write_bytes((home.cwd / ".sayso/sayso.db.key").read_bytes())
-    (home.cwd / "there/sayso.db.key").chmod(0o600)
-    there = ("--home", "there", "sessions", "resume", "--snapshot", f"snapshots/{name}.json", "because")
-    refused = with_keys(home, OLD).run(*there)
-    assert (refused.code, "kingfisher" in refused.out) == (6, False)
-    done = with_keys(home, NEW).run(*there)
+    assert "sayso store copy" in home.run("doctor").out
+    home.write("new.env", f"SAYSO_SECRET_KEY=another key that signs rows\nSAYSO_ENCRYPTION_KEYS={NEW}\n")
+    copied = with_keys(home, OLD).run(
+        "store", "copy", ".sayso/sayso.db", ".sayso/new.db", "--to-env", "new.env"
+    )
+    assert (copied.code, "holds 1 session" in copied.out, "new.env" in copied.out) == (0, True, True)
+    assert home.run("--db", ".sayso/new.db", "sessions", "list").code == 6
+    with_keys(home, NEW).env["SAYSO_SECRET_KEY"] = "another key that signs rows"
+    assert "older data keys" not in home.run("--db", ".sayso/new.db", "doctor").out
+    done = home.run("--db", ".sayso/new.db", "sessions", "resume", name, "because")
     assert (done.code, done.json["outputs"]["ask"]["text"]) == (0, "because")
+
+
+def test_settings_of_a_copy_that_are_not_there_are_refused(home: Cli) -> None:
+    """A file that is misspelled makes no copy under the old keys."""
+    told = home.run("store", "copy", ".sayso/sayso.db", ".sayso/new.db", "--to-env", "nwe.env")
+    assert (told.code, "nwe.env" in told.err, (home.cwd / ".sayso/new.db").exists()) == (2, True, False)
 
 
 def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
@@ -131,11 +132,13 @@ def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
 
 
 def test_an_encrypted_home_says_what_was_plain(cli: Cli) -> None:
-    """Rows from before the key are counted by `doctor`, and none is left after `store encrypt`."""
+    """Rows from before the key are counted by `doctor`, and none is left in an encrypted copy."""
     cli.write("flows/kept.yml", FLOW)
     assert cli.run("run", "kept", "--no-input").code == 3
     with_keys(cli, OLD)
     assert "rows are not encrypted" in cli.run("doctor").out
-    assert "1 session and" in cli.run("store", "encrypt").out
-    assert "not encrypted" not in cli.run("doctor").out
-    assert "kingfisher" in cli.run("sessions", "list").out
+    assert cli.run("store", "copy", ".sayso/sayso.db", ".sayso/new.db").code == 0
+    key = (cli.cwd / ".sayso/sayso.db.key").read_text().strip()
+    cli.env |= {"SAYSO_SECRET_KEY": f"hex:{key}"}
+    assert "not encrypted" not in cli.run("--db", ".sayso/new.db", "doctor").out
+    assert "kingfisher" in cli.run("--db", ".sayso/new.db", "sessions", "list").out

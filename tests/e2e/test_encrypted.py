@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,7 +15,6 @@ import pytest
 from engine.language.errors import Corrupt, Erased
 from engine.storage.packing import unpacked
 from engine.storage.sqlite import open_sqlite
-from tests.homes.corpus import unpacked as old_home
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, running_bot, start_flow
 from tests.support.claude_server import Reply, call, claude_server, text
@@ -144,49 +142,3 @@ def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
     )
     assert done.returncode in (0, 5), done.stderr
     return done.stdout
-
-
-# --- an existing home --------------------------------------------------------------------------------------
-
-
-KILLED = """
-import os, signal, sys
-from engine.storage import rekeying
-sessions = 0
-whole = rekeying._encrypt_session
-def first(store, session_id):
-    global sessions
-    sessions += 1
-    if sessions == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    whole(store, session_id)
-rekeying._SECONDS = 0
-rekeying._encrypt_session = first
-sys.argv = ["sayso", "store", "encrypt"]
-from bot.cli import main
-main()
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", ["0541089", "6520e98"])
-def test_an_old_home_is_encrypted_though_it_is_killed(tmp_path: Path, name: str) -> None:
-    """After `kill -9` and a second `store encrypt` no text of its questions, answers or flows is left in its files."""
-    home = old_home(name, tmp_path)
-    words = {"planned", "ship", "flow: gate", '"message"', "session:start", '"nodes"'} & traces(home, _TEXTS)
-    assert len(words) >= 3
-    env = {**os.environ, "SAYSO_HOME": str(home), "SAYSO_ENCRYPTION_KEYS": KEY, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED], cwd=tmp_path, env=env, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    told = _sayso(env, tmp_path, "store", "encrypt")
-    assert "encrypted, under key" in told
-    for copy in home.glob("sayso.db.*.bak"):
-        assert str(copy) in told
-        copy.unlink()
-    assert traces(home, _TEXTS) == set()
-    assert "not encrypted" not in _sayso(env, tmp_path, "sessions", "list")
-
-
-_TEXTS = ("planned", "ship", "flow: gate", '"message"', "session:start", '"nodes"')

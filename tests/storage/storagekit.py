@@ -163,20 +163,25 @@ class SqliteBackend:
 class MemoryBackend(SqliteBackend):
     """A database in memory."""
 
-    def __init__(self, encryption_keys: Sequence[bytes] = ()) -> None:
-        self._first = MemoryStore(KEY, encryption_keys=encryption_keys)
+    def __init__(self, encryption_keys: Sequence[bytes] = (), key: bytes = KEY) -> None:
+        self._first = MemoryStore(key, encryption_keys=encryption_keys)
         self._outside = self._first.database.connect()
 
     def open(self) -> Store:
         return self._first.another()
 
+    def close(self) -> None:
+        """Close the store that keeps it."""
+        self._first.close()
+
 
 class PostgresBackend(SqliteBackend):
     """A database on the server of this run."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = KEY) -> None:
         from tests.support import postgres
 
+        self.key = key
         self.url = postgres.shared_database()
         postgres.emptied(self.url)
         self._raw: Any = None
@@ -184,7 +189,7 @@ class PostgresBackend(SqliteBackend):
     def open(self) -> Store:
         from engine.storage.postgres import open_postgres
 
-        return open_postgres(self.url, KEY)
+        return open_postgres(self.url, self.key)
 
     @property
     def outside(self) -> Any:

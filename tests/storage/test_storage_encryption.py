@@ -9,23 +9,20 @@ from typing import Any
 import pytest
 
 from engine.journal.records import Consumed, FlowForm, InboxItem, KeptRow, PromptRow, PutOutbox
-from engine.language.errors import Corrupt, Erased, KeyMissing, SessionError, SnapshotRefused
+from engine.language.errors import Corrupt, Erased, KeyMissing, SessionError, SnapshotRefused, StorageError
 from engine.storage import tables, vault
 from engine.storage.copying import copy_store
-from engine.storage.envelopes import anew, check
-from engine.storage.open import MemoryStore
-from engine.storage.packing import unpacked
-from engine.storage.postgres import open_postgres
-from engine.storage.rekeying import (
-    encrypt_all,
+from engine.storage.envelopes import check
+from engine.storage.erasing import (
     erase_elsewhere,
     erase_session,
     is_erased,
-    keys_in_use,
     plain,
-    rotate,
     sessions_naming,
 )
+from engine.storage.open import MemoryStore
+from engine.storage.packing import unpacked
+from engine.storage.postgres import open_postgres
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import DatabaseStore
@@ -129,7 +126,7 @@ def opened(backend: SqliteBackend, *keys: bytes, verify: bool = False) -> Any:
     """A connection with these keys."""
     given = None if verify else keys
     if isinstance(backend, PostgresBackend):
-        return open_postgres(backend.url, KEY, given)
+        return open_postgres(backend.url, backend.key, given)
     if isinstance(backend, MemoryBackend):
         return MemoryStore(database=backend._first.database, encryption_keys=given)
     return open_sqlite(backend.path, key=KEY, encryption_keys=given)
@@ -232,47 +229,6 @@ def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBack
     store.close()
 
 
-# --- keys --------------------------------------------------------------------------------------------------
-
-
-def test_a_key_is_changed_while_others_write(backend: SqliteBackend) -> None:
-    """Data keys are wrapped anew in slices, begun again after a kill; bodies stay, and the old key can go."""
-    old = opened(backend, OUTER_BEFORE)
-    for n in range(vault_slice() * 2):
-        done(old, new_session(f"session-{n}", None, event("a")))
-    new = opened(backend, OUTER, OUTER_BEFORE)
-    bodies = [row["body"] for row in backend.rows("journal")]
-    killed = rotate(new)
-    next(killed)
-    killed.close()
-    assert set(keys_in_use(new)) == {id_of(OUTER), id_of(OUTER_BEFORE)}
-    owner = old.register("bot")
-    done(old, new_session("session-meanwhile", owner, event("a")))
-    for _ in rotate(new):
-        done(old, step("session-meanwhile", 1, old.head("session-meanwhile").seq, event("b")))
-    assert set(keys_in_use(new)) == {id_of(OUTER)}
-    assert [row["body"] for row in backend.rows("journal")][: len(bodies)] == bodies
-    alone = opened(backend, OUTER)
-    assert len(list(alone.journal("session-meanwhile"))) >= 2
-    assert len(list(alone.journal("session-0"))) == 1
-    for store in (alone, new, old):
-        store.close()
-
-
-def vault_slice() -> int:
-    """How many data keys are wrapped in one transaction."""
-    from engine.storage import rekeying
-
-    return rekeying._AT_ONCE
-
-
-@pytest.fixture
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transactions of one thing each."""
-    monkeypatch.setattr("engine.storage.rekeying._AT_ONCE", 1)
-    monkeypatch.setattr("engine.storage.rekeying._SECONDS", 0)
-
-
 # --- what was plain ----------------------------------------------------------------------------------------
 
 
@@ -288,42 +244,47 @@ def a_plain_home(backend: SqliteBackend) -> list[list[Any]]:
     return found
 
 
-@pytest.mark.usefixtures("small_slices")
-def test_a_home_is_encrypted_in_slices(backend: SqliteBackend) -> None:
-    """Killed after any transaction and begun again, all of it is encrypted in the end, and says what it said."""
-    before = a_plain_home(backend)
-    transactions = 0
-    while True:
-        store = opened(backend, OUTER)
-        work = encrypt_all(store)
-        if next(work, None) is None:
-            break
-        work.close()
-        transactions += 1
-        assert [all_of(store, f"session-{n}") for n in (1, 2)] == before
-        store.close()
-    assert transactions > 6
+@pytest.mark.parametrize("to", ["memory", "postgres"])
+@pytest.mark.parametrize("key", [KEY, b"another key that signs rows"])
+def test_a_plain_home_goes_on_in_an_encrypted_copy(to: str, key: bytes) -> None:
+    """All that it says stands there in ciphertext alone, under whatever key signs, and a session that waits is answered."""
+    home = MemoryBackend()
+    before = a_plain_home(home)
+    source = opened(home)
+    backend = MemoryBackend(key=key) if to == "memory" else PostgresBackend(key)
+    store = opened(backend, OUTER)
+    assert copy_store(source, store) == 3
     assert (told(backend), plain(store)) == ([], 0)
-    assert [all_of(store, f"session-{n}") for n in (1, 2)] == before
+    assert [all_of(store, f"session-{n}")[:-1] for n in (1, 2)] == [said[:-1] for said in before]
     assert store.load("session-1").snapshot == said("snapshot")
-    assert store.suspended() is None
     store.check_chain("session-3")
     done(store, step("session-2", 1, 4, event("goes on")))
     assert len(list(store.journal("session-2"))) == 5
     store.close()
+    again = opened(backend, OUTER)
+    assert [len(list(again.journal(head.session_id))) for head in again.heads()] == [1, 5, 4]
+    for one in (again, source):
+        one.close()
+    backend.close()
 
 
-def test_what_does_not_verify_is_not_signed_anew(backend: SqliteBackend) -> None:
-    """A damaged session stays as it was found, and refused."""
-    a_plain_home(backend)
-    body = backend.rows("journal")[0]["body"]
-    backend.change("journal", 0, "body", body[:-1] + bytes([body[-1] ^ 1]))
-    store = opened(backend, OUTER)
-    *_, last = encrypt_all(store)
-    assert (last.sessions, last.damaged) == (2, 1)
-    assert plain(store) == 4
+def test_what_does_not_verify_is_not_signed_anew() -> None:
+    """A damaged row comes to a copy with other keys as it is, and its session is refused there as here."""
+    home = MemoryBackend()
+    a_plain_home(home)
+    body = home.rows("journal")[0]["body"]
+    home.change("journal", 0, "body", body[:-1] + bytes([body[-1] ^ 1]))
+    home.change("prompts", 0, "deadline", "9999")
+    source, store = opened(home), MemoryStore(b"another key that signs rows", encryption_keys=(OUTER,))
+    assert copy_store(source, store) == 3
     assert outcome(lambda: list(store.journal("session-1"))) is Corrupt
-    store.close()
+    assert outcome(lambda: store.prompt("session-1-1")) is Corrupt
+    assert len(list(store.journal("session-2"))) == 4
+    assert store.load("session-1").snapshot == said("snapshot"), (
+        "what follows on the damaged row is linked to it"
+    )
+    for one in (source, store):
+        one.close()
 
 
 def test_a_message_that_came_before_the_key_is_taken_after_it(backend: SqliteBackend) -> None:
@@ -372,7 +333,7 @@ def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
     store = opened(backend, OUTER)
     with pytest.raises(SessionError, match="paused: end it"):
         erase_session(store, "session-2")
-    with pytest.raises(SessionError, match="sayso store encrypt"):
+    with pytest.raises(SessionError, match="sayso store copy"):
         erase_session(store, "session-1")
     assert store.load("session-1").events
     store.close()
@@ -479,18 +440,25 @@ def test_a_deleted_session_leaves_no_key(backend: SqliteBackend) -> None:
 # --- copies and files --------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_encrypted_as_its_source(tmp_path: Path) -> None:
-    """Rows and data keys go to a server as they are; what was erased stays so."""
-    source = open_sqlite(tmp_path / "sayso.db", key=KEY, encryption_keys=(OUTER,))
+@pytest.mark.parametrize("outer", [OUTER, OUTER_BEFORE])
+def test_a_copy_is_under_its_own_keys(outer: bytes) -> None:
+    """Another key list opens it alone; what was erased stays so, and verifies."""
+    home = MemoryBackend()
+    source = opened(home, OUTER_BEFORE)
     filled(source)
     filled(source, "session-2")
     erase_session(source, "session-2")
     server = PostgresBackend()
-    target = open_postgres(server.url, KEY, (OUTER,))
+    target = opened(server, outer)
     assert copy_store(source, target) == 2
-    assert all_of(target)[:5] == all_of(source)[:5]
-    assert is_erased(target, "session-2")
+    assert all_of(target)[:-1] == all_of(source)[:-1]
+    assert outcome(lambda: list(target.journal("session-2"))) is Erased
+    target.check_chain("session-2")
+    assert (is_erased(target, "session-2"), set(target.vault.in_use())) == (True, {id_of(outer)})
     assert told(server) == []
+    assert outcome(lambda: copy_store(source, MemoryStore(KEY))) is StorageError, (
+        "nothing becomes plain unawares"
+    )
     for store in (source, target):
         store.close()
     server.close()
@@ -524,17 +492,3 @@ def test_a_changed_file_is_refused(spoil: Callable[[bytes], bytes]) -> None:
     for look in (store.disclose, lambda spoilt: check(Sealer(KEY), spoilt)):
         with pytest.raises(SnapshotRefused):
             look(spoil(data))
-
-
-def test_a_file_follows_the_key() -> None:
-    """Its data keys are wrapped anew, what was plain is encrypted, and without the key it says so."""
-    old, new = (
-        MemoryStore(KEY, encryption_keys=(OUTER_BEFORE,)),
-        MemoryStore(KEY, encryption_keys=(OUTER, OUTER_BEFORE)),
-    )
-    assert new.vault is not None
-    for data in (old.enclose(said("one")) + b"\n", said("one") + b"\n"):
-        found = anew(new.vault.wrapping, new._sealer, data)
-        assert MemoryStore(KEY, encryption_keys=(OUTER,)).disclose(found) == said("one") + b"\n"
-        with pytest.raises(KeyMissing, match=id_of(OUTER)):
-            MemoryStore(KEY).disclose(found)

@@ -12,7 +12,7 @@ from engine.decide import fork
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
-from engine.storage.rekeying import erase_session
+from engine.storage.erasing import erase_session
 from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
 from tests.web.conftest import Json, Visitor, visited
