@@ -82,7 +82,8 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
     """The message that shows it; None until it is shown."""
     deadline: str | None = None
     snapshot_seq: int = 0
-    """The commit that last changed this prompt; the session's snapshot is of this seq or later."""
+    """The commit that last changed this prompt. That of a paused session wrote its snapshot, which is of this number, or of
+    a later commit."""
     answered_by: str | None = None
     answered_by_name: str | None = None
     answered_at: str | None = None

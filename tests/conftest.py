@@ -144,11 +144,3 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("what was tried, and how often")
         for name, count in sorted(TRIED.items()):
             terminalreporter.write_line(f"{count:>8,}  {name}")
-
-
-@pytest.fixture
-def snapshots_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even the shortest journal gets a snapshot, as otherwise a long one does."""
-    from engine.run import stepper
-
-    monkeypatch.setattr(stepper, "SHORT_TAIL", 0)

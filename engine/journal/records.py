@@ -219,7 +219,8 @@ class Commit(Record, frozen=True):
     With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
     there is one with that id. Without `new`, `owner` claims the session: `epoch` is one more than the session's. It
     needs a session that nobody owns, a dead owner, or this one. `release` gives the session up in the same transaction.
-    With `pin` the session's flow is that one from here on.
+    With `pin` the session's flow is that one from here on. `snapshot` takes the place of the one before; an empty one
+    deletes that.
     """
 
     session_id: str

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.engine")
 
 SHORT_TAIL = 32 * 1024
-"""Bytes of events that are folded again at the next load, in place of a snapshot: reading one takes as long per byte."""
+"""Bytes of events that are folded again when a session is loaded that was killed while it ran, in place of a snapshot."""
 
 
 class Stepper:
@@ -364,7 +364,7 @@ class Stepper:
             events=stored,
             consumed=tuple(consumed),
             rows=tuple(rows),
-            snapshot=encode(document(after)) if _worth_a_snapshot(live, after, stored) else None,
+            snapshot=_snapshot(live, after, stored),
             release=idle,
             new=new,
             owner=self.sessions.owner if new or live.fresh else None,
@@ -433,9 +433,12 @@ def _paused(after: State, events: Sequence[Event]) -> bool:
     return any(event.type == "flow:paused" for event in events) and after.phase in ("waiting", "held")
 
 
-def _worth_a_snapshot(live: ActiveSession, after: State, stored: Sequence[bytes]) -> bool:
-    """A snapshot is a cache, and is written when the events since the last one take twice as much: so a step costs the
-    same however long the history is, and a load reads three times the state at most. It waits for no pause, since
-    what is killed does not pause."""
+def _snapshot(live: ActiveSession, after: State, stored: Sequence[bytes]) -> bytes | None:
+    """Every commit after which a session is paused has its snapshot, so that an answer reads no history; it is deleted at
+    the end. One that runs gets another when the events since the last take twice as much: so a step costs the same
+    however long the history is, and what is killed before it pauses is read from there."""
+    if after.ended:
+        return b""
     tail = live.tail_bytes + sum(map(len, stored))
-    return not after.ended and tail > max(SHORT_TAIL, 2 * live.snapshot_bytes)
+    worth = bool(stored) if after.status == "paused" else tail > max(SHORT_TAIL, 2 * live.snapshot_bytes)
+    return encode(document(after)) if worth else None

@@ -223,13 +223,13 @@ class SessionTables(RowTables):
         """See `Store.load`."""
         record = self._stored(session_id)
         head = record.head(self._reason(session_id))
-        snapshot = self._snapshot(record)
-        if snapshot is not None:
-            try:
+        try:
+            snapshot = self._snapshot(record)
+            if snapshot is not None:
                 state = unpacked(snapshot.body)
                 return Loaded(head, state, snapshot.seq, self._events(record, snapshot.seq, snapshot.chain))
-            except Corrupt:
-                self._warn(f"the snapshot of {session_id} does not fit its journal; reading all of it")
+        except Corrupt as error:
+            self._warn(f"{error} The journal is read in its place.")
         return Loaded(head, None, 0, self._whole(record))
 
     @reads
@@ -247,18 +247,15 @@ class SessionTables(RowTables):
         )
 
     def _snapshot(self, head: StoredHead) -> Snapshot | None:
-        """The snapshot, if there is one that verifies and is not ahead of the head."""
-        try:
-            row = self._db.one(_SNAPSHOT, (head.session_id,))
-        except self._db.unreadable:
-            row = UNREADABLE
-        if row is None:
-            return None
-        snapshot = SNAPSHOTS.verified(self._sealer, row) if row else None
-        if snapshot is None or snapshot.seq > head.seq:
-            self._warn(f"the snapshot of {head.session_id} does not verify; it is ignored")
-            return None
-        return SNAPSHOTS.opened(self._sealer, snapshot)
+        """The snapshot. A session that is paused has one of its last commit; one that runs may have an earlier one, or
+        none. Raises `Corrupt`."""
+        snapshot = self._get(SNAPSHOTS, _SNAPSHOT, head.session_id)
+        if snapshot is not None and snapshot.seq > head.seq:
+            raise Corrupt(f"The snapshot of {head.session_id} is ahead of its journal.")
+        if head.status == "paused" and (snapshot is None or snapshot.seq < head.seq):
+            found = "is missing" if snapshot is None else "is older than its pause"
+            self._warn(f"The snapshot of {head.session_id} {found}. The journal is read in its place.")
+        return snapshot
 
     # -- writing
 
@@ -350,10 +347,12 @@ class SessionTables(RowTables):
         if row is not None:
             values = (session_number(commit.session_id), *astuple(row))
             self._db.post(_INSERT_EVENTS, values, 1, partial(_there_already, commit))
-        if commit.snapshot is not None:
+        if commit.snapshot:
             snapshot = Snapshot(commit.session_id, after.seq, chain, packed(commit.snapshot))
             with contextlib.suppress(*self._db.unreadable):  # its place is damaged: the journal has all of it
                 self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
+        elif commit.snapshot is not None:
+            self._db.post(DROP_SNAPSHOT, (commit.session_id,))
         self._remember(after)
 
     def _found(self, commit: Commit) -> StoredHead:

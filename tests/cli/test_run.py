@@ -36,6 +36,12 @@ def requests(cli: Cli) -> list[str | None]:
         return [outcome for (outcome,) in db.execute("SELECT outcome FROM inbox WHERE kind = 'request'")]
 
 
+def snapshots(cli: Cli) -> list[str]:
+    """The sessions that have a snapshot."""
+    with closing(sqlite3.connect(cli.cwd / ".sayso/sayso.db")) as db:
+        return [session_id for (session_id,) in db.execute("SELECT session_id FROM snapshots")]
+
+
 def ask(terminal: Terminal, question: str, answer: str) -> None:
     """Wait for a question and answer it."""
     terminal.expect(question)
@@ -68,7 +74,7 @@ def test_a_flow_asks_for_inputs_and_answers_and_ends_with_zero(cli: Cli) -> None
 
 @pytest.mark.parametrize("leave", ["interrupt", "end_of_input", "kill"])
 def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
-    """Ctrl-C, Ctrl-D and a kill at a question lose nothing: a new process asks it again and no node runs twice."""
+    """Ctrl-C, Ctrl-D and a kill at a question lose nothing: its snapshot is there, and no node runs twice."""
     two_questions(cli)
     with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
         ask(terminal, "Which region", "eu")
@@ -79,11 +85,13 @@ def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
             assert terminal.code() == 3
             assert "sayso sessions resume" in terminal.shown
         session_id = session_of(terminal.shown)
+    assert snapshots(cli) == [session_id]
     with cli.terminal("sessions", "resume", session_id) as terminal:
         ask(terminal, "Why?", "later")
         terminal.expect("Hello bob in eu: later")
         assert terminal.code() == 0
     assert cli.lines("first") == cli.lines("second") == ["ran"]
+    assert snapshots(cli) == []
 
 
 def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:

@@ -39,7 +39,6 @@ def flipped(body: bytes) -> bytes:
 
 
 @simulated
-@pytest.mark.usefixtures("snapshots_soon")
 async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
     """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still goes on rightly."""
     log, files = tmp_path / "log", tmp_path / "snapshots"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.journal.events import decode_event
+from engine.decide.commands import Shown
+from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.records import PutOutbox
+from engine.journal.records import PromptRow, PutOutbox
+from engine.journal.snapshot import fold, read_document
+from engine.journal.state import State
 from engine.language.errors import Corrupt, Fenced, Owned, SaysoError, SessionQuarantined
 from engine.run import stepper
 from engine.storage.tables import session_number
+from prompt_state.question_row import PromptState, project
 from tests.storage.storagekit import claim
 from tests.support.engine import (
     ANA,
@@ -327,7 +332,6 @@ async def two_waiting(backing: Backing, tmp_path: Path) -> tuple[str, str]:
         return (await rig.settled(ASK)).session_id, (await rig.settled(ASK)).session_id
 
 
-@pytest.mark.usefixtures("snapshots_soon")
 async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
     """The snapshot is a cache: a bad one costs time and nothing else."""
     session_id, _ = await two_waiting(backing, tmp_path)
@@ -369,6 +373,9 @@ async def test_a_damaged_journal_or_head_sets_the_session_aside(
     """Nothing of it runs, its thread is told in the same transaction, and other sessions go on."""
     session_id, other = await two_waiting(backing, tmp_path)
     damage(backing, table, session_id)
+    db = backing.connect()
+    db.execute("DELETE FROM snapshots")
+    db.close()
     async with running(backing.open(), tmp_path) as rig:
         note = PutOutbox(f"quarantine:{session_id}", "lane", "note", b"{}")
         rig.engine.sessions.on_quarantine = lambda head, reason: [note]
@@ -473,7 +480,7 @@ async def snapshots_of_a_long_run(backing: Backing, tmp_path: Path) -> tuple[lis
         commit = rig.store.commit
 
         def noted(batch: Any) -> Any:
-            seqs.extend(one.seq + len(one.events) for one in batch if one.snapshot is not None)
+            seqs.extend(one.seq + len(one.events) for one in batch if one.snapshot)
             return commit(batch)
 
         rig.store.commit = noted  # type: ignore[method-assign]
@@ -495,11 +502,87 @@ async def test_snapshots_only_at_a_pause_are_noticed(
     backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: a session that was killed before its first pause would be read from its first event on."""
-    worth = stepper._worth_a_snapshot
+    taken = stepper._snapshot
     monkeypatch.setattr(
         stepper,
-        "_worth_a_snapshot",
-        lambda live, after, stored: after.phase == "waiting" and worth(live, after, stored),
+        "_snapshot",
+        lambda live, after, stored: taken(live, after, stored) if after.status == "paused" else None,
     )
     seqs, last = await snapshots_of_a_long_run(backing, tmp_path)
     assert [seq for seq in seqs if seq < last / 3] == []
+
+
+def rows_of_prompts(before: State, after: State, events: Sequence[Event]) -> Sequence[PromptRow]:
+    """What a bot commits with the events: the rows of the questions."""
+    return project(after, events)
+
+
+async def test_every_pause_leaves_one_snapshot(backing: Backing, tmp_path: Path) -> None:
+    """The commit that pauses writes the state in place of the last one, its question names it, and the end deletes it."""
+    async with running(backing.open(), tmp_path, extensions=[rows_of_prompts]) as rig:
+        session_id = (await rig.settled(TWO)).session_id
+        for reply in ("first", "second"):
+            loaded = rig.store.load(session_id)
+            assert (loaded.snapshot_seq, loaded.events) == (loaded.head.seq, ())
+            assert loaded.snapshot is not None
+            assert read_document(loaded.snapshot) == await rig.engine.state(session_id)
+            prompt = await rig.open_prompt(session_id)
+            row = rig.store.prompt(prompt.prompt_id)
+            assert row is not None
+            assert PromptState.from_bytes(row.body).snapshot_seq == loaded.snapshot_seq
+            await rig.engine.apply(session_id, Shown(prompt.prompt_id, {"channel": "C1", "ts": "1.2"}))
+            assert rig.store.load(session_id).events == ()
+            await rig.reply(session_id, reply)
+        assert rig.store.load(session_id).snapshot is None
+
+
+SNAPSHOT_LOST = {
+    "deleted": "DELETE FROM snapshots WHERE session_id = :session",
+    "flipped": "UPDATE snapshots SET body = CAST(substr(body, 1, 20) || x'00' || substr(body, 22) AS BLOB)",
+    "without its place": "UPDATE snapshots SET seq = 1",
+    "older": "INSERT OR REPLACE INTO snapshots SELECT * FROM older",
+    "another session's": """INSERT OR REPLACE INTO snapshots
+        SELECT :session, seq, chain, body, mac FROM snapshots WHERE session_id <> :session""",
+}
+
+
+@pytest.mark.parametrize("how", SNAPSHOT_LOST)
+async def test_a_lost_snapshot_is_the_journal_read_again(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its snapshot, or with another, a session is what its journal says, goes on, and the log says so once."""
+    file = Backing("sqlite", tmp_path)
+    async with running(file.open(), tmp_path) as rig:
+        session_id = (await rig.settled(TWO)).session_id
+        db = file.connect()
+        db.execute("CREATE TABLE older AS SELECT * FROM snapshots")
+        await rig.settled(TWO)
+        paused = await rig.reply(session_id, "first")
+    db.execute(SNAPSHOT_LOST[how], {"session": session_id} if ":session" in SNAPSHOT_LOST[how] else {})
+    db.execute("DROP TABLE older")
+    db.close()
+    async with running(file.open(), tmp_path) as rig:
+        for _ in range(2):
+            assert fold(rig.store.load(session_id)) == paused
+        state = await rig.reply(session_id, "second")
+        assert state.status == "complete"
+        assert derive_state(map(decode_event, rig.store.journal(session_id))) == state
+    said = [line for line in caplog.messages if "The journal is read in its place." in line]
+    assert len([line for line in said if session_id in line]) == 1
+
+
+async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> None:
+    """After a restart an answer reads the snapshot, and no row of the journal, however long that is."""
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(LONG)).session_id
+    store, read = backing.open(), []
+    async with running(store, tmp_path) as rig:
+        events = store._events
+
+        def noted(*about: Any) -> Any:
+            read.extend(found := events(*about))
+            return found
+
+        store._events = noted  # type: ignore[method-assign]
+        assert (await rig.reply(session_id, "yes")).status == "complete"
+    assert read == []

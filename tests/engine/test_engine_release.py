@@ -11,7 +11,6 @@ from tests.engine.test_engine_recovery import damage, two_waiting
 from tests.support.engine import Backing, running, served
 
 
-@pytest.mark.usefixtures("snapshots_soon")
 @pytest.mark.parametrize("table", ["journal", "sessions"])
 async def test_what_verifies_again_is_released_and_goes_on(
     backing: Backing, tmp_path: Path, table: str

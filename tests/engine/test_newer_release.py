@@ -125,7 +125,8 @@ async def test_what_is_left_is_said_once(
                 with pytest.raises(SchemaTooNew):
                     await rig.engine.verified_state(session)
         assert [row.kind for row in rig.store.outbox(now=START)] == ["note"]
-    assert len([line for line in caplog.messages if session in line]) == 1
+    told = [record for record in caplog.records if record.name == "sayso.engine"]
+    assert len([record for record in told if session in record.getMessage()]) == 1
 
 
 async def test_a_row_for_a_newer_session_is_kept_unread(backing: Backing, tmp_path: Path) -> None:

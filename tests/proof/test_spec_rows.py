@@ -316,7 +316,6 @@ def test_row_19_of_two_answers_one_wins_and_the_other_hears_who() -> None:
     assert case.node("q").output["value"] == "a"
 
 
-@pytest.mark.usefixtures("snapshots_soon")
 async def test_row_20_without_its_snapshot_a_session_is_rebuilt_from_the_journal(office: Office) -> None:
     """Every snapshot deleted: the same state, and the run goes on where it was."""
     async with office.started(ASKS) as desk:

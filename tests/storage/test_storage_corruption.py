@@ -440,7 +440,7 @@ def test_a_damaged_snapshot_is_reported_once(
     for _ in range(3):
         assert store.load("session-1").snapshot is None
     assert [record.getMessage() for record in caplog.records] == [
-        "the snapshot of session-1 does not verify; it is ignored"
+        "The snapshot 'session-1' was changed outside this program. The journal is read in its place."
     ]
 
 

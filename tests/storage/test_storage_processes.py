@@ -210,13 +210,13 @@ for seq in range(2, 100_000, 2):
     store.ingest([InboxItem("after", "message", b"{}")], NOW)
 
 
-@pytest.mark.parametrize("changes", [1, 2])
+@pytest.mark.parametrize("changes", [1, 2, 3, 4])
 def test_killed_between_two_rows_of_a_commit_leaves_nothing_of_it(path: Path, changes: int) -> None:
-    """A process killed after so many changes of rows, before the last one: what was committed before is all there is."""
+    """A process killed after any row of a commit (head, events, snapshot, timer) leaves what was committed before it."""
     child = os.fork()
     if child == 0:
         writing = open_sqlite(path, key=KEY)
-        done(writing, new_session("session-1", None, event("a")))
+        done(writing, new_session("session-1", None, event("a"), snapshot=b"1"))
         seen: list[str] = []
 
         def changed(kind: int, database: str, table: str, row: int) -> None:
@@ -225,11 +225,13 @@ def test_killed_between_two_rows_of_a_commit_leaves_nothing_of_it(path: Path, ch
                 os.kill(os.getpid(), signal.SIGKILL)
 
         writing._db.raw.set_update_hook(changed)
-        done(writing, step("session-1", 1, 1, event("b"), event("c"), rows=(Timer("t", "session-1", "x"),)))
+        rows = (Timer("t", "session-1", "x"),)
+        done(writing, step("session-1", 1, 1, event("b"), event("c"), rows=rows, snapshot=b"3"))
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     store = open_sqlite(path, key=KEY)
     assert (list(store.journal("session-1")), store.timers()) == ([event("a")], [])
+    assert (store.load("session-1").snapshot, store.load("session-1").snapshot_seq) == (b"1", 1)
     store.close()
 
 
