@@ -1,19 +1,26 @@
 """HTTP servers of a process. A client that connects and sends no request takes no descriptor for long: there is a cap on
-connections, and a time for the headers of a request.
+connections, and a time for the headers and for the body of a request. What a client sends wrongly is answered, and is no
+fault of this process: the log has nothing of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+log = logging.getLogger("sayso.http")
 
 MOST_CONNECTIONS = 256
 """How many connections a server has at most; fewer where the process may open few files."""
 HEADER_SECONDS = 10.0
 """How long the headers of a request may take to come."""
+BODY_SECONDS = 10.0
+"""How long its body may take."""
 _KEPT_SECONDS = 30.0
 """How long a connection is kept for another request."""
 _BACKLOG = 32
@@ -29,6 +36,14 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    fault = record.exc_info[1] if record.exc_info else None
+    return not isinstance(fault, HttpProcessingError | web.RequestPayloadError | ConnectionError)
+
+
+log.addFilter(_is_our_fault)
+
+
 class Listener:
     """An application at one address."""
 
@@ -36,12 +51,14 @@ class Listener:
         """`stop_seconds`: how long a stop waits for requests under way."""
         app.middlewares.insert(0, self._answering)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=stop_seconds, keepalive_timeout=_KEPT_SECONDS
+            app, access_log=None, logger=log, shutdown_timeout=stop_seconds, keepalive_timeout=_KEPT_SECONDS
         )
         self._server: asyncio.Server | None = None
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = MOST_CONNECTIONS if files < 0 else min(MOST_CONNECTIONS, files // 4)
         self._busy: set[asyncio.BaseTransport] = set()
+        self._coming: dict[asyncio.BaseTransport, None] = {}
+        """Those whose request has a body that is not here as a whole."""
         self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
         """The connections without a request under way, and until when their headers have to be here."""
 
@@ -71,25 +88,29 @@ class Listener:
         if transport is None or transport not in self._idle:
             return await handler(request)
         self.closed(transport)
-        self._busy.add(transport)
         try:
+            self._coming[transport] = None
+            await _read(request)
+            self._coming.pop(transport, None)
+            self._busy.add(transport)
             return await handler(request)
         finally:
-            if transport in self._busy:
-                self._busy.remove(transport)
+            self.closed(transport)
+            if not transport.is_closing():
                 self._idle[transport] = None
 
     # -- what connections tell
 
     def opened(self, transport: asyncio.Transport) -> None:
-        """A connection was opened. Above the cap the one that has had no request for longest has to go."""
+        """A connection was opened. Above the cap the one that has had no request for longest has to go, then the one whose
+        body has not come for longest."""
+        waited = next(iter([*self._idle, *self._coming]), transport)
         self._idle[transport] = None
         self.heard(transport)
-        if len(self._idle) + len(self._busy) > self._most:
-            oldest = next(iter(self._idle))
-            self.closed(oldest)
-            assert isinstance(oldest, asyncio.Transport)
-            oldest.abort()
+        if len(self._idle) + len(self._coming) + len(self._busy) > self._most:
+            self.closed(waited)
+            assert isinstance(waited, asyncio.Transport)
+            waited.abort()
 
     def heard(self, transport: asyncio.Transport) -> None:
         """Something came, or is due to: outside of a request it is the beginning of one."""
@@ -100,9 +121,26 @@ class Listener:
     def closed(self, transport: asyncio.BaseTransport) -> None:
         """A connection is gone."""
         self._busy.discard(transport)
+        self._coming.pop(transport, None)
         timer = self._idle.pop(transport, None)
         if timer is not None:
             timer.cancel()
+
+
+async def _read(request: web.Request) -> None:
+    """Read the body, which the request then has. Raises `HTTPException`."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            await request.read()
+    except TimeoutError as error:
+        late = f"The body did not come within {BODY_SECONDS:g} seconds.\n"
+        raise web.HTTPRequestTimeout(text=late) from error
+    except (
+        RuntimeError,
+        ConnectionError,
+        web.RequestPayloadError,
+    ) as error:  # the first for a connection that is closed
+        raise web.HTTPBadRequest(text="The body cannot be read.\n") from error
 
 
 class _Connection(asyncio.Protocol):

@@ -39,7 +39,6 @@ PORT = 8766
 LOOK_SECONDS, IDLE_SECONDS = 0.5, 5.0
 """How often it is looked for changes: while somebody watches, and while nobody does."""
 _BEAT_SECONDS = 15.0
-_BODY_SECONDS = 10.0
 _MOST_BYTES = 1024 * 1024
 _MOST_TOLD = 500
 _OPEN = ("/api/me", "/api/login", "/api/oidc", "/api/oidc/callback")
@@ -342,10 +341,7 @@ async def _body(request: web.Request) -> dict[str, Json]:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            body = read(await request.read())
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout from error
+        body = read(await request.read())
     except NotJson as error:
         raise web.HTTPBadRequest(reason="The body is no JSON that can be read exactly.") from error
     if not isinstance(body, dict):

@@ -11,9 +11,9 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from bot.compose import listening
 from bot.config.library import Library
 from bot.config.settings import Address
-from bot.serve import hooks as module
 from bot.serve.hooks import Hooks
 from bot.serve.metrics import Metrics, served
 from engine.language.codec import decode
@@ -129,7 +129,7 @@ async def test_the_name_of_an_event_cannot_break_what_is_stored(bot: Served) -> 
 
 async def test_a_sender_that_stalls_is_let_go(bot: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that does not come holds no handler for ever."""
-    monkeypatch.setattr(module, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(listening, "BODY_SECONDS", 0.01)
     reader, writer = await bot.raw(b"Content-Length: 100", b"", b"{")
     assert (await reader.readline()).split()[1] == b"408"
     writer.close()
@@ -210,6 +210,7 @@ async def test_a_form_with_the_json_in_its_payload_is_taken(bot: Served) -> None
         b'{"a": 1}',
         b"payload=[]",
         b"payload=x",
+        b'{"a": "&payload=%7B%7D&b="}',
     ):
         assert await bot.post(body, **FORM) == 400
     assert await bot.post(b'{"a": 1}') == 202

@@ -13,6 +13,7 @@ from bot.compose import listening
 from bot.compose.listening import Listener, raise_file_limit
 
 GET = b"GET / HTTP/1.1\r\nHost: bot\r\n\r\n"
+BODY = b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Length: 9\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -23,11 +24,12 @@ class Site:
         self.asked, self.go = asyncio.Event(), asyncio.Event()
         self.go.set()
         app = web.Application()
-        app.add_routes([web.get("/", self._answer)])
+        app.add_routes([web.get("/", self._answer), web.post("/", self._answer)])
         self.listener = Listener(app, stop_seconds=0.1)
         self._clients: list[Client] = []
 
     async def _answer(self, request: web.Request) -> web.Response:
+        await request.read()
         self.asked.set()
         await self.go.wait()
         return web.Response(text="ok")
@@ -151,6 +153,70 @@ async def test_requests_under_way_count_to_the_cap(monkeypatch: pytest.MonkeyPat
         assert [await status(first), await status(first), await status(second)] == [b"200"] * 3
     finally:
         await site.stop()
+
+
+async def test_above_the_cap_bodies_that_do_not_come_have_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody holds up others with many requests that begin and do not go on."""
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 2)
+    site = Site()
+    await site.start()
+    try:
+        slow = [await site.client(BODY + b"x") for _ in range(3)]
+        assert await ended(slow[0])
+        assert await status(await site.client(GET)) == b"200"
+        assert await ended(slow[1])
+    finally:
+        await site.stop()
+
+
+async def test_a_body_that_does_not_come_is_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender is told what was late."""
+    monkeypatch.setattr(listening, "BODY_SECONDS", 0.01)
+    reader, _ = await site.client(BODY + b"x")
+    assert (await reader.readline()).split()[1] == b"408"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01 no HTTP\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: bot\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: bot\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde",
+        b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Encoding: unknown\r\nContent-Length: 5\r\n\r\nabcde",
+    ],
+)
+async def test_what_cannot_be_read_is_answered_and_not_logged(
+    site: Site, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody who proves nothing writes no tracebacks into the log."""
+    reader, _ = await site.client(sent)
+    assert (await reader.readline()).split()[1] == b"400"
+    assert caplog.records == []
+
+
+async def test_a_client_that_goes_in_its_request_is_not_logged(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that ends within a body is nothing to look at."""
+    over, tell = asyncio.Event(), site.listener.closed
+    monkeypatch.setattr(
+        site.listener, "closed", lambda transport: (tell(transport), transport.is_closing() and over.set())
+    )
+    _, writer = await site.client(BODY + b"x")
+    writer.close()
+    async with asyncio.timeout(5):
+        await over.wait()
+    await site.listener.stop()
+    assert caplog.records == []
+
+
+async def test_a_fault_of_the_bot_is_logged(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Only faults of clients are left out."""
+    site.asked.set = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    reader, _ = await site.client(GET)
+    assert (await reader.readline()).split()[1] == b"500"
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize(
