@@ -70,8 +70,11 @@ class Actor(Struct, frozen=True):
     def pretend(cls, name: str) -> Actor:
         """Whom `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a plain name."""
         group, email = name.startswith(("@", "rota:")), "@" in name[1:]
+        local = (
+            fold(name) if "@" in name else name.removeprefix(_LOCAL)
+        )  # in any case one address is one person
         return cls(
-            id=name if _SLACK_ID.fullmatch(name) else _LOCAL + name.removeprefix(_LOCAL),
+            id=name if _SLACK_ID.fullmatch(name) else _LOCAL + local,
             kind="local",
             name=name,
             email=name if email and not group else None,

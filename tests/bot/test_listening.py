@@ -183,7 +183,7 @@ async def test_a_body_that_does_not_come_is_answered(site: Site, monkeypatch: py
         b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: bot\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: bot\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
         b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde",
-        b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Encoding: unknown\r\nContent-Length: 5\r\n\r\nabcde",
+        b"POST / HTTP/1.1\r\nHost: bot\r\nContent-Encoding: br\r\nContent-Length: 5\r\n\r\nabcde",
     ],
 )
 async def test_what_cannot_be_read_is_answered_and_not_logged(

@@ -34,6 +34,7 @@ def test_a_record_says_who_and_nothing_more(actor: Actor, record: dict[str, obje
 def test_one_who_is_played_has_what_the_name_says() -> None:
     """`--as` takes people as flows name them: an address gives an e-mail, a handle a group."""
     assert Actor.pretend("ben@example.com").email == "ben@example.com"
+    assert Actor.pretend("Ben@Example.com").id == Actor.pretend("ben@example.com").id
     assert Actor.pretend("@sre").groups == {"sre"}
     assert Actor.pretend("@sre").email is None
     assert Actor.pretend("ben").kind == "local"
