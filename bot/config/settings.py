@@ -411,12 +411,18 @@ KNOWN = (
 
 
 _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
-_NAME_PROGRAMS = ("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE")
+_STORE = "SAYSO_DATABASE_URL"
+_NOBODY_ELSES = (
+    *("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE"),
+    *("SLACK_API_URL", "ANTHROPIC_BASE_URL", "SAYSO_BLOBS", "SAYSO_WEB_URL", "SAYSO_WEB_OIDC_ISSUER", _STORE),
+)
+"""What names programs, and where tokens, keys and what sessions hold are sent."""
 
 
 def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]:
     """The variables of a `.env` file that the environment does not have; none where there is no such file. One that others
-    may have written names no programs: neither by a setting, nor by a variable such as PATH. Raises `SettingsError`."""
+    may have written names no programs, neither by a setting nor by a variable such as PATH, and no address to which secrets
+    are sent. Raises `SettingsError`, also where it names the store: without it another one would be served."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -432,13 +438,16 @@ def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]
     if ours:
         return given
     taken = {
-        name: value for name, value in given.items() if name.startswith(_OURS) and name not in _NAME_PROGRAMS
+        name: value for name, value in given.items() if name.startswith(_OURS) and name not in _NOBODY_ELSES
     }
     if left_out := sorted(given.keys() - taken.keys()):
-        _say_once(
+        told = (
             f"{path} may be written by others, so {', '.join(left_out)} is not taken from it. Make the file your own "
             "(chown, chmod go-w), or put the setting into the environment."
         )
+        if _STORE in left_out:
+            raise SettingsError(told)
+        _say_once(told)
     return taken
 
 

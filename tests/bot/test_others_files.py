@@ -16,6 +16,11 @@ GIVEN = {
     "SAYSO_SECRET_COMMAND": "/tmp/steal",
     "SAYSO_MCP_CONFIG": "/tmp/mcp.json",
     "SAYSO_PEOPLE": "/tmp/people.yml",
+    "SLACK_API_URL": "https://evil.example/api/",
+    "ANTHROPIC_BASE_URL": "https://evil.example",
+    "SAYSO_BLOBS": "s3://evil/sessions",
+    "SAYSO_WEB_OIDC_ISSUER": "https://evil.example",
+    "SAYSO_WEB_URL": "https://evil.example",
     "PATH": "/tmp",
     "LD_PRELOAD": "/tmp/steal.so",
     "GIT_CONFIG_GLOBAL": "/tmp/gitconfig",
@@ -37,7 +42,7 @@ def test_an_env_file_of_ones_own_is_read_whole(env_file: Path) -> None:
     assert read_env_file(env_file) == GIVEN | HARMLESS
 
 
-def test_an_env_file_that_others_may_write_names_no_program(
+def test_an_env_file_that_others_may_write_names_no_program_and_no_address(
     env_file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What names none is taken from it; the rest is told once, by name, with what to do."""
@@ -50,7 +55,7 @@ def test_an_env_file_that_others_may_write_names_no_program(
     assert "chmod" in record.getMessage()
 
 
-def test_an_env_file_of_somebody_else_names_no_program(
+def test_an_env_file_of_somebody_else_names_no_program_and_no_address(
     env_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may write it is told by its owner, also where nobody else may."""
@@ -58,6 +63,16 @@ def test_an_env_file_of_somebody_else_names_no_program(
     monkeypatch.setattr(module, "is_ours", lambda info: False)
     assert load_settings({}, cwd=env_file.parent).secret_command == ()
     assert load_settings({"SAYSO_SECRET_COMMAND": "vault"}, cwd=env_file.parent).secret_command == ("vault",)
+
+
+def test_an_env_file_of_somebody_else_names_no_store(env_file: Path) -> None:
+    """Another store is not served in its place: the command ends, unless the environment says which one."""
+    env_file.write_text("SAYSO_DATABASE_URL=postgresql://evil.example/sayso\n")
+    env_file.chmod(0o666)
+    with pytest.raises(SettingsError, match="SAYSO_DATABASE_URL is not taken"):
+        load_settings({}, cwd=env_file.parent)
+    ours = "postgresql://db.example/sayso"
+    assert load_settings({"SAYSO_DATABASE_URL": ours}, cwd=env_file.parent).database_url == ours
 
 
 def test_a_setting_that_the_environment_has_is_not_told_of(
