@@ -14,9 +14,11 @@ _NAMED = re.compile(r"^flow:[ \t]*[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?$", re.M
 def flow_name(file: Path) -> str | None:
     """What the flow of a file is called by a line of it, whatever else is wrong with it."""
     try:
-        found = _NAMED.search(file.read_text(encoding="utf-8", errors="replace"))
+        # Nobody who presses the tab key waits for a pipe.
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     except OSError:
         return None
+    found = _NAMED.search(text)
     return found and found[1]
 
 

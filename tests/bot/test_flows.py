@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,12 @@ def test_which_files_are_flows_is_one_rule(tmp_path: Path, name: str, served: bo
     (tmp_path / name).write_text(helper("x"))
     found = [list(Library(tmp_path).refresh()), list(load_flows(tmp_path)[0]), list(flow_names(tmp_path))]
     assert found == [["helper"] if served else []] * 3
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_file_is_no_flow(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Nothing waits for a pipe or reads a device, neither the bot nor `validate` nor completion."""
+    make(tmp_path / "a.yml")
+    (tmp_path / "b.yml").write_text(helper("x"))
+    found = [list(Library(tmp_path).refresh()), list(load_flows(tmp_path)[0]), list(flow_names(tmp_path))]
+    assert found == [["helper"]] * 3
