@@ -88,6 +88,15 @@ def _around(folder: Path) -> _Checkout | str | None:
     return None
 
 
+def passed_over(folder: Path) -> Path | None:
+    """The folder, in which or above which somebody else may write, for which what tells the version is not looked at."""
+    around = [Path(os.path.realpath(folder)), *Path(os.path.realpath(folder)).parents]
+    if not any(os.path.lexists(place / name) for place in around for name in (FILE, ".git")):
+        return None
+    looked_at = (place for each in around for place in (each, each / ".git"))
+    return next((place for place in looked_at if place.is_dir() and not our_folder(place)), None)
+
+
 def commit_of(root: Path) -> str | None:
     """The commit of a checkout, marked where it has changes; None where this folder is the root of none."""
     version = version_of(root) if (root / ".git").exists() else Version(root)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.compose.environment import needs
-from bot.config.revision import DIRTY, is_dirty, version_of
+from bot.config.revision import DIRTY, is_dirty, passed_over, version_of
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
 from bot.doctor.blobs import check_blobs
@@ -157,8 +157,12 @@ def check_flows(settings: Settings) -> Iterator[Check]:
     yield Check(
         "flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{_version(settings)}: {names}"
     )
-    if unfinished := version_of(settings.flows).unfinished:
-        yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {unfinished}")
+    version = version_of(settings.flows)
+    if version.unfinished:
+        yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {version.unfinished}")
+    if version.revision is None and (theirs := passed_over(settings.flows)):
+        text = f"sessions record no commit: {theirs} belongs to somebody else, or others may write it"
+        yield Check("flows", "warn", text, "Let it belong to root or to the user of the bot, and chmod go-w.")
     yield from _check_secrets(settings, flows)
     yield from check_mcp(settings, flows)
 

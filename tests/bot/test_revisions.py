@@ -6,6 +6,7 @@ import errno
 import io
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -19,6 +20,8 @@ from bot.config import revision
 from bot.config.library import Library
 from bot.config.ownership import is_ours
 from bot.config.revision import is_dirty, version_of
+from bot.config.settings import load_settings
+from bot.doctor.checks import check_flows
 from bot.terminal.console import Paint
 from bot.terminal.show import View, show_lines
 from engine.journal.audit import audit
@@ -290,6 +293,18 @@ def test_the_search_ends_at_the_first_folder_that_others_may_write(checkout: Pat
     assert version_of(inner).revision is not None
     inner.parent.chmod(0o777)
     assert version_of(inner).revision is None
+
+
+@pytest.mark.parametrize("opened", ["flows", ".", ".git"])
+def test_doctor_says_why_flows_have_no_commit(checkout: Path, opened: str) -> None:
+    """It names the folder that others may write; where there is no checkout at all, nothing is missing."""
+    settings = load_settings({"SAYSO_FLOWS": str(checkout / "flows")}, cwd=checkout)
+    assert not [check for check in check_flows(settings) if "no commit" in check.text]
+    (checkout / opened).chmod(0o777)
+    (found,) = [check.text for check in check_flows(settings) if "no commit" in check.text]
+    assert str((checkout / opened).resolve()) in found
+    shutil.rmtree(checkout / ".git")
+    assert not [check for check in check_flows(settings) if "no commit" in check.text]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "others may write it"])
