@@ -54,6 +54,8 @@ class Acts:
         """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
         if do not in FIELDS:
             raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
+        if unknown := given.keys() - {"session", "do", *FIELDS[do]}:
+            raise RequestRefused("bad_request", f"A request {do!r} has no field {min(unknown)!r}.")
         refuse_long(dict(given))
         if actor.kind == "slack" and not actor.id:
             raise RequestRefused("not_allowed", _NO_ID)

@@ -64,10 +64,10 @@ async def test_a_policy_that_is_not_asked_is_noticed(home: Path, monkeypatch: py
 
 
 async def test_a_name_that_a_request_brings_along_counts_for_nothing(home: Path) -> None:
-    """Who acts is whoever is logged in: fields of the request cannot say otherwise."""
+    """Who acts is whoever is logged in: a request that says otherwise is refused."""
     async with served(home, Actor(id="U0EVE")) as (visitor, session_id):
         claimed = {"user": "U0BEN", "actor": {"id": "U0BEN", "kind": "local"}, "key": "web:1"}
-        assert (await answered(visitor, session_id, **claimed))[1]["error"] == "not_allowed"
+        assert (await answered(visitor, session_id, **claimed))[1]["error"] == "bad_request"
 
 
 @pytest.mark.parametrize("do", ["answer", "abort", "pause"])
@@ -105,10 +105,12 @@ async def test_who_has_no_id_in_slack_only_looks(home: Path) -> None:
 async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
     """Each is a request that the bot carries out; what has ended takes nothing more."""
     async with served(home, Actor.local("ana")) as (visitor, session_id):
-        for do, phase in (("pause", "held"), ("resume", "waiting"), ("abort", "ended")):
-            told = await visitor.post(
-                "act", {"session": session_id, "do": do, "text": "Go on.", "reason": "x"}
-            )
+        for do, said, phase in (
+            ("pause", "reason", "held"),
+            ("resume", "text", "waiting"),
+            ("abort", "reason", "ended"),
+        ):
+            told = await visitor.post("act", {"session": session_id, "do": do, said: "Go on."})
             assert told == (200, {"outcome": "applied", "there": True})
             assert (await visitor.get(f"sessions/{session_id}"))["phase"] == phase
         assert (await visitor.post("act", {"session": session_id, "do": "abort"}))[1][
@@ -125,12 +127,21 @@ async def test_what_the_page_does_not_offer_is_no_request(home: Path, do: Any) -
 
 @pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
 @pytest.mark.parametrize(
-    "fields", [{"promptId": {"a": 1}}, {"values": [1]}, {"value": {"a": 1}}, {"nonce": 7}, {"reason": ["x"]}]
+    "fields",
+    [
+        {"promptId": {"a": 1}},
+        {"values": [1]},
+        {"value": {"a": 1}},
+        {"nonce": 7},
+        {"reason": ["x"]},
+        {"reasn": "x"},
+    ],
 )
-async def test_fields_of_other_types_are_refused_at_once(
+async def test_fields_that_nobody_reads_are_refused_at_once(
     home: Path, who: Actor, fields: dict[str, Any]
 ) -> None:
-    """What no handler can read never comes into the inbox, where it would be tried again and again before those behind it."""
+    """What no handler can read never comes into the inbox, where it would be tried again and again before those behind it, and
+    nothing that was said is dropped."""
     async with served(home, who) as (visitor, session_id):
         told = await answered(visitor, session_id, **fields)
         assert (told[0], told[1]["error"]) == (400, "bad_request")
