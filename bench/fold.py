@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.report import Row, median
 from bench.rig import ANA, everybody
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Begin, Facts, Start
 from engine.decide.decide import carry_out
 from engine.decide.due import due
@@ -56,8 +57,8 @@ def _journal(items: int) -> list[Event]:
     """The events of a session with nodes that do nothing outside."""
     flow = load_flow(FLOW.format(items), "fold.yml")
     facts = Facts(now="2026-11-21T09:00:00.000Z", epoch=1, entropy="bench", policy=everybody)
-    step = Step(flow, State(), facts)
+    step = Step(flow, State(), facts, KINDS)
     carry_out(step, Start("session-0bench00", {}, ANA))
-    while not step.state.ended and due(flow, step.state):
+    while not step.state.ended and due(flow, step.state, KINDS):
         carry_out(step, Begin())
     return step.events

@@ -29,7 +29,6 @@ from bot.terminal.console import (
     writing,
 )
 from engine.decide.limits import pending
-from engine.decide.verify import verify
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
@@ -53,6 +52,7 @@ from engine.language.errors import (
 from engine.language.timestamps import parse_duration
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
+from engine.run.verify import verify
 from engine.storage.open import place_of
 from engine.storage.port import Store
 from engine.storage.private_files import read_key

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from bot.intents.session_rows import note_to
 from bot.rendering.text import escape
+from engine.decide.agents.kinds import KINDS
 from engine.decide.due import due
 from engine.flow.load import flow_from_body
 from engine.journal.records import Head, PutOutbox
@@ -33,7 +34,7 @@ def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
 def _stands(store: Store, head: Head) -> str:
     try:
         state = stored_state(store, head.session_id)
-        next_ones = [work.path for work in due(flow_from_body(store.flow(head.flow_digest)), state)]
+        next_ones = [work.path for work in due(flow_from_body(store.flow(head.flow_digest)), state, KINDS)]
     except SaysoError as error:
         return f"cannot be read: {error}"
     asked = sorted({state.prompts[prompt_id].path for prompt_id in state.open_prompts})

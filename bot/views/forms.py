@@ -12,6 +12,7 @@ from bot.inbound.decisions import INSIDE, Errors, Next, Refuse, Submission, Verd
 from bot.rendering.blocks import words
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import OpenPrompt, PromptKind, PromptLookup, prompt_meta, taken
+from engine.decide.agents.kinds import reading
 from engine.decide.approvals import change_problem
 from engine.decide.commands import Action, Answer, Command, Edit
 from engine.forms import Field, check_form
@@ -202,7 +203,7 @@ class Change(FormKind):
         changed = {name: value for name, value in values.items() if value != current.get(name)}
         if not changed:
             return Refuse("Nothing was changed: all values are as they were.")
-        problem = change_problem(asked.flow, asked.state, asked.run, changed)
+        problem = change_problem(reading(asked.flow, asked.state), asked.run, changed)
         if problem is not None:
             return wrong_on(submission, self.fields(asked), {next(iter(changed)): problem})
         return taken(asked, values=changed)

@@ -27,7 +27,7 @@ from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.grants import USUAL_SECONDS
-from engine.decide.approvals import grant_problem, grantable
+from engine.decide.agents.kinds import reading
 from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import ACTION_OF, Gate, authorize
 from engine.decide.question import ANSWER as ANSWERED
@@ -280,6 +280,13 @@ class InPlace(Reject):
         return taken(asked, reason=given, decision=ANSWERED)
 
 
+def _given(asked: OpenPrompt) -> dict[str, Json]:
+    """What a call has to be for a grant to allow it: its input, as it would run now."""
+    from engine.decide.agents.tool_calls import call_read  # by the first who allows a call always
+
+    return call_read(reading(asked.flow, asked.state), asked.run)
+
+
 class Always(PromptKind):
     """`sayso:open:always`: a call is approved, and calls like it are allowed for a time."""
 
@@ -288,12 +295,12 @@ class Always(PromptKind):
     def view(self, asked: OpenPrompt, user: str) -> View:
         """The call's texts, to be made patterns, and for how long."""
         voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
-        given = grantable(asked.flow, asked.state, asked.run)
+        given = _given(asked)
         return always_view(asked.run, given, prompt_meta(asked, user), voted[-1] if voted else None)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """What would be allowed has to fit the call that is approved."""
-        given = grantable(asked.flow, asked.state, asked.run)
+        given = _given(asked)
         chosen = submission.given(FOR).get("selected_option") or {}
         always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
         scope = (submission.given(IN).get("selected_option") or {}).get("value")
@@ -302,9 +309,11 @@ class Always(PromptKind):
             text = str(submission.given(f"{PATTERN}{name}").get("value") or "").strip()
             if text != given[name].strip():  # Slack shows an input without the space around it
                 always["patterns"][name] = text
-        problem = grant_problem(asked.flow, asked.state, asked.run, always)
-        if problem is not None:
-            return Errors({f"{PATTERN}{next(iter(always['patterns']), '')}": problem})
+        step = reading(asked.flow, asked.state)
+        try:
+            step.around(asked.run.path).granted(step, asked.run, always)
+        except InvalidAnswer as error:
+            return Errors({f"{PATTERN}{next(iter(always['patterns']), '')}": str(error)})
         return taken(asked, always=always)
 
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:

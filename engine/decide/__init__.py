@@ -16,14 +16,14 @@ Files:
 * `agents/`: agents: conversations with a model as part of a flow
 * `approvals`: what people do to a prompt beside answering it: vote, change, hand over, revoke
 * `begin`: what is due begins: conditions, configurations, limits, and what each kind of node does first
-* `behaviours`: what the core asks of agents
 * `commands`: what can be asked of a session: the commands that `decide` takes
-* `containers`: containers as state: `foreach`, `loop`, `parallel`, `switch`, `flow`
+* `containers`: containers as state: passes begin, end and fail
 * `decide`: `decide`: what a command makes true
 * `due`: `due`: what may start now, and what keeps the rest from it
 * `edges`: graphs and jumps: which edges are taken, what may start then, where a jump leads
 * `fixpoint`: how a step ends: what follows without any further command is written
 * `fork`: a session from the past of another one
+* `kinds`: `foreach`, `loop`, `parallel`, `switch`, `flow`: what each goes through
 * `limits`: limits of loops and loop edges; locks
 * `migration`: whether a paused session can go on with another text of its flow
 * `outages`: what becomes of a model call that failed
@@ -34,5 +34,4 @@ Files:
 * `reinstalled`: nodes that waited for their type, once it is there again
 * `replies`: what people and time do to a session: answers, messages, presses, deadlines, the end
 * `step`: one call of `decide`: its events and the state after them; what expressions see
-* `verify`: what only the flow's text knows of a history: its nodes, lists, edges, types and time limits
 """

@@ -11,12 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from engine.decide import covered_nodes, question
-from engine.decide.behaviours import conversations
-from engine.decide.commands import Answer, Edit, Facts, HandOver, Revoke
+from engine.decide import question
+from engine.decide.commands import Answer, Edit, HandOver, Revoke
 from engine.decide.prompt_timers import open_prompt
 from engine.decide.step import Step
-from engine.flow import Flow
 from engine.forms import check_form
 from engine.forms.question import Question, wrong_text
 from engine.journal import events as ev
@@ -56,7 +54,9 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
         "at": step.facts.now,
     }
     if command.always is not None:
-        mine["always"] = _always(step, prompt, command)
+        if command.value != "approve":
+            raise InvalidAnswer("Only with an approval can calls be allowed always. Nothing was decided.")
+        mine["always"] = step.around(prompt.path).granted(step, prompt, command.always)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
     if decision is None or prompt.votes or _required(prompt) > 1:
@@ -130,15 +130,6 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
     return decided
 
 
-def _always(step: Step, prompt: Asked, command: Answer) -> dict[str, Json]:
-    """The grant that goes with an approval. Raises `InvalidAnswer` where there can be none."""
-    if not prompt.tool or "always" not in prompt.tool or command.value != "approve":
-        raise InvalidAnswer(
-            "Calls like this cannot be allowed always: `grants` of the agent does not say so."
-        )
-    return conversations().grant_checked(step, prompt, command.always)
-
-
 # --- edits -----------------------------------------------------------------------------------------------
 
 
@@ -167,10 +158,9 @@ def edit(step: Step, command: Edit) -> None:
     )
 
 
-def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, Json]) -> str | None:
+def change_problem(step: Step, prompt: Asked, changed: dict[str, Json]) -> str | None:
     """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
     it can."""
-    step = Step(flow, state, Facts("", 0, "", lambda *asked: None))
     try:
         _covered(step, prompt, _edited(prompt, prompt.values, changed))
     except InvalidAnswer as error:
@@ -178,27 +168,9 @@ def change_problem(flow: Flow, state: State, prompt: Asked, changed: dict[str, J
     return None
 
 
-def grantable(flow: Flow, state: State, prompt: Asked) -> dict[str, Json]:
-    """What a call has to be for a grant that goes with this approval to allow it: its input, as it would run now."""
-    return conversations().call_read(Step(flow, state, Facts("", 0, "", lambda *asked: None)), prompt)
-
-
-def grant_problem(flow: Flow, state: State, prompt: Asked, always: dict[str, Json]) -> str | None:
-    """Why calls cannot be allowed like this, whoever does it; None where they can."""
-    try:
-        conversations().grant_checked(
-            Step(flow, state, Facts("", 0, "", lambda *asked: None)), prompt, always
-        )
-    except InvalidAnswer as error:
-        return str(error)
-    return None
-
-
 def _covered(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
     try:
-        if prompt.tool:
-            return conversations().call_covered(step, prompt, values)
-        return covered_nodes.foreseen(step.flow, step.state, prompt.path, values)
+        return step.around(prompt.path).covered(step, prompt, values)
     except SaysoError as error:
         raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
 
@@ -303,4 +275,4 @@ def revoke(step: Step, command: Revoke) -> None:
         return
     if command.prompt_id not in step.state.grants:
         raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
-    conversations().grant_revoked(step, command)
+    step.kinds["agent"].revoked(step, command)

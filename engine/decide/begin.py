@@ -7,16 +7,15 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from engine.decide import containers, covered_nodes, question
-from engine.decide.behaviours import conversations
 from engine.decide.commands import Begin
 from engine.decide.due import due_in, next_node
 from engine.decide.fixpoint import end_flow, run_to_fixpoint
-from engine.decide.step import Step, Work, evaluate_config, evaluate_test
+from engine.decide.step import Step, Work, evaluate_config, evaluate_test, kind_around
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import wait_id
-from engine.journal.queries import TURN, alive, completed, given_up
-from engine.journal.state import Frame, scope_of, visit_path
+from engine.journal.queries import alive, completed, given_up
+from engine.journal.state import scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
@@ -39,46 +38,44 @@ def begin(step: Step, command: Begin) -> None:
             return
         for item in work:
             begun += 1
-            if not _still_due(step, item):
-                continue
-            if item.again:
-                _start_again(step, item.path)
-            else:
-                _start_next(step, item)
+            if _still_due(step, item):
+                scope = scope_of(item.path) if item.again else item.path
+                kind_around(step.kinds, step.state, scope).begin(step, item)
         containers.progress(step)
 
 
 def _still_due(step: Step, item: Work) -> bool:
     """Whether what began just before in this step left a place for it: a container around it can have failed by that, or
     the flow."""
-    scope = scope_of(item.path) if item.again else item.path
-    return alive(step.state, item.path) and not given_up(step.state, scope)
+    if not alive(step.state, item.path):
+        return False
+    if item.again:
+        return not given_up(step.state, scope_of(item.path))
+    frame = step.state.frames.get(item.path)
+    if frame is None or frame.error is not None or given_up(step.state, item.path):
+        return False
+    if item.node is not None:
+        # An agent's has no graph; what else began in this step changes nothing about it.
+        return frame.graph is None or item.node in frame.graph.ready
+    return not frame.running
 
 
-def _start_again(step: Step, path: str) -> None:
+def start_again(step: Step, item: Work) -> None:
     """Run an interrupted node once more: same path, same key, and the input that was evaluated the first time."""
+    path = item.path
     run, node = step.state.nodes[path], step.node(path)
-    if run.type == TURN:
-        conversations().begin_turn(step, scope_of(path), run.node_id)
-        return
     try:
         config = _checked_config(step, path, node, run.input)
     except SaysoError as error:
         step.start(path, run.node_id, run.type, run.position, None, run.attempt + 1)
         step.fail(path, {"type": error.code, "message": str(error)})
         return
-    _launch(step, path, node, config, run.attempt + 1, run.node_id)
+    launch(step, path, node, config, run.attempt + 1, run.node_id)
 
 
-def _start_next(step: Step, item: Work) -> None:
+def start_next(step: Step, item: Work) -> None:
     """Begin a node of a pass, or skip it."""
-    scope, frame = item.path, step.state.frames.get(item.path)
-    if frame is None or frame.error is not None or not _is_next(frame, item):
-        # What began just before in this step changed the picture; what is due is asked for anew.
-        return
-    if frame.owner is not None and step.state.containers[frame.owner].agent is not None:
-        _start_of_agent(step, scope, item.node or "")
-        return
+    scope, frame = item.path, step.state.frames[item.path]
     nodes = step.flow.lists[frame.list_id]
     node = next_node(nodes, frame, item.node)
     path = visit_path(frame, scope, node.id)
@@ -86,8 +83,7 @@ def _start_next(step: Step, item: Work) -> None:
     if ended is not None:
         _skip(step, path, node, item, f"ended at `{ended}`")
         return
-    if step.state.node_runs >= _most_runs(step):
-        _over_limit(step, path, node)
+    if over_limit(step, path, node):
         return
     try:
         if node.condition is not None and not _if_holds(step, node, scope):
@@ -102,7 +98,7 @@ def _start_next(step: Step, item: Work) -> None:
         step.start(path, node.id, node.type, node.index, None)
         step.fail(path, {"type": error.code, "message": str(error)})
         return
-    _launch(step, path, node, config)
+    launch(step, path, node, config)
 
 
 def _if_holds(step: Step, node: Node, scope: str) -> bool:
@@ -121,19 +117,7 @@ def _checked_config(step: Step, path: str, node: Node, config: Json = None) -> J
     return config
 
 
-def _start_of_agent(step: Step, scope: str, key: str) -> None:
-    """Begin a model call or a tool call of an agent."""
-    path = f"{scope}/{key}"
-    if step.state.node_runs >= _most_runs(step):
-        owner = step.state.frames[scope].owner or ""
-        _over_limit(step, owner, step.node(owner))
-    elif key.startswith(TURN):
-        conversations().begin_turn(step, scope, key)
-    elif (begun := conversations().begin_call(step, path)) is not None:
-        _launch(step, path, *begun, node_id=key)
-
-
-def _launch(
+def launch(
     step: Step, path: str, node: Node, config: Json, attempt: int = 1, node_id: str | None = None
 ) -> None:
     """Begin a node with its evaluated configuration; not without its type."""
@@ -151,34 +135,22 @@ def _skip(step: Step, path: str, node: Node, item: Work, reason: str) -> None:
     step.emit(ev.NodeSkipped, path=path, node_id=node.id, **fields)
 
 
-def _is_next(frame: Frame, item: Work) -> bool:
-    if item.node is not None and frame.graph is None:
-        # An agent's; what else began in this step changes nothing about it.
-        return True
-    if item.node is not None:
-        return frame.graph is not None and item.node in frame.graph.ready
-    return not frame.running
-
-
-def _most_runs(step: Step) -> int:
-    """What runs at the end may run although the flow has used up all that it was given, and as much again."""
-    return step.flow.limits.max_node_runs * (2 if step.state.phase == "finalizing" else 1)
-
-
-def _over_limit(step: Step, path: str, node: Node) -> None:
-    most = step.flow.limits.max_node_runs
-    if step.state.phase == "finalizing":
+def over_limit(step: Step, path: str, node: Node) -> bool:
+    """Whether as many nodes have run as may; that is the end of the flow, or of this node of what runs at the end, which
+    may run although the flow has used up all that it was given, and as much again."""
+    most, finalizing = step.flow.limits.max_node_runs, step.state.phase == "finalizing"
+    if step.state.node_runs < most * (2 if finalizing else 1):
+        return False
+    if finalizing:
         message = f"node {path}: more than {2 * most} nodes have run (limits.max_node_runs)"
         step.start(path, node.id, node.type, node.index, None)
         # Whatever `on_error` says: this is the end of it.
         over = {"type": "limit", "message": message}
         step.emit(ev.NodeFailed, path=path, node_id=node.id, error=over, attempt=1)
-        return
-    error: dict[str, Json] = {
-        "type": "limit",
-        "message": f"more than {most} nodes have run (limits.max_node_runs)",
-    }
-    end_flow(step, "failed", path, error)
+    else:
+        message = f"more than {most} nodes have run (limits.max_node_runs)"
+        end_flow(step, "failed", path, {"type": "limit", "message": message})
+    return True
 
 
 def _perform_pure(step: Step, path: str, node: Node, config: Json) -> None:

@@ -18,7 +18,7 @@ from engine.decide.due import must_ask
 from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.question import refuse_long
 from engine.decide.reinstalled import installed
-from engine.decide.step import Step
+from engine.decide.step import Kinds, Step
 from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal import events as ev
@@ -29,9 +29,9 @@ from engine.language.errors import NotAllowed, SaysoError
 from engine.nodes.types.registry import mode_of
 
 
-def decide(flow: Flow, state: State, command: Command, facts: Facts) -> list[Event]:
+def decide(flow: Flow, state: State, command: Command, facts: Facts, kinds: Kinds) -> list[Event]:
     """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
-    step = Step(flow, state, facts)
+    step = Step(flow, state, facts, kinds)
     carry_out(step, command)
     return step.events
 

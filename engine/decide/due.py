@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.decide import limits
-from engine.decide.behaviours import conversations
-from engine.decide.step import Step, Work, node_at
+from engine.decide.step import Kinds, Step, Work, kind_around, node_at
 from engine.flow import Flow, Node
 from engine.flow.model import NodeList
 from engine.journal.queries import (
@@ -16,7 +15,6 @@ from engine.journal.queries import (
     agent_of,
     alive,
     doomed,
-    given_up,
     held_up,
     interrupted,
     open_prompt_at,
@@ -29,7 +27,7 @@ CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
 
 
-def due(flow: Flow, state: State) -> list[Work]:
+def due(flow: Flow, state: State, kinds: Kinds) -> list[Work]:
     """What may start now, from the state alone. Costs what is open, not what is done."""
     if not _goes_on(state):
         return []
@@ -44,7 +42,7 @@ def due(flow: Flow, state: State) -> list[Work]:
     room = flow.limits.concurrency - len(state.launched)
     questions = flow.limits.max_open_prompts - len(state.open_prompts)
     work = []
-    for item, mode in _startable(flow, state, again, passes):
+    for item, mode in _startable(flow, state, kinds, again, passes):
         runs, asks = mode in ("run", ASKED_OR_RUN), mode in ("prompt", ASKED_OR_RUN)
         room -= runs
         questions -= asks
@@ -56,7 +54,7 @@ def due(flow: Flow, state: State) -> list[Work]:
 def due_in(step: Step) -> list[Work]:
     """`due` of where a step stands."""
     if step.due is None or step.due[0] is not step.state:
-        step.due = step.state, due(step.flow, step.state)
+        step.due = step.state, due(step.flow, step.state, step.kinds)
     return step.due[1]
 
 
@@ -69,27 +67,15 @@ def _goes_on(state: State) -> bool:
     return ending and all(map(in_finally, state.launched))
 
 
-def _startable(flow: Flow, state: State, again: list[str], passes: list[str]) -> Iterator[tuple[Work, str]]:
+def _startable(
+    flow: Flow, state: State, kinds: Kinds, again: list[str], passes: list[str]
+) -> Iterator[tuple[Work, str]]:
     """What may start as far as its own place is concerned, each with the mode of its type: interrupted nodes, and what
     comes next in these passes."""
     for path in again:
         yield Work(path, True), mode_of(state.nodes[path].type)
     for scope in passes:
-        frame = state.frames[scope]
-        if frame.owner is not None and state.containers[frame.owner].agent is not None:
-            for key, mode in conversations().startable(flow, state, scope):
-                yield Work(scope, node=key), mode
-            continue
-        nodes = flow.lists[frame.list_id]
-        if nodes.is_graph:
-            ready = sorted(frame.graph.ready, key=nodes.rank.__getitem__) if frame.graph else []
-            items = [Work(scope, node=node_id) for node_id in ready]
-        else:
-            over = frame.running or frame.jumps or frame.position >= len(nodes.nodes)
-            items = [] if over else [Work(scope)]
-        if items and not given_up(state, scope):
-            for item in items:
-                yield item, mode_of(next_node(nodes, frame, item.node).type)
+        yield from kind_around(kinds, state, scope).startable(flow, state, scope)
 
 
 def _has_room(state: State, frame: Frame) -> bool:
@@ -148,7 +134,7 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
 
-def only_waits(flow: Flow, state: State) -> bool:
+def only_waits(flow: Flow, state: State, kinds: Kinds) -> bool:
     """Whether every unfinished node waits for a person or a timer, there is at least one such wait, and nothing else
     may start. What may start is asked last: it costs most, and usually something runs."""
     if state.launched:
@@ -163,4 +149,4 @@ def only_waits(flow: Flow, state: State) -> bool:
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
             return False
-    return waits and not due(flow, state)
+    return waits and not due(flow, state, kinds)

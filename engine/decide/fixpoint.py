@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.decide import containers, limits, prompt_timers, question, replies
-from engine.decide.behaviours import conversations
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Step
 from engine.journal import events as ev
@@ -27,8 +26,10 @@ def run_to_fixpoint(step: Step) -> None:
         containers.progress(step)
         for path in interrupted(step.state):
             _ask_if_interrupted(step, path)
-        if any(step.state.prompts[each].kind == LISTING for each in step.state.open_prompts):
-            conversations().listings_idle(step)
+        for prompt in [step.state.prompts[each] for each in asked_in_order(step.state)]:
+            if prompt.kind == LISTING and prompt.path not in step.state.containers:
+                fields = {"prompt_id": prompt.prompt_id, "reason": "the agent has ended"}
+                step.emit(ev.PromptCancelled, path=prompt.path, **fields)
         _finish_or_pause(step)
     if step.state.phase == "unreachable":
         _give_up_unreached(step)
@@ -59,7 +60,7 @@ def _finish_or_pause(step: Step) -> None:
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
     elif state.active or state.open_prompts or due_in(step):
-        if only_waits(step.flow, state):
+        if only_waits(step.flow, state, step.kinds):
             _pause(step)
     elif state.inputs is not None:
         end_flow(step, "complete")
@@ -73,7 +74,11 @@ def _hold_or_complete(step: Step) -> None:
     if state.launched:
         return
     waits = state.active or state.open_prompts
-    if state.inputs is not None and not waits and not due(step.flow, replace(state, phase="running")):
+    if (
+        state.inputs is not None
+        and not waits
+        and not due(step.flow, replace(state, phase="running"), step.kinds)
+    ):
         end_flow(step, "complete")
         return
     step.emit(ev.FlowPaused, **step.place(current_path(state)), held=True, **(state.pausing or {}))

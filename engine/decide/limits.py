@@ -69,6 +69,11 @@ def _asked(state: State, path: str) -> list[Asked]:
     ]
 
 
+def decision(prompt: Asked) -> str:
+    """What people decided, or that nobody did in time."""
+    return STOP if prompt.status == "expired" else str((prompt.answer or {})["value"])
+
+
 def times_more(state: State, path: str) -> int:
     """How often people let this loop, in this attempt, have another round."""
     return sum((prompt.answer or {}).get("value") == AGAIN for prompt in _asked(state, path))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.decide import containers, edges, limits, prompt_timers, question
+from engine.decide import limits, prompt_timers, question
 from engine.decide.approvals import vote
-from engine.decide.behaviours import conversations
 from engine.decide.commands import Abort, Answer, Due, EndRest, Hold, Message, Resume, Shown, Steer
 from engine.decide.policy import ACTION_OF
 from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
@@ -65,22 +64,7 @@ def _take_answer(step: Step, prompt: Asked, command: Answer, answer: dict[str, J
         key=command.key,
     )
     step.wake(prompt.path, question.summary(step.state.prompts[prompt.prompt_id]))
-    if prompt.kind == "interrupted":
-        _interruption_resolved(step, prompt, answer["value"], command)
-    elif prompt.kind == "failed":
-        _failure_resolved(step, prompt, answer["value"], command)
-    elif prompt.kind == "budget":
-        conversations().cap_decided(step, step.state.prompts[prompt.prompt_id], answer["value"])
-    elif prompt.kind == LISTING:
-        conversations().listing_decided(step, step.state.prompts[prompt.prompt_id])
-    elif prompt.kind == OUTCOME:
-        conversations().outcome_decided(step, step.state.prompts[prompt.prompt_id], command.key)
-    elif prompt.kind == limits.KIND:
-        _limit_decided(step, prompt, str(answer["value"]))
-    elif prompt.tool:
-        conversations().call_decided(step, step.state.prompts[prompt.prompt_id])
-    elif prompt.kind not in ("input", ELICIT):
-        conclude(step, prompt.path, question.output(step.state.prompts[prompt.prompt_id]))
+    _after(prompt).answered(step, step.state.prompts[prompt.prompt_id], command)
 
 
 def go_on_with_inputs(step: Step) -> None:
@@ -98,48 +82,6 @@ def go_on_with_inputs(step: Step) -> None:
             known[prompt.input_name] = prompt.answer["value"]
     missing = [name for name in step.flow.inputs if name not in known]
     _start_flow_or_ask(step, {name: known[name] for name in step.flow.inputs if name in known}, missing)
-
-
-def _interruption_resolved(step: Step, prompt: Asked, choice: Json, command: Answer) -> None:
-    run = step.state.nodes[prompt.path]
-    if choice == "done":
-        absent = step.flow.absent.get(run.type)
-        if absent is not None:
-            raise InvalidAnswer(
-                f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart sayso "
-                "first, or abort the run. Nothing was decided."
-            )
-        if agent_of(step.state, prompt.path) is not None and run.type != TURN:
-            conversations().call_told(step, step.state.prompts[prompt.prompt_id])
-        else:
-            step.complete(prompt.path, dict(step.node(prompt.path).spec.unknown_output))
-    elif choice == "skip":
-        _skip(step, prompt, "a person skipped it: its node type could not be used")
-    elif choice != AGAIN:
-        _end_by(step, Abort(command.actor, f"after {run.node_id} was interrupted"))
-
-
-def _skip(step: Step, prompt: Asked, reason: str) -> None:
-    run = step.state.nodes[prompt.path]
-    fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
-    step.emit(ev.NodeSkipped, path=prompt.path, **fields)
-
-
-def _failure_resolved(step: Step, prompt: Asked, choice: Json, command: Answer) -> None:
-    run = step.state.nodes[prompt.path]
-    if choice == "skip":
-        _skip(step, prompt, "a person skipped it after it failed")
-    elif choice != RETRY:
-        _end_by(step, Abort(command.actor, f"after {run.node_id} failed"))
-
-
-def _limit_decided(step: Step, prompt: Asked, decision: str) -> None:
-    """How a loop, or a loop edge of a node that has ended, goes on at its limit."""
-    container = step.state.containers.get(prompt.path)
-    if container is None:
-        edges.limit_decided(step, prompt, decision)
-    else:
-        containers.limit_decided(step, prompt.path, decision, container.begun)
 
 
 def message(step: Step, command: Message) -> None:
@@ -166,7 +108,7 @@ def steer(step: Step, command: Steer) -> None:
     text = _said(step, command, alone=not names)
     command, agents = replace(command, text=text), agents_under_way(step.state)
     aside = command.aside or step.facts.policy(command.actor, "steer", step.state, None) is not None
-    if aside and agents and conversations().overhear(step, command):
+    if aside and agents and step.kinds["agent"].heard(step, command, aside=True):
         return
     step.permit(command.actor, "steer")
     if command.aside:
@@ -182,7 +124,12 @@ def end_rest(step: Step, command: EndRest) -> None:
         step.permit(command.actor, "steer")
         for path in agents_under_way(step.state):
             if resting(step.state, path):
-                conversations().end_rest(step, path)
+                _end_rest(step, path)
+
+
+def _end_rest(step: Step, path: str) -> None:
+    step.wake(path)
+    step.emit(ev.ContainerCompleted, path=path, node_id=step.state.nodes[path].node_id)
 
 
 def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
@@ -199,7 +146,7 @@ def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
 
 def _tell_agents(step: Step, said: Steer) -> None:
     if said.to is not None or agents_under_way(step.state):
-        conversations().hear(step, said)
+        step.kinds["agent"].heard(step, said, aside=False)
 
 
 def _text_prompts(state: State, text: str) -> list[Asked]:
@@ -245,36 +192,137 @@ def timer_due(step: Step, command: Due) -> None:
         if timer.purpose == "wait":
             step.complete(timer.path or "", {"until": timer.due_at})
         elif timer.purpose == "followUp":
-            conversations().end_rest(step, timer.path or "")
+            _end_rest(step, timer.path or "")
 
 
 def _expire(step: Step, prompt: Asked) -> None:
     """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
-    outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
-    step.emit(ev.PromptExpired, path=prompt.path, prompt_id=prompt.prompt_id, outcome=outcome)
+    fields = {"prompt_id": prompt.prompt_id, "outcome": prompt.on_timeout}
+    step.emit(ev.PromptExpired, path=prompt.path, **fields)
     step.wake(prompt.path)
-    if prompt.kind in ("input", LISTING, ELICIT):
-        return
-    if prompt.kind == "budget":
-        conversations().cap_decided(step, step.state.prompts[prompt.prompt_id], "stop")
-    elif prompt.kind == OUTCOME:
-        conversations().outcome_decided(step, step.state.prompts[prompt.prompt_id], None)
-    elif prompt.kind == limits.KIND:
-        _limit_decided(step, prompt, "fail")
-    elif prompt.tool:
-        conversations().call_decided(step, step.state.prompts[prompt.prompt_id])
-    elif prompt.kind == "failed":
+    _after(prompt).expired(step, step.state.prompts[prompt.prompt_id])
+
+
+# --- what follows an answer, or that nobody gave one -------------------------------------------------------
+
+
+class _Question:
+    """What is asked by a node, whose output the answer is."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """The node completes, or fails where that rejects it."""
+        conclude(step, prompt.path, question.output(prompt))
+
+    def expired(self, step: Step, prompt: Asked) -> None:
+        """`on_timeout` decides, `fail` where nothing else is said."""
+        error: dict[str, Json] = {"type": "timeout", "message": f"nobody answered {prompt.node_id} in time"}
+        outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
+        if target is not None:
+            step.fail_for_good(prompt.path, error, target)
+        elif outcome == "fail":
+            step.fail(prompt.path, error)
+        else:
+            conclude(step, prompt.path, question.expired_output(prompt, outcome))
+
+
+class _Recorded(_Question):
+    """An input of the flow, or something for a server: whoever wants the answer finds it in the state."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """Nothing more."""
+
+    def expired(self, step: Step, prompt: Asked) -> None:
+        """Nothing more."""
+
+
+class _Interrupted(_Question):
+    """A node that was interrupted. It runs again by itself."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """It is done, skipped, or the end of the session."""
+        run, choice = step.state.nodes[prompt.path], (prompt.answer or {})["value"]
+        if choice == "done":
+            absent = step.flow.absent.get(run.type)
+            if absent is not None:
+                raise InvalidAnswer(
+                    f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart "
+                    "sayso first, or abort the run. Nothing was decided."
+                )
+            if agent_of(step.state, prompt.path) is not None and run.type != TURN:
+                step.around(prompt.path).decided(step, prompt, command.key)
+            else:
+                step.complete(prompt.path, dict(step.node(prompt.path).spec.unknown_output))
+        elif choice == "skip":
+            _skip(step, prompt, "a person skipped it: its node type could not be used")
+        elif choice != AGAIN:
+            _end_by(step, Abort(command.actor, f"after {run.node_id} was interrupted"))
+
+
+class _Failed(_Question):
+    """A node that failed. It is tried again by itself."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """It is skipped, or the end of the session."""
+        choice = (prompt.answer or {})["value"]
+        if choice == "skip":
+            _skip(step, prompt, "a person skipped it after it failed")
+        elif choice != RETRY:
+            _end_by(step, Abort(command.actor, f"after {step.state.nodes[prompt.path].node_id} failed"))
+
+    def expired(self, step: Step, prompt: Asked) -> None:
+        """The failure counts."""
         step.fail_for_good(prompt.path, step.state.nodes[prompt.path].error or {})
-    elif target is not None:
-        step.fail_for_good(prompt.path, _timed_out(prompt), target)
-    elif outcome == "fail":
-        step.fail(prompt.path, _timed_out(prompt))
-    else:
-        conclude(step, prompt.path, question.expired_output(step.state.prompts[prompt.prompt_id], outcome))
 
 
-def _timed_out(prompt: Asked) -> dict[str, Json]:
-    return {"type": "timeout", "message": f"nobody answered {prompt.node_id} in time"}
+class _Limit(_Question):
+    """A loop, or a loop edge of a node that has ended, at its limit."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """It goes on as people said."""
+        self.expired(step, prompt)
+
+    def expired(self, step: Step, prompt: Asked) -> None:
+        """It fails."""
+        container = step.state.containers.get(prompt.path)
+        kind = step.around(prompt.path) if container is None else step.kinds[container.kind]
+        kind.decided(step, prompt, None)
+
+
+class _OfAgent(_Question):
+    """What an agent asks: about a cap, a tool in other words, an answer that is none, or the call of a tool."""
+
+    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
+        """The agent goes on as people said."""
+        step.kinds["agent"].decided(step, prompt, command.key)
+
+    def expired(self, step: Step, prompt: Asked) -> None:
+        """The agent goes on as it does without an answer."""
+        step.kinds["agent"].decided(step, prompt, None)
+
+
+def _skip(step: Step, prompt: Asked, reason: str) -> None:
+    run = step.state.nodes[prompt.path]
+    fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
+    step.emit(ev.NodeSkipped, path=prompt.path, **fields)
+
+
+def _after(prompt: Asked) -> _Question:
+    return _AFTER["tool" if prompt.tool else prompt.kind]
+
+
+_AFTER: dict[str, _Question] = {
+    "ask": _Question(),
+    "approval": _Question(),
+    "input": _Recorded(),
+    ELICIT: _Recorded(),
+    "interrupted": _Interrupted(),
+    "failed": _Failed(),
+    limits.KIND: _Limit(),
+    **dict.fromkeys(("tool", "budget", OUTCOME, LISTING), _OfAgent()),
+}
+
+
+# --- the session as a whole --------------------------------------------------------------------------------
 
 
 def abort(step: Step, command: Abort) -> None:

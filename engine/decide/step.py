@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from engine.decide import outages
-from engine.decide.behaviours import conversations
-from engine.decide.commands import Action, Facts
+from engine.decide.commands import Action, Facts, Revoke, Steer
 from engine.flow import Flow, Node
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.grammar import failure_scope, retry_id
-from engine.journal.queries import REJECTED, TURN, agent_of, doomed
+from engine.journal.queries import REJECTED, doomed
 from engine.journal.state import FINALLY, ROOT, Asked, Frame, NodeRun, State, in_finally, scope_of
 from engine.language import timestamps
 from engine.language.actors import Actor, named, requester_named
@@ -48,11 +47,14 @@ class Work(NamedTuple):
 class Step:
     """The events of one step, and the state after them."""
 
-    def __init__(self, flow: Flow, state: State, facts: Facts, earlier: Step | None = None) -> None:
+    def __init__(
+        self, flow: Flow, state: State, facts: Facts, kinds: Kinds, earlier: Step | None = None
+    ) -> None:
         """`earlier` is a step that may have ended with this state: then only what happens from now on is looked at."""
         self.flow = flow
         self.state = state
         self.facts = facts
+        self.kinds = kinds
         self.events: list[Event] = []
         self.at_fixpoint: State | None = None
         """The state from which nothing follows without a further command, once that was looked at."""
@@ -139,6 +141,10 @@ class Step:
         """The definition of the node at a path that is under way."""
         return node_at(self.flow, self.state, path)
 
+    def around(self, path: str) -> Kind:
+        """The kind of the node that the node at a path is in."""
+        return kind_around(self.kinds, self.state, scope_of(path))
+
     def start(self, path: str, node_id: str, kind: str, index: int, config: Json, attempt: int = 1) -> None:
         """A node begins: under the name that its place gives the event."""
         fields = {"node_type": kind, "input": config, "epoch": self.facts.epoch, "attempt": attempt}
@@ -152,12 +158,10 @@ class Step:
 
     def complete(self, path: str, output: Json) -> None:
         """A node has finished. An output that is no JSON fails it."""
+        if self.around(path).child_ended(self, path, output):
+            return
         node_id = self.state.nodes[path].node_id
         owner = self._owner(path)
-        if owner is not None and agent_of(self.state, path) is not None:
-            turned = self.state.nodes[path].type == TURN
-            (conversations().answered if turned else conversations().call_done)(self, path, output)
-            return
         try:
             output = copy(output)
         except NotJson as error:
@@ -202,7 +206,8 @@ class Step:
         if self._given_up(path) or not (node.on_failure or asks):
             self.fail_for_good(path, error)
             return
-        keeps = asks and conversations().may_go_on(self, path)
+        container = self.state.containers.get(path)
+        keeps = asks and container is not None and self.kinds[container.kind].keeps(self, path)
         self.emit(
             ev.NodeFailing,
             path=path,
@@ -222,10 +227,9 @@ class Step:
 
     def fail_for_good(self, path: str, error: dict[str, Json], goto: str | None = None) -> None:
         """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
-        run, node = self.state.nodes[path], self.node(path)
-        if run.type != TURN and agent_of(self.state, path) is not None:
-            conversations().call_failed(self, path, storable(error))
+        if self.around(path).child_ended(self, path, error=storable(error)):
             return
+        run, node = self.state.nodes[path], self.node(path)
         goto = None if self._given_up(path) else goto or node.goto
         self.emit(
             ev.NodeFailed,
@@ -237,6 +241,62 @@ class Step:
             goto=goto,
             unpaid=True if outages.unpaid(run, error) else None,
         )
+
+
+class Kind(Protocol):
+    """How nodes of a type that holds children behave. `path` is that of such a node, but for `child_ended` and
+    `child_failed`, which get that of a child."""
+
+    def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+        """What `container:started` says of what the node goes through."""
+
+    def opened(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
+        """Write what follows its start."""
+
+    def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[Work, str]]:
+        """What may start in one of its passes as far as the pass is concerned, with the mode of its type."""
+
+    def begin(self, step: Step, item: Work) -> None:
+        """Begin a child, or begin it again."""
+
+    def child_ended(
+        self, step: Step, path: str, output: Json = None, error: dict[str, Json] | None = None
+    ) -> bool:
+        """Write what the outcome of a child means. False where it means what it means for any node."""
+
+    def child_failed(self, step: Step, path: str) -> None:
+        """A child failed, and no try is left: ask people, or let the failure count."""
+
+    def progress(self, step: Step, path: str) -> None:
+        """Write what follows from where it stands: what begins, what people are asked, its end."""
+
+    def keeps(self, step: Step, path: str) -> bool:
+        """Whether it keeps what its passes did when it fails and people may let it go on."""
+
+    def decided(self, step: Step, prompt: Asked, key: str | None) -> None:
+        """People answered a question about it or about a child, or nobody did in time."""
+
+    def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
+        """People said something, or `aside` something that is no instruction. Whether anybody took it."""
+
+    def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
+        """What would run if this were approved with these values. Raises `SaysoError` where it could not run."""
+
+    def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
+        """The grant that goes with an approval, as it is voted on. Raises `InvalidAnswer`."""
+
+    def revoked(self, step: Step, command: Revoke) -> None:
+        """A person takes a grant back."""
+
+
+Kinds = Mapping[str, Kind]
+"""By type. Whoever carries out a command gives the step those that there are: `engine.decide.agents.kinds`."""
+
+
+def kind_around(kinds: Kinds, state: State, scope: str) -> Kind:
+    """The kind of the node whose pass this is; the flow's own are those of a flow."""
+    owner = state.frames[scope].owner
+    return kinds["flow" if owner is None else state.containers[owner].kind]
 
 
 _STARTS = (ev.NodeStarted, ev.ChildStarted)

@@ -33,4 +33,5 @@ Files:
 * `stored`: a session as it is stored, for whoever only looks
 * `stepper`: takes steps: decide, commit, launch
 * `supervision`: background tasks: reported and started again when they fail
+* `verify`: what only the flow's text knows of a history: its nodes, lists, edges, types and time limits
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.decide import limits
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import (
     Abort,
     Action,
@@ -455,7 +456,7 @@ class Engine:
         facts = self.stepper.facts(
             ActiveSession(begun.state.session_id, epoch=1, flow=flow, day_left=day_left)
         )
-        step = Step(flow, begun.state, facts)
+        step = Step(flow, begun.state, facts, KINDS)
         for command in (*commands, Begin()):
             carry_out(step, command)
         await self._create(flow, [*begun.events, *step.events], step.state, new)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct, field, structs
 
-from engine.decide.behaviours import conversations
 from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.decide.step import Step, node_at
 from engine.flow import Flow, Node
@@ -132,8 +131,10 @@ class Executor:
         assert live.flow is not None
         node = node_at(live.flow, live.state, path)
         if run.type == TURN:
+            from engine.decide.agents.model_request import request  # by the first agent
+
             # What is said is in the journal already, and is not written once more with each call.
-            run = structs.replace(run, input=conversations().request(live.flow, live.state, path))
+            run = structs.replace(run, input=request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
         # A tool may find a secret where another one left it: in a file, in what a server remembers.

@@ -17,6 +17,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from engine.decide import limits
+from engine.decide.agents.kinds import KINDS
 from engine.decide.agents.wide_grants import GRANT, scopes
 from engine.decide.commands import (
     Begin,
@@ -200,7 +201,9 @@ class Stepper:
         """A step begins only so many nodes; the others begin here, each batch in a commit of its own."""
         assert live.flow is not None
         try:
-            while live.claimed and not self.draining and not live.pausing and due(live.flow, live.state):
+            while (
+                live.claimed and not self.draining and not live.pausing and due(live.flow, live.state, KINDS)
+            ):
                 await self._look_at_grants(live)
                 events, after, _ = self._decide(live, None)
                 # Nothing was stored; what is left, or still allowed, is known now.
@@ -232,7 +235,7 @@ class Stepper:
     ) -> tuple[list[Event], State, SaysoError | None]:
         """The events of a step: what the claim, the command and the work that is due make true, in this order."""
         assert live.flow is not None
-        live.step = step = Step(live.flow, live.state, self.facts(live), live.step)
+        live.step = step = Step(live.flow, live.state, self.facts(live), KINDS, live.step)
         refusal: SaysoError | None = None
         commands: list[Command] = [Claimed()] if live.fresh else []
         if command is not None:
@@ -270,7 +273,7 @@ class Stepper:
             commands[0] = structs.replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())
-        step = Step(live.flow, after, self.facts(live))
+        step = Step(live.flow, after, self.facts(live), KINDS)
         for command in commands:
             carry_out(step, command)
         return [*events, *step.events], step.state
@@ -289,7 +292,7 @@ class Stepper:
         """Store a step, or nothing of it; then tell, and launch what was begun. With `files` the session's folder may have
         changed."""
         assert live.flow is not None
-        idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after))
+        idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after, KINDS))
         live.generation = self.sessions.store.generation()
         try:
             manifest = await self.files.rows(live.session_id, live.epoch) if files and self.files else ()

@@ -161,7 +161,8 @@ def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -
 
 
 def test_a_flow_with_an_agent_finds_what_agents_need(tmp_path: Path) -> None:
-    """The behaviour of agents is loaded by the first who asks for it."""
-    body = "from engine.decide.behaviours import conversations; conversations()"
+    """The kind of agents is loaded by the first who asks for it."""
+    body = "from engine.decide.agents.kinds import KINDS{}"
     wanted = ("engine.decide.agents.conversation", "engine.decide.agents.tool_calls")
-    assert loaded(body, tmp_path, wanted) == list(wanted)
+    assert loaded(body.format("; KINDS['flow']"), tmp_path, wanted) == []
+    assert loaded(body.format("; KINDS['agent']"), tmp_path, wanted) == list(wanted)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.decide import fork
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.decide.covered_nodes import digest
 from engine.decide.decide import decide
@@ -298,7 +299,7 @@ def test_whatever_is_changed_after_the_approval_does_not_run(kind: str, data: st
         other = flow_of(json.dumps({"flow": "f", "nodes": listed}))
     except FlowError:
         return
-    events = decide(other, case.state, Begin(), case._facts())
+    events = decide(other, case.state, Begin(), case._facts(), KINDS)
     state = derive_state(events, case.state)
     same = encode(other.nodes[1].config) == encode(case.flow.nodes[1].config)
     assert same or state.nodes["apply"].status == "failed", (before, after)

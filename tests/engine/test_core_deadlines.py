@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Answer, Command, Due, Edit, Facts, HandOver, Shown
 from engine.decide.decide import decide
 from engine.language.errors import ClockJumped, PromptTimedOut
@@ -125,24 +126,24 @@ def test_a_clock_that_jumped_decides_neither_for_nor_against_an_answer() -> None
     """It is not refused as too late, and does not count: it waits for the second look."""
     case = shown(ASK).later(7_200)
     with pytest.raises(ClockJumped, match="looked at again"):
-        decide(case.flow, case.state, case.answer(text="fine"), doubted(case))
+        decide(case.flow, case.state, case.answer(text="fine"), doubted(case), KINDS)
 
 
 def test_a_clock_that_jumped_fires_no_timer() -> None:
     """Neither deadlines nor waits are over by it."""
     case = shown(ASK).later(7_200)
-    assert decide(case.flow, case.state, Due(case.timer), doubted(case)) == []
+    assert decide(case.flow, case.state, Due(case.timer), doubted(case), KINDS) == []
 
 
 def test_an_answer_whose_time_is_not_over_by_any_clock_counts() -> None:
     """A jump that stays before the deadline holds nobody up."""
     case = shown(ASK.replace("10m", "10h")).later(7_200)
-    assert decide(case.flow, case.state, case.answer(text="fine"), doubted(case))
+    assert decide(case.flow, case.state, case.answer(text="fine"), doubted(case), KINDS)
 
 
 def test_without_the_check_a_late_answer_runs_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that these tests are for, put back: with the timer alone a late vote counts."""
     case = shown(APPROVE.replace("required: 2", "required: 1")).later(605)
     monkeypatch.setattr("engine.decide.prompt_timers.is_over", lambda moment, facts: False)
-    made = decide(case.flow, case.state, commands(case)["vote"], case._facts())
+    made = decide(case.flow, case.state, commands(case)["vote"], case._facts(), KINDS)
     assert [event.type for event in made][:2] == ["prompt:answered", "flow:resumed"]

@@ -7,6 +7,7 @@ from hypothesis import given as given_by
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Answer, NodeBroke, NodeDone
 from engine.decide.due import due
 from engine.journal.queries import DEAD
@@ -334,7 +335,7 @@ def test_what_is_due_costs_what_is_open() -> None:
     graph = case.state.frames[""].graph
     assert graph is not None
     assert (len(graph.ready), len(graph.ended), len(graph.gates)) == (0, 0, 0)
-    assert due(case.flow, case.state) == []
+    assert due(case.flow, case.state, KINDS) == []
     assert case.node("end").status == "started"
 
 

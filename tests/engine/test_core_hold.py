@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Abort, Hold, NodeBroke, NodeDone, Resume
 from engine.decide.due import due
 from engine.language.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
@@ -170,7 +171,7 @@ def test_a_crash_while_a_session_is_pausing_holds_it() -> None:
     case = pausing(TWO)
     case.claimed().then("node:interrupted", "prompt:requested", "flow:paused")
     assert case.state.phase == "held"
-    assert due(case.flow, case.state) == []
+    assert due(case.flow, case.state, KINDS) == []
 
 
 def test_a_session_that_is_pausing_can_be_ended() -> None:
@@ -195,6 +196,6 @@ nodes:
     ).started()
     case.when(case.shown(), Hold(ANA, "lunch", waits=True))
     case.when(case.answer(text="fine")).then("prompt:answered", "container:childCompleted")
-    assert due(case.flow, case.state) == []
+    assert due(case.flow, case.state, KINDS) == []
     case.when(NodeDone("both[left]/a", 1, {}))
     assert case.state.phase == "held"

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Answer, Begin, Claimed, Due, NodeCut, NodeDone, Reachable, Resume, Shown
 from engine.decide.due import due
 from engine.journal.fold import derive_state
@@ -69,7 +70,7 @@ class RandomSession(RuleBasedStateMachine):
         case = getattr(self, "walk", None) and self.walk.case
         if case is not None and case.state.seq:
             case.only(Begin())
-            assert due(case.flow, case.state) == []
+            assert due(case.flow, case.state, KINDS) == []
             case.only(Begin()).then()
             check_invariants(case.flow, case.events, case.state, case.epoch)
 
@@ -109,7 +110,7 @@ def bring_to_an_end(walk: Walk) -> None:
             walk.step(Answer(prompt.prompt_id, who, f"end-{step}", value, text, values), begin=True)
         elif delivered := [path for path in state.active if is_elsewhere(state.nodes[path])]:
             walk.step(finished(state, delivered[0]), begin=True)
-        elif due(case.flow, state):
+        elif due(case.flow, state, KINDS):
             walk.step(Begin(), begin=False)
         else:
             # Where two people are asked for and the question was handed over to one, its time has to pass.

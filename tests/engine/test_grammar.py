@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from engine.decide.verify import verify
 from engine.journal import events as ev
 from engine.journal.events import EVENTS, Event, agents, containers, nodes, prompts, session, timers
 from engine.journal.fold import derive_state, evolve
 from engine.journal.state import State
 from engine.language.errors import MalformedJournal
+from engine.run.verify import verify
 from tests.engine import mutations
 from tests.engine.histories import History, histories, types_in
 from tests.engine.mutations import TEXT, Mutant, Prefixes, fields, orders
@@ -43,7 +43,7 @@ NEEDS_TEXT: dict[str, str] = {
     "delete flow:migrated": "that what follows is another text",
     "double session:abort": "whether the flow has `finally`, of which a second one skips the rest",
 }
-"""What the fold believes and `sayso verify` does not: only the flow's text knows it (`engine.decide.verify`)."""
+"""What the fold believes and `sayso verify` does not: only the flow's text knows it (`engine.run.verify`)."""
 
 UNTOLD: dict[str, str] = {
     "delete flow:paused": "a wait that is not said, before a person pauses or ends the session",

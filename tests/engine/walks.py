@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import (
     Abort,
     Answer,
@@ -220,7 +221,7 @@ class Walk:
         earlier, state = self._step, self.case.state
         if earlier is not None and earlier.state == state:
             state = earlier.state
-        step = Step(self.case.flow, state, self.case._facts(), earlier)
+        step = Step(self.case.flow, state, self.case._facts(), KINDS, earlier)
         with suppress(Refused, SessionError):
             carry_out(step, command)
         if begin and step.state.seq:

@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 import apsw
 import pytest
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import (
     Abort,
     Action,
@@ -140,7 +141,7 @@ class Scenario:
         """The command is refused with this error and changes nothing; the text that the person reads."""
         before = to_bytes(self.state)
         with pytest.raises(error) as refusal:
-            decide(self.flow, self.state, command, self._facts())
+            decide(self.flow, self.state, command, self._facts(), KINDS)
         assert refusal.type is error
         assert to_bytes(self.state) == before, "a refused command changed the state"
         return str(refusal.value)
@@ -211,16 +212,16 @@ class Scenario:
 
     def _take(self, command: Command) -> None:
         before, facts = to_bytes(self.state), self._facts()
-        made = decide(self.flow, self.state, command, facts)
+        made = decide(self.flow, self.state, command, facts, KINDS)
         assert to_bytes(self.state) == before, "a turn changed the state that it was given"
-        again = decide(self.flow, from_bytes(before), command, facts)
+        again = decide(self.flow, from_bytes(before), command, facts, KINDS)
         assert [event.to_wire() for event in made] == [event.to_wire() for event in again], (
             "not deterministic"
         )
         stored = [decode_event(event.to_bytes()) for event in made]
         assert stored == made, "an event is not what its bytes say"
         self.state = derive_state(stored, self.state)
-        rest = Step(self.flow, self.state, facts)
+        rest = Step(self.flow, self.state, facts, KINDS)
         run_to_fixpoint(rest)
         assert not rest.events, "something follows where nobody looked"
         self.events += made
@@ -243,7 +244,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     }
     assert set(state.launched) == executed
     assert set(state.open_prompts) == {key for key, prompt in state.prompts.items() if prompt.open}
-    work = due(flow, state)
+    work = due(flow, state, KINDS)
     for item in work:
         # The pass in which something begins may be called as its owner is (model calls of an agent).
         path = item.path if item.again or item.node is None else f"{item.path}/{item.node}".lstrip("/")

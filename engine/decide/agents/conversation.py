@@ -3,8 +3,6 @@
 Nothing here waits. `startable` says from the state what may begin: the tool calls of the last answer, or the next model
 call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
 people are asked.
-
-As a module it is the behaviour of agents, `engine.decide.behaviours.Conversations`.
 """
 
 from __future__ import annotations
@@ -15,27 +13,16 @@ from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, listings, outcomes, tool_calls
 from engine.decide.agents import memory as notes
-from engine.decide.agents.grants import revoke as grant_revoked
-from engine.decide.agents.listings import decided as listing_decided
-from engine.decide.agents.listings import withdraw_idle as listings_idle
 from engine.decide.agents.model_request import (
     SUMMED,
     compacted,
     model_of,
-    request,
     spoken,
     stays,
     transcript,
     unsent,
 )
-from engine.decide.agents.outcomes import turn_failed
-from engine.decide.agents.people import end_rest, hear, overhear, rests, try_now
-from engine.decide.agents.tool_calls import begin_call, call_read, grant_checked, settle_containers
-from engine.decide.agents.tool_calls import covered_after as call_covered
-from engine.decide.agents.tool_calls import decided as call_decided
-from engine.decide.agents.tool_calls import done as call_done
-from engine.decide.agents.tool_calls import failed as call_failed
-from engine.decide.agents.tool_calls import told as call_told
+from engine.decide.agents.people import try_now
 from engine.decide.agents.tool_results import unposed
 from engine.decide.step import named_path, node_at
 from engine.flow import Flow, Node
@@ -433,10 +420,10 @@ def ended(step: Step, path: str) -> bool:
     return agent.final and not agent.calls and not busy
 
 
-def cap_decided(step: Step, prompt: Asked, value: Json) -> None:
+def cap_decided(step: Step, prompt: Asked) -> None:
     """A person let the agent go on at a cap, or did not."""
     run = step.state.nodes[prompt.path]
-    if value == "raise":
+    if (prompt.answer or {}).get("value") == "raise":
         step.emit(
             ev.AgentBudget,
             path=prompt.path,
@@ -457,44 +444,3 @@ def outcome_decided(step: Step, prompt: Asked, key: str | None) -> None:
     outcomes.decided(step, prompt, key)
     if is_outage(prompt):
         try_now(step, prompt.path)
-
-
-def progress(step: Step, path: str) -> None:
-    """What follows for an agent that is under way: results of calls that were flows, and what people are asked."""
-    settle_containers(step, path)
-    outcomes.ask(step, path)
-
-
-# --- the behaviour of agents -------------------------------------------------------------------------------
-
-
-# What `engine.decide.behaviours.Conversations` lists, some of it from other modules of the room.
-__all__ = [
-    "answered",
-    "begin_call",
-    "begin_turn",
-    "call_covered",
-    "call_decided",
-    "call_done",
-    "call_failed",
-    "call_read",
-    "call_told",
-    "cap_decided",
-    "end_rest",
-    "ended",
-    "frozen",
-    "grant_checked",
-    "grant_revoked",
-    "hear",
-    "listing_decided",
-    "listings_idle",
-    "may_go_on",
-    "open_conversation",
-    "outcome_decided",
-    "overhear",
-    "progress",
-    "request",
-    "rests",
-    "startable",
-    "turn_failed",
-]

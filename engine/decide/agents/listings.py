@@ -141,10 +141,3 @@ def withdraw(step: Step, owner: str, reason: str) -> None:
         prompt = step.state.prompts[prompt_id]
         if prompt.kind == LISTING and prompt.path == owner:
             step.emit(ev.PromptCancelled, path=owner, prompt_id=prompt_id, reason=reason)
-
-
-def withdraw_idle(step: Step) -> None:
-    """The same for all agents that have ended."""
-    for prompt in [step.state.prompts[prompt_id] for prompt_id in asked_in_order(step.state)]:
-        if prompt.kind == LISTING and prompt.path not in step.state.containers:
-            withdraw(step, prompt.path, "the agent has ended")

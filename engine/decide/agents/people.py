@@ -173,9 +173,3 @@ def _limit_time(step: Step, path: str, node: Node) -> None:
     if node.timeout is not None and timer_id not in step.state.timers:
         due_at = timestamps.after(step.facts.now, node.timeout)
         step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
-
-
-def end_rest(step: Step, path: str) -> None:
-    """The agent listens no more: what it said last is its output."""
-    step.wake(path)
-    step.emit(ev.ContainerCompleted, path=path, node_id=step.state.nodes[path].node_id)

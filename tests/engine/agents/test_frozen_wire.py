@@ -233,7 +233,7 @@ def _rebuilt(patch: pytest.MonkeyPatch) -> None:
             told["body"] = {**told["body"], "system": [{"type": "text", "text": text}]}
         return told
 
-    patch.setattr(conversation, "request", request)
+    patch.setattr(model_request, "request", request)
 
 
 def _read_again(patch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def _listed_again(patch: pytest.MonkeyPatch) -> None:
             told["body"] = {**told["body"], "tools": tools}
         return told
 
-    patch.setattr(conversation, "request", request)
+    patch.setattr(model_request, "request", request)
 
 
 @pytest.mark.parametrize("fault", [_rebuilt, _read_again, _listed_again])

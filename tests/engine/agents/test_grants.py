@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.agents import grants
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Answer, Edit, NodeDone, Revoke
 from engine.decide.policy import Gate
 from engine.decide.step import Step
@@ -168,7 +169,7 @@ def defined(rules: str, head: str = MARK, told: str = "Mark a host") -> str:
     done, plan = case.reply(), plan_of(case.flow.lists[""].nodes[0])
     opened = {"body": {"tools": [{"name": plan.tools[0].name, "description": told}]}}
     case.when(NodeDone(done.path, done.attempt, {**done.output, "opened": opened}))
-    step = Step(case.flow, case.state, case._facts())
+    step = Step(case.flow, case.state, case._facts(), KINDS)
     return grants.definition(step, case.calling, plan.tools[0], plan.rules[0])
 
 

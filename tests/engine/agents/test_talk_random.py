@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import (
     Answer,
     Begin,
@@ -68,7 +69,7 @@ class Talking:
         move(number, begin)
         if begin:
             self.walk.case.only(Begin())
-            assert due(self.walk.case.flow, self.state) == []
+            assert due(self.walk.case.flow, self.state, KINDS) == []
         check_invariants(self.walk.case.flow, self.walk.events, self.state, self.walk.case.epoch)
 
     def moves(self) -> list[Callable[[int, bool], None]]:
