@@ -72,10 +72,32 @@ def test_the_contracts_of_the_house_hold() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """No cycle of imports, also none of types alone or of imports in functions."""
+    """No cycle of imports, also none of types alone, of imports in functions, or by a name in a string."""
     ours = set(modules("engine", "prompt_state", "bot"))
-    imports = {module: graph().find_modules_directly_imported_by(module) & ours for module in ours}
+    imports = {
+        module: (graph().find_modules_directly_imported_by(module) | named_in(module)) & ours - {module}
+        for module in ours
+    }
     graphlib.TopologicalSorter(imports).prepare()
+
+
+def named_in(module: str) -> set[str]:
+    """The strings of a module that could be names of modules in packages: `import_module` takes them."""
+    strings = (node.value for node in expressions(module) if isinstance(node, ast.Constant))
+    return {value for value in strings if isinstance(value, str) and "." in value}
+
+
+def test_the_core_names_nothing_of_agents() -> None:
+    """No module of `engine.decide` outside of its room of agents imports that room, nor has a string that names it."""
+    room = "engine.decide.agents"
+    naming = [
+        module
+        for module in modules("engine")
+        if module.startswith("engine.decide.") and not module.startswith(room)
+        for name in graph().find_modules_directly_imported_by(module) | named_in(module)
+        if name.startswith(room)
+    ]
+    assert naming == []
 
 
 def test_now_is_an_argument() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from engine.decide.agents import budget, listings, outcomes, tool_calls
 from engine.decide.agents import memory as notes
@@ -24,7 +23,7 @@ from engine.decide.agents.model_request import (
 )
 from engine.decide.agents.people import try_now
 from engine.decide.agents.tool_results import unposed
-from engine.decide.step import named_path, node_at
+from engine.decide.step import Step, named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
@@ -43,9 +42,6 @@ from engine.journal.state import LEFT, AgentRun, Asked, NodeRun, State, in_final
 from engine.language.codec import Json
 from engine.messages.messages import problem_of
 from engine.nodes.types.agent import PLACE
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
 
 # --- the beginning ---------------------------------------------------------------------------------------------
 

@@ -12,20 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from engine.decide.question import option, step_prompt
+from engine.decide.step import Step
 from engine.journal import events as ev
 from engine.journal.queries import LISTING, agent_at, asked_in_order
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import Asked, State, in_finally
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.template import escape_markup
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
 
 OFFER = "offer"
 

@@ -7,10 +7,10 @@ agent listens to its thread: that is data, in `<overheard from=…>`, and wakes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from engine.decide.agents.tool_results import person, wrapped
 from engine.decide.commands import Steer
+from engine.decide.step import Step
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
@@ -21,9 +21,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import AgentOver
 from engine.messages.messages import text_block
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
 
 MOST_OVERHEARD = 32 * 1024
 """Characters of overheard words that may wait for an agent's next call; what comes after them is left out."""

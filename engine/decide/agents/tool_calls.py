@@ -15,12 +15,12 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.decide import covered_nodes, question
 from engine.decide.agents import call_to_node, grants, tool_results, wide_grants
 from engine.decide.agents.model_request import spoken, unsent
-from engine.decide.step import context, evaluate_config
+from engine.decide.step import Step, context, evaluate_config
 from engine.flow import Node
 from engine.flow.node import AgentPlan, Rule, ToolPlan, plan_of
 from engine.forms import MOST_TEXT, is_empty
@@ -34,10 +34,6 @@ from engine.language.codec import Json, clean_text, copy, encode, read
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError
 from engine.language.expressions import evaluate_condition
 from engine.language.template import escape_markup
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
-
 
 VALID_SECONDS = 30 * 86400.0
 """How long the approval of a call holds: it runs at once, unless the session is held."""
