@@ -139,39 +139,19 @@ class Replies:
     ) -> bool:
         """Answer a question with words, and with the files that came with them where it takes some: those are fetched
         before it counts. Those of an answer to an agent are shown to it."""
-        sent = data.get("files") or []
-        if sent and prompt.accepts_files and self._files is not None:
-            try:
+        sent, files = data.get("files") or [], None
+        try:
+            if sent and prompt.accepts_files and self._files is not None:
                 files = await self._files.fetch(prompt, sent, data["ts"])
-            except NotNow as error:
-                return held(row, error)
-            except FileRefused as error:
-                return await self._notices.tell(row, data, escape(str(error)), "refused")
-            answer = Answer(prompt.prompt_id, actor, row.key, text=text or None, files=files, nonce=nonce)
-            return await self.do(row, data, prompt.session_id, answer)
-        if sent:
-            try:
+            elif sent:
                 await self.agents.beside(row, data, actor, prompt.session_id, prompt.path)
-            except NotNow as error:
-                return held(row, error)
-        if nonce is not None:
-            answer = Answer(prompt.prompt_id, actor, row.key, text=text, nonce=nonce)
-            return await self.do(row, data, prompt.session_id, answer)
-        state = await self._told(
-            row,
-            data,
-            self._engine.resume(
-                prompt.session_id,
-                text,
-                actor=actor,
-                prompt_id=prompt.prompt_id,
-                key=row.key,
-                consumed=[Consumed(row.id, "applied")],
-            ),
-        )
-        if state is not None and state.phase == "held":
-            await self._notices.put(whispered(row, data, phrases.RECORDED))
-        return True
+        except NotNow as error:
+            return held(row, error)
+        except FileRefused as error:
+            return await self._notices.tell(row, data, escape(str(error)), "refused")
+        said = text if files is None else text or None
+        answer = Answer(prompt.prompt_id, actor, row.key, text=said, files=files, nonce=nonce)
+        return await self.do(row, data, prompt.session_id, answer)
 
     async def do(
         self,
@@ -184,7 +164,7 @@ class Replies:
     ) -> bool:
         """Carry out any command with this row. `told` is what its author reads once it is done."""
         consumed = [Consumed(row.id, "applied")]
-        state = await self._told(row, data, self._engine.apply(session_id, command, consumed=consumed))
+        state = await self._told(row, data, self._engine.hear(session_id, command, consumed=consumed))
         words = () if state is None else (told, told_later(state, command))
         if any(words):
             await self._notices.put(whispered(row, data, "\n".join(filter(None, words))))

@@ -172,7 +172,11 @@ class Life:
     async def apply(self, command: Command | None) -> State:
         """Carry out a command. Raises what the engine raises, `Died`, `GaveUp`."""
         try:
-            state = await self.engine.apply(SESSION, command)
+            state = await (
+                self.engine.hear(SESSION, command)
+                if command is not None
+                else self.engine.apply(SESSION, None)
+            )
         except Fenced:
             self.check()
             raise

@@ -16,7 +16,6 @@ from bot.scenarios.expect import Mismatch, Story, View, changes, mismatches, say
 from bot.scenarios.life import Died, GaveUp, Kill, Life
 from bot.scenarios.steps import Hand, done_before, open_lines
 from bot.scenarios.world import SESSION, THREAD, World, actors, starter
-from engine.decide.commands import Hold, Resume
 from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.state import State
@@ -323,13 +322,7 @@ class _Player:
             raise GaveUp([f"`{act.during}` is not at work.", *open_lines(state)])
         hand = Hand(act, self._people[act.person], key, self._life.gate, self._world.home)
         try:
-            command = hand.command(state, self._people)
-            if isinstance(command, Hold):
-                await self._life.engine.pause(SESSION, actor=command.actor, reason=command.reason)
-            elif isinstance(command, Resume):
-                await self._life.engine.resume(SESSION, command.text, actor=command.actor, key=command.key)
-            else:
-                await self._life.apply(command)
+            await self._life.apply(hand.command(state, self._people))
         except SaysoError as error:
             self._life.check()
             self._refused(error, act.refused)

@@ -373,7 +373,7 @@ class Follower:
             command = await self._read(prompt, line, typing)
             if command is None:
                 return False
-            await self.engine.apply(self.session_id, command)
+            await self.engine.hear(self.session_id, command)
         except (InvalidAnswer, FileRefused) as error:
             why = typing.filling is None and asks_why(prompt, line)
             hint = " Write it behind the decision, as in `reject: why`." if why else ""

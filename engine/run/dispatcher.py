@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from engine.decide.commands import Due, Hold
+from engine.decide.commands import Due
 from engine.journal.events import Event, NodeRetried, TimerSet
 from engine.journal.records import Consumed, Head, InboxItem, InboxRow, Timer
 from engine.journal.state import State
@@ -436,7 +436,7 @@ class Dispatcher:
         except SchemaTooNew as error:
             raise BadRequest(str(error)) from error  # nobody of another release has asked
         try:
-            return await self.engine.apply(request.session_id, wanted)
+            return await self.engine.hear(request.session_id, wanted)
         except (Owned, Fenced, SchemaTooNew, ClockJumped):
             return None
 
@@ -559,11 +559,7 @@ async def perform(engine: Engine, row: InboxRow) -> None:
             flow, actor = migration
             await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
             return
-        wanted = command(row)
-        if isinstance(wanted, Hold):
-            await engine.pause(row.session_id, actor=wanted.actor, reason=wanted.reason, consumed=consumed)
-        else:
-            await engine.apply(row.session_id, wanted, consumed=consumed)
+        await engine.hear(row.session_id, command(row), consumed=consumed)
     except (StorageError, ClockJumped):
         raise
     except SaysoError as error:

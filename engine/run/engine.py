@@ -42,7 +42,6 @@ from engine.language.codec import Json
 from engine.language.errors import (
     DayBudgetSpent,
     EmptyMessage,
-    InvalidAnswer,
     LockHeld,
     NotAllowed,
     Owned,
@@ -230,41 +229,44 @@ class Engine:
             await self.stepper.step(live, command, consumed, new=new)
         return session_id
 
+    async def hear(self, session_id: str, command: Command, *, consumed: Sequence[Consumed] = ()) -> State:
+        """Carry out what somebody said, pressed or sent; `consumed` are inbox rows that are done with it. Raises the refusals."""
+        if isinstance(command, Answer):
+            return await self.resume(session_id, command, consumed=consumed)
+        if isinstance(command, Hold):
+            return await self.pause(session_id, actor=command.actor, reason=command.reason, consumed=consumed)
+        return await self.apply(session_id, command, consumed=consumed)
+
     async def resume(
         self,
         session_id: str,
-        message: str,
+        message: str | Answer,
         *,
-        actor: Actor,
-        prompt_id: str | None = None,
-        answer: Json = None,
+        actor: Actor | None = None,
         key: str | None = None,
         consumed: Sequence[Consumed] = (),
     ) -> State:
-        """Continue a paused session with a message, or with the answer to one of its prompts, of which the message is the
-        reason; `consumed` are inbox rows that are done with it.
+        """Continue a paused session from its snapshot with a message: a text and who says it, or the answer to one of its
+        questions (a choice, words, the fields of a form, files). `consumed` are inbox rows that are done with it.
 
-        A message answers the only open text prompt that this actor may answer; with none it is kept as
+        A text answers the only open text prompt that this actor may answer; with none it is kept as
         `session:message`. Raises `EmptyMessage`, `UnknownSession`, `SessionEnded`, `SessionRunning`,
         `SeveralPrompts` and the refusals; nothing is changed then.
         """
+        if isinstance(message, Answer):
+            return await self.apply(session_id, message, consumed=consumed)
+        if actor is None:
+            raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
         head = await self.head(session_id)
         if head.status in ENDED:
             raise SessionEnded(f"Session {session_id} is {head.status}; it cannot be resumed.")
-        key = key or f"resume:{self._entropy()}"
-        if prompt_id is not None:
-            said = {"text": message} if answer is None else {"value": answer, "reason": message or None}
-            given = Answer(prompt_id, actor, key, **said)
-            return await self.apply(session_id, given, consumed=consumed)
-        if answer is not None:
-            raise InvalidAnswer("An answer needs the id of its question (prompt_id). Nothing was changed.")
         if not message.strip():
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
-        if head.phase == "held":
-            return await self.apply(session_id, Resume(message, actor, key), consumed=consumed)
-        return await self.apply(session_id, Message(message, actor, key), consumed=consumed)
+        said = Resume if head.phase == "held" else Message
+        command = said(message, actor, key or f"resume:{self._entropy()}")
+        return await self.apply(session_id, command, consumed=consumed)
 
     async def send(self, session_id: str, message: str, *, actor: Actor, key: str | None = None) -> None:
         """Steer a session on its way: durable when this returns, and never an answer.
@@ -334,30 +336,22 @@ class Engine:
     # --- portable snapshots --------------------------------------------------------------------------------
 
     async def resume_from_snapshot(
-        self,
-        data: bytes,
-        *,
-        message: str | None = None,
-        prompt_id: str | None = None,
-        answer: Json = None,
-        actor: Actor | None = None,
+        self, data: bytes, message: str | Answer | None = None, *, actor: Actor | None = None
     ) -> State:
         """Continue from an exported file: in this store if the session stands here as the file has it, else the
-        session is brought here first, with its whole journal. With a message or answer, and who gives it, it is resumed.
+        session is brought here first, with its whole journal. With a message it is resumed, as `resume` says.
 
         Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, a session that
         this store does not have was not paused, or another one holds its lock here.
         """
         from engine.run import export  # as forks and migration below: most processes need none of them
 
-        resumes = (message, prompt_id, answer) != (None, None, None)
-        if resumes and actor is None:
+        if isinstance(message, str) and actor is None:
             raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
-        file = await export.verified_file(self.writer, data)
-        session_id = await self._bring(file)
-        if not resumes or actor is None:
+        session_id = await self._bring(await export.verified_file(self.writer, data))
+        if message is None:
             return await self.state(session_id)
-        return await self.resume(session_id, message or "", actor=actor, prompt_id=prompt_id, answer=answer)
+        return await self.resume(session_id, message, actor=actor)
 
     async def _bring(self, file: dict[str, Json]) -> str:
         """The session of a verified file, in this store at the file's seq."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from engine.decide.commands import Action
+from engine.decide.commands import Action, Answer
 from engine.journal.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
 from engine.journal.fold import derive_state
 from engine.journal.phases import Phase, Status
@@ -21,7 +21,7 @@ from engine.journal.snapshot import to_json
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.language.errors import PauseError, SessionError, UnknownSession
+from engine.language.errors import InvalidAnswer, PauseError, SessionError, UnknownSession
 from engine.run.engine import Engine
 
 Handler: TypeAlias = Callable[[dict[str, Json]], Any]
@@ -138,10 +138,15 @@ class Hub:
     async def resume(
         self, session_id: str, message: str, *, prompt_id: str | None = None, answer: Json = None
     ) -> State:
-        """Continue a session, this one or another; see `Engine.resume`."""
-        return await self.engine.resume(
-            session_id, message, actor=self.actor, prompt_id=prompt_id, answer=answer
-        )
+        """Continue a session, this one or another, with a message, or with the answer to one of its questions, of which the
+        message is the reason; see `Engine.resume`."""
+        if prompt_id is None and answer is not None:
+            raise InvalidAnswer("An answer needs the id of its question (prompt_id). Nothing was changed.")
+        if prompt_id is None:
+            return await self.engine.resume(session_id, message, actor=self.actor)
+        said = {"text": message} if answer is None else {"value": answer, "reason": message or None}
+        key = f"resume:{self.engine.new_id()}"
+        return await self.engine.resume(session_id, Answer(prompt_id, self.actor, key, **said))
 
     async def send(self, session_id: str, message: str) -> None:
         """Steer a session on its way, this one or another; see `Engine.send`."""

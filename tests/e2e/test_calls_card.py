@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.config.settings import AgentSettings
 from bot.rendering.calls import ALL
-from engine.decide.commands import Edit
+from engine.decide.commands import Answer, Edit
 from engine.journal.events import PromptAnswered, decode_event
 from engine.journal.state import State
 from engine.language.actors import Actor
@@ -205,7 +205,7 @@ async def test_calls_whose_message_is_found_deleted_when_one_is_decided_are_show
         first, second = before.open_prompts
         del bot.core.state.messages[bot.channel().id][card["ts"]]
         await bot.engine.resume(
-            before.session_id, "", actor=member(bot, "ana"), prompt_id=first, answer="approve"
+            before.session_id, Answer(first, member(bot, "ana"), "answer:21", value="approve")
         )
         await bot.settle()
         state = await state_of(bot)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.decide.commands import Answer
 from engine.journal.records import Commit
 from engine.journal.state import State
 from engine.language.errors import Refused, SessionError
@@ -69,7 +70,9 @@ async def answer(engine: Engine, folder: Path, state: State) -> None:
         with (folder / "asked").open("a") as file:
             file.write(f"{prompt.prompt_id} {prompt.path} {value}\n")
     try:
-        await engine.resume(SESSION, text, actor=ANA, prompt_id=prompt.prompt_id, answer=value, key=key)
+        await engine.resume(
+            SESSION, Answer(prompt.prompt_id, ANA, key, value=value, text=text if value is None else None)
+        )
     except (Refused, SessionError) as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.decide.commands import Answer
 from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
 from engine.language.errors import SessionError, SessionQuarantined, SnapshotRefused
@@ -151,7 +152,7 @@ async def test_a_lock_outlives_the_process_that_held_it(backing: Backing, tmp_pa
             assert state.open_prompts, "a person is asked about what was interrupted"
             assert (await other.engine.state(waits)).phase == "waiting"
             (prompt_id,) = state.open_prompts
-            await other.engine.resume(holder, "", actor=ANA, prompt_id=prompt_id, answer="done")
+            await other.engine.resume(holder, Answer(prompt_id, ANA, "answer:15", value="done"))
             await other.committed.until("session:end", waits)
             assert order(other.store) == []
 
@@ -189,7 +190,7 @@ async def test_a_fork_of_a_holder_queues_behind_it(backing: Backing, tmp_path: P
         fork = await rig.engine.fork(parent, seq, actor=BEN)
         assert order(rig.store) == [(parent, True), (fork, False)]
         prompt_id = (await rig.open_prompt(fork)).prompt_id
-        state = await rig.engine.resume(fork, "yes", actor=BEN, prompt_id=prompt_id)
+        state = await rig.engine.resume(fork, Answer(prompt_id, BEN, "answer:13", text="yes"))
         assert (state.phase, state.pause_reason) == ("waiting", "waiting for lock deploy-api")
         await rig.engine.resume(parent, "yes", actor=ANA)
         await rig.committed.until("session:end", fork)
@@ -227,7 +228,7 @@ async def test_a_fork_before_which_another_takes_the_lock_waits(
         await rig.engine.resume(parent, "yes", actor=ANA)
         await rig.committed.until("lock:acquired", fork)
         prompt_id = (await rig.open_prompt(fork)).prompt_id
-        await rig.engine.resume(fork, "yes", actor=BEN, prompt_id=prompt_id)
+        await rig.engine.resume(fork, Answer(prompt_id, BEN, "answer:14", text="yes"))
         await rig.committed.until("session:end", fork)
 
 

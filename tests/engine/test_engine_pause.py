@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.decide.commands import Answer
 from engine.language.errors import NotAllowed, SessionEnded, StorageFull, UnknownSession
 from tests.support.engine import ANA, BEN, Backing, FaultyStore, nobody_but, running, served
 
@@ -126,7 +127,7 @@ async def test_a_held_session_survives_a_restart(backing: Backing, tmp_path: Pat
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         assert (await rig.engine.state(session_id)).phase == "held"
         prompt = await rig.open_prompt(session_id)
-        await rig.engine.resume(session_id, "fine", actor=ANA, prompt_id=prompt.prompt_id)
+        await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:16", text="fine"))
         assert rig.shop.ran == []
         await rig.engine.resume(session_id, "go on", actor=ANA)
         assert (await rig.engine.parked(session_id)).status == "complete"

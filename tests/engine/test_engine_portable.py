@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from engine.decide.commands import Answer
 from engine.journal.snapshot import events_in, read_export, to_json
 from engine.language.errors import SessionEnded, SnapshotRefused
 from tests.support.engine import ANA, Backing, EngineRig, running
@@ -69,7 +70,7 @@ async def test_a_session_goes_on_in_its_own_store(backing: Backing, tmp_path: Pa
         session_id = await waiting(rig)
         data = await rig.engine.export(session_id)
         prompt = await rig.open_prompt(session_id)
-        await rig.engine.resume_from_snapshot(data, message="here", prompt_id=prompt.prompt_id, actor=ANA)
+        await rig.engine.resume_from_snapshot(data, Answer(prompt.prompt_id, ANA, "answer:12", text="here"))
         assert (await rig.engine.parked(session_id)).status == "complete"
         with pytest.raises(SnapshotRefused, match="resume the session itself"):
             await rig.engine.resume_from_snapshot(data, message="again", actor=ANA)

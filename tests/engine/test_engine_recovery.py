@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import Shown
+from engine.decide.commands import Answer, Shown
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import PromptRow, PutOutbox
@@ -71,7 +71,7 @@ async def test_a_command_is_decided_on_what_is_stored(backing: Backing, tmp_path
             second = await other.reply(session_id, "first")
         [prompt_id] = second.open_prompts
         assert prompt_id not in rig.engine.sessions._cached[session_id].state.prompts
-        state = await rig.engine.resume(session_id, "second", actor=ANA, prompt_id=prompt_id)
+        state = await rig.engine.resume(session_id, Answer(prompt_id, ANA, "answer:7", text="second"))
         assert state.status == "complete"
         assert [state.nodes[path].output["text"] for path in ("one", "two")] == ["first", "second"]
 
@@ -102,7 +102,7 @@ async def test_a_node_that_was_running_at_a_crash_is_asked_about(backing: Backin
         prompt = await rig.open_prompt(session_id)
         assert prompt.kind == "interrupted"
         assert rig.shop.ran == []
-        await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="done")
+        await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:8", value="done"))
         assert (await rig.engine.parked(session_id)).status == "complete"
         assert rig.shop.ran == ["b"]
 
@@ -188,7 +188,7 @@ async def test_an_answer_again_during_a_shutdown_starts_the_node_later(
         await rig.engine.apply(session_id, None)
         await rig.engine.drain(0)
         prompt = await rig.open_prompt(session_id)
-        await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="again")
+        await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:9", value="again"))
         assert rig.shop.ran == []
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         await rig.shop.finish("a")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.decide.commands import Answer
 from engine.journal.events import Event
 from engine.journal.state import State
 from engine.language.errors import (
@@ -177,8 +178,8 @@ async def test_an_answer_names_its_prompt(backing: Backing, tmp_path: Path) -> N
         session_id = (await rig.settled(flow)).session_id
         prompt = await rig.open_prompt(session_id)
         with pytest.raises(InvalidAnswer):
-            await rig.engine.resume(session_id, "asia", actor=ANA, prompt_id=prompt.prompt_id)
-        state = await rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt.prompt_id, answer="us")
+            await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:11", text="asia"))
+        state = await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:10", value="us"))
         assert state.nodes["q"].output["value"] == "us"
 
 
@@ -189,7 +190,7 @@ async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path
         session_id = (await rig.settled(flow)).session_id
         prompt_id = (await rig.open_prompt(session_id)).prompt_id
         answers = [
-            rig.engine.resume(session_id, "", actor=ANA, prompt_id=prompt_id, answer="eu", key=f"k{number}")
+            rig.engine.resume(session_id, Answer(prompt_id, ANA, f"k{number}", value="eu"))
             for number in range(10)
         ]
         outcomes = await asyncio.gather(*answers, return_exceptions=True)

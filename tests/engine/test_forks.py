@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.decide.commands import Answer
 from engine.journal.events import Event
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
@@ -38,7 +39,8 @@ async def finish(rig: EngineRig, session_id: str) -> None:
         options = [option["value"] for option in prompt.options]
         value = next((wanted for wanted in ("again", "approve") if wanted in options), None)
         await rig.engine.resume(
-            session_id, "" if options else "yes", actor=ANA, prompt_id=prompt.prompt_id, answer=value
+            session_id,
+            Answer(prompt.prompt_id, ANA, prompt.prompt_id, value=value, text=None if options else "yes"),
         )
     assert state.status == "complete"
 
@@ -150,7 +152,7 @@ async def test_a_node_that_was_running_is_asked_about(rig: EngineRig) -> None:
     assert (await rig.open_prompt(fork)).kind == "interrupted"
     assert rig.shop.ran == ["a"]
     prompt = await rig.open_prompt(fork)
-    await rig.engine.resume(fork, "", actor=ANA, prompt_id=prompt.prompt_id, answer="done")
+    await rig.engine.resume(fork, Answer(prompt.prompt_id, ANA, "answer:4", value="done"))
     assert (await rig.engine.parked(fork)).status == "complete"
     await rig.shop.finish("a")
     assert (await rig.engine.parked(parent)).status == "complete"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.decide.commands import Answer
 from engine.flow.load import load_flow
 from engine.journal.snapshot import to_json
 from engine.journal.state import Asked, State
@@ -136,7 +137,7 @@ async def test_an_answer_while_held_is_kept_and_starts_nothing(tmp_path: Path) -
     state = await engine.parked(hub.session_id)
     prompt_id = next(iter(state.open_prompts))
     await hub.pause()
-    held = await engine.resume(hub.session_id, "early", prompt_id=prompt_id, actor=ME)
+    held = await engine.resume(hub.session_id, Answer(prompt_id, ME, "answer:17", text="early"))
     assert held.phase == "held"
     assert "more" not in held.nodes
     await hub.resume(hub.session_id, "on")

@@ -11,6 +11,7 @@ from engine.decide.commands import Abort, Answer, Edit, HandOver, Hold, Message,
 from engine.decide.question import MAX_TEXT
 from engine.language.actors import Actor
 from engine.language.errors import InvalidAnswer, NotAllowed
+from engine.run.hub import Hub
 from tests.support.engine import ANA, Backing, running
 
 APPROVAL = "nodes: [{id: q, type: approval, with: {message: 'Go?', approvers: [channel], required: 2}}]"
@@ -27,7 +28,7 @@ async def test_the_message_beside_a_decision_is_its_reason(backing: Backing, tmp
         session_id = (await rig.settled(APPROVAL)).session_id
         prompt_id = (await rig.open_prompt(session_id)).prompt_id
         state = await rig.engine.resume(
-            session_id, "too risky", actor=ANA, prompt_id=prompt_id, answer="reject"
+            session_id, Answer(prompt_id, ANA, "answer:3", value="reject", reason="too risky")
         )
         assert (state.prompts[prompt_id].answer or {})["reason"] == "too risky"
 
@@ -79,7 +80,7 @@ async def test_an_answer_needs_its_question_and_its_author(backing: Backing, tmp
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(CHOICE)).session_id
         with pytest.raises(InvalidAnswer, match="prompt_id"):
-            await rig.engine.resume(session_id, "go on", actor=ANA, answer="eu")
+            await Hub(rig.engine, session_id, ANA).resume(session_id, "go on", answer="eu")
         with pytest.raises(NotAllowed, match="actor"):
             await rig.engine.resume_from_snapshot(b"{}", message="go on")
 

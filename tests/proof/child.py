@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 import engine.run.dispatcher
 import engine.storage.connection
+from engine.decide.commands import Answer
 from engine.journal.records import InboxItem
 from engine.journal.state import State
 from engine.language.codec import decode
@@ -117,7 +118,9 @@ async def answer(own: Engine, folder: Path, state: State) -> None:
         text = (folder / "replies").read_text().splitlines()[index]
     try:
         key = f"person:{prompt.prompt_id}"
-        await own.resume(SESSION, text, actor=ANA, prompt_id=prompt.prompt_id, answer=value, key=key)
+        await own.resume(
+            SESSION, Answer(prompt.prompt_id, ANA, key, value=value, text=text if value is None else None)
+        )
     except (Refused, SessionError) as refusal:
         tell(refusal)
 
@@ -160,7 +163,7 @@ async def resume_alone(folder: Path, name: str) -> str:
         actor = replace(ANA, id=f"U0{name}", name=name)
         go()
         try:
-            await own.resume(SESSION, name, actor=actor, prompt_id=prompt_id, key=f"own:{name}")
+            await own.resume(SESSION, Answer(prompt_id, actor, f"own:{name}", text=name))
             await own.parked(SESSION)
             return "applied"
         except SaysoError as error:

@@ -124,7 +124,7 @@ async def test_row_5_recursion_has_a_frame_for_each_depth(office: Office) -> Non
         await desk.resume()
         questions = [p.prompt_id for p in (await desk.state()).prompts.values() if p.status == "requested"]
         for prompt_id in questions:
-            await desk.engine.resume(SESSION, "", actor=ANA, prompt_id=prompt_id, answer="again")
+            await desk.engine.resume(SESSION, Answer(prompt_id, ANA, "answer:20", value="again"))
         assert [frame["path"] for frame in await desk.stack()] == ["go", "go/deeper", "go/deeper/deeper"]
         await desk.work("go/deeper/deeper/work")
         assert (await desk.engine.parked(SESSION)).status == "complete"

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.rig import everybody
 from bot.intents.session_rows import slack_intents
 from engine.decide.agents.spend_projection import SpendRows
-from engine.decide.commands import Policy
+from engine.decide.commands import Answer, Policy
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.language.actors import Actor
@@ -141,9 +141,13 @@ async def _one(engine: Engine, flow: Flow, number: int) -> str:
     if number % 10 < 7 and state.open_prompts:
         [prompt_id, *_] = state.open_prompts
         if "deploy" in flow.name:
-            await engine.resume(session_id, "", actor=who, prompt_id=prompt_id, answer="approve")
+            await engine.resume(
+                session_id, Answer(prompt_id, who, f"yes:{who.id}:{prompt_id}", value="approve")
+            )
         else:
-            await engine.resume(session_id, "last night's", actor=who, prompt_id=prompt_id)
+            await engine.resume(
+                session_id, Answer(prompt_id, who, f"said:{who.id}:{prompt_id}", text="last night's")
+            )
         await engine.parked(session_id)
     elif number % 10 == 7:
         await engine.abort(session_id, actor=who, reason="not today")

@@ -13,6 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from bot.web.access import Access
+from engine.decide.commands import Answer
 from engine.language.actors import Actor
 from tests.support import roomful
 from tests.support.browser import PHONE, running_browser
@@ -90,7 +91,7 @@ async def test_the_graph_follows_what_another_process_does(browser: Browser, hom
         await expect(page.get_by_label("Open question")).to_contain_text("asks @eva")
         async with roomful.engine_at(home / "sayso.db") as engine:
             await engine.resume(
-                row["sessionId"], "", actor=roomful.PEOPLE[4], prompt_id=row["prompts"][0], answer="approve"
+                row["sessionId"], Answer(row["prompts"][0], roomful.PEOPLE[4], "answer:1", value="approve")
             )
             await engine.parked(row["sessionId"])
         await expect(gate).to_have_attribute("data-status", "completed")
@@ -171,7 +172,7 @@ nodes:
             await page.get_by_role("button", name=re.compile("^other, ask")).click()
             asked = (await engine.state(begun)).prompts.values()
             [other] = [each.prompt_id for each in asked if "you" in each.message]
-            await engine.resume(begun, "yes", actor=roomful.PEOPLE[0], prompt_id=other)
+            await engine.resume(begun, Answer(other, roomful.PEOPLE[0], "answer:2", text="yes"))
             await expect(page.get_by_label("Open question")).to_have_count(1)
             await expect(mine.get_by_label("Answer")).to_have_value("half of")
 

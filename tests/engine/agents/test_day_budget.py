@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.decide.agents.spend_projection import SpendRows, nanos
-from engine.decide.commands import Due
+from engine.decide.commands import Answer, Due
 from engine.journal.records import NANO
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -89,7 +89,7 @@ async def asked(rig: EngineRig, session_id: str) -> State:
 async def decide(target: Engine, state: State, value: str) -> None:
     """Somebody answers that question."""
     (prompt_id,) = state.open_prompts
-    await target.resume(state.session_id, "", actor=ANA, prompt_id=prompt_id, answer=value)
+    await target.resume(state.session_id, Answer(prompt_id, ANA, "answer:6", value=value))
 
 
 async def test_a_call_is_set_aside_before_it_is_made_and_settled_with_its_answer(tmp_path: Path) -> None:
