@@ -22,8 +22,10 @@ from bot.cli.declare import Command, Group
 from bot.cli.parser import Parser
 from bot.terminal.console import MEANINGS
 from bot.wire.manifest import manifest_text
-from engine.flow.docs.reference import flow_reference_markdown
-from engine.journal import events, transitions
+from docs.flow_reference import flow_reference_markdown
+from engine.journal import events
+from engine.journal.phases import PHASES
+from engine.journal.transitions import TRANSITIONS
 from engine.run.flow_files import load_flows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,8 +65,14 @@ def with_part(text: str, name: str, part: str) -> str:
 
 
 def states() -> str:
-    """The session's state machine as a diagram."""
-    return f"```mermaid\n{transitions.mermaid()}\n```"
+    """The session's state machine as a Mermaid diagram: only what changes the phase."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for (before, event), later in sorted(TRANSITIONS.items(), key=lambda item: PHASES.index(item[0][0])):
+        if before != later:
+            grouped.setdefault((before, later), []).append(event.replace(":", "#colon;"))
+    moves = (f"    {before} --> {later}: {', '.join(names)}" for (before, later), names in grouped.items())
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> idle", *moves, "    ended --> [*]", "```"]
+    return "\n".join(lines)
 
 
 # --- rooms -------------------------------------------------------------------------------------------------
@@ -83,7 +91,9 @@ def rooms() -> str:
 
 def _layers(package: str, contracts: Sequence[Mapping[str, Any]]) -> list[str]:
     """The rooms of a package, in the order of its import contract."""
-    layers = next((one["layers"] for one in contracts if one.get("containers") == [package]), [])
+    layers: Sequence[str] = next(
+        (one["layers"] for one in contracts if one.get("containers") == [package]), []
+    )
     return [f"{package}.{name.strip()}" for layer in layers for name in layer.split("|")]
 
 

@@ -14,10 +14,4 @@ Invariants
 * A message older than a prompt never answers it; by whose clock is no question, since both times are Slack's.
 
 What a crash does: nothing. Rows and events are one commit, and a reply that came meanwhile waits in the inbox.
-
-Files:
-
-* `question_row`: the PromptState, its encoding, how it follows from a session, who may answer, reading it
-* `routing`: `route(message, thread)`, what a message in a thread means
-* `slack_text`: Slack's text as people meant it
 """

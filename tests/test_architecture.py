@@ -225,25 +225,6 @@ def test_every_module_explains_itself() -> None:
     assert bare == []
 
 
-def test_the_page_of_a_room_lists_its_files() -> None:
-    """The docstring of each room's `__init__` lists all that is in the room, and nothing else."""
-    wrong = {}
-    for name in modules("engine", "prompt_state", "bot"):
-        page = source(name)
-        if page.name == "__init__.py" and (there := _contents(page.parent)):
-            listed = re.findall(r"^\* `(\w+/?)`:", ast.get_docstring(tree(name)) or "", re.MULTILINE)
-            if sorted(listed) != there:
-                wrong[name] = sorted(set(there) ^ set(listed)) or listed
-    assert wrong == {}
-
-
-def _contents(room: Path) -> list[str]:
-    """The modules of a room and, with a `/`, the rooms in it; empty where it only holds rooms."""
-    files = [path.stem for path in room.glob("*.py") if not path.stem.startswith("__")]
-    rooms = [f"{path.parent.name}/" for path in room.glob("*/__init__.py")]
-    return sorted(files + rooms) if files else []
-
-
 def test_no_default_is_read_off_a_class_with_slots() -> None:
     """No code takes the default of a field from the class: there a Struct has a descriptor in its place."""
     classes = {

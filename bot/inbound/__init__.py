@@ -8,11 +8,4 @@ Invariants:
 * A payload of a wrong shape is counted and acknowledged, and nothing else.
 
 A crash: A payload without an acknowledgement comes again; its idempotency key knows it.
-
-Files:
-
-* `decisions`: what is done with what arrives from Slack, as values whose types are checked
-* `lines`: the line with which people start a flow
-* `payloads`: payload → decision, for messages, presses, submissions, commands and changes of channels
-* `triggers`: what the served flows listen for
 """

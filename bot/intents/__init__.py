@@ -7,9 +7,4 @@ Invariants:
 * A projection: the same events give the same rows, with the same idempotency keys.
 
 A crash: The rows are committed with the step, or not there.
-
-Files:
-
-* `agent_rows`: the outbox rows of agents: what stays in the thread of what they say and do
-* `session_rows`: the outbox rows that a step's events make
 """

@@ -14,21 +14,4 @@ its turn to call Slack (`bot.wire.budget`) before it is rendered. An edit is in 
 a message the last one is shown, and no post waits for it. Edits and reactions can be repeated without harm, so they
 are not looked up. Messages that one person sees are sent at most
 once. What Slack refuses for good fails its row and is never tried again.
-
-Files:
-
-* `agent_messages`: which entries of an agent stand in which message, and that each is there once
-* `calls`: the calls that show something in Slack
-* `deliveries`: what `message` nodes post, and where; files that are uploaded
-* `destinations`: places outside of the thread, mentions, names of agents; whether a thread can be posted in
-* `direct`: questions in direct messages: copies for who is asked, and digests
-* `notices`: what is said in place of doing something; reminders and escalations
-* `outbox_worker`: the loop of the outbox: one row of each lane at a time
-* `posts`: posting once: a request whose outcome is unknown is looked up
-* `progress`: cards drawn again for progress of running nodes, and for a queue that moved up
-* `sender`: what everything that sends rows has: the store, the calls, lookups
-* `senders`: what sending a row means, kind by kind
-* `shards`: of several processes that send, one has each channel
-* `streams`: the text of agents while it comes
-* `turns`: which turn a row waits for: how urgent it is, and which method it calls
 """

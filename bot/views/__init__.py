@@ -12,12 +12,4 @@ Each kind of view (`bot.views.kinds`) answers three questions, and knows nothing
 A view carries ids only (`private_metadata`: the prompt and its nonce, the person, the page). The key of a submission
 is `view:<team>:<view id>`: sent twice, it counts once. The pages of a long form are rows of the inbox too, found by
 the keys that the next page carries; so a crash between two pages loses nothing.
-
-Files:
-
-* `forms`: a question's form, page by page, and the form of an approval
-* `home`: the app's Home, and alike approvals that are decided together
-* `kinds`: views that are no forms, and what views about a prompt share
-* `me`: how somebody is told, and who answers while they are away
-* `service`: opens views and checks what is submitted
 """

@@ -9,14 +9,4 @@ Invariants:
 * What is asked for often (a page of sessions, what changed) reads few rows, however many sessions there are.
 
 A crash: Logins end; nothing else is kept here.
-
-Files:
-
-* `access`: logins and cookies
-* `acts`: what may be changed, as requests in the inbox
-* `documents`: what the page is told of one session, of one step, of two sessions side by side
-* `index`: what sessions are found by, in memory
-* `oidc`: logins by an OIDC provider
-* `overview`: who waits for whom, spending, dead letters, locks, queues
-* `server`: the routes, the checks of every request, news
 """

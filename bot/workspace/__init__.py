@@ -12,22 +12,6 @@ ask before and after they act; a fault that struck is recorded, so that a test c
 
 A crash loses at most the last fifth of a second of what is saved with `persist_path`; the file is always
 whole. Sockets, trigger ids, response URLs, recorded calls and deliveries do not survive a restart.
-
-Files:
-
-* `blocks`: Block Kit checked as Slack checks it
-* `core`: everything that can happen, whoever does it; views and trigger ids
-* `elements`: interactive elements in blocks; text as typed, and as stored
-* `faults`: faults on demand
-* `interactions`: what a person does with buttons, commands and modals
-* `limits`: Slack's published limits, enforced as one of the faults
-* `methods/`: the Web API methods
-* `pageapi`: what the page talks to: JSON over HTTP, and a WebSocket for news
-* `pages`: what every page of ours that a browser shows has: its files with their policy, and who may ask
-* `payloads`: what the app receives; who hears of changes, and the saved file
-* `server`: the HTTP server, and the Web API over it
-* `socketmode`: Socket Mode: envelopes, acknowledgements, events delivered again
-* `state`: people, channels, messages, views; errors
 """
 
 from bot.workspace.elements import Suggestion

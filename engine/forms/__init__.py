@@ -8,13 +8,6 @@ Invariants:
 * What is stored has one spelling.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
-
-Files:
-
-* `definition`: a form as a flow writes it, checked when the flow is loaded, settled when it is asked
-* `formats`: addresses, dates, people: one spelling each; patterns that answer soon
-* `parse`: from what was typed, clicked or given as JSON to what is stored; values as people read them
-* `question`: what people are asked, as one record, and what counts as an answer
 """
 
 from engine.forms.definition import FORM_SCHEMA, form_faults, normalize_form

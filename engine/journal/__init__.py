@@ -12,20 +12,4 @@ Invariants:
 * Names and fields on the wire are ours for ever; golden histories are read byte for byte.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
-
-Files:
-
-* `agent_runs`: conversations with models in a state: how a call begins, and how what it spends is counted
-* `audit`: the audit trail: who was asked, who decided, what ran, as records
-* `events/`: facts of a session, in the past tense, each with its rules
-* `fold`: `evolve`: the only way in which a state comes to be
-* `grammar`: what the rules of events share: comparisons with the state, and ids that follow from it
-* `history`: a session as a tree, finished passes too
-* `passes`: passes through lists of nodes: how they go on, and how they end
-* `phases`: phases of a session, and what they are called outside
-* `queries`: what a state says about places in it, and about code that changed
-* `records`: the records of the store: what a commit carries, and what is read back
-* `snapshot`: the state as one JSON document, and the file of a paused or exported session
-* `state`: the state of a session, as values
-* `transitions`: the session's state machine: a table that the events make
 """

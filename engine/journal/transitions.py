@@ -1,14 +1,14 @@
 """The session's state machine: a table, which the classes of the events make. An event that it does not list in a phase
 is a failed lookup.
 
-The diagram in docs/architecture.md is generated from this table (`mermaid()`); a test fails when it is stale.
+The diagram in docs/architecture.md is generated from this table; a test fails when it is stale.
 """
 
 from __future__ import annotations
 
 from engine.journal.events import EVENTS
 from engine.journal.events.session import HELD
-from engine.journal.phases import PHASES, Phase
+from engine.journal.phases import Phase
 from engine.language.errors import MalformedJournal
 
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
@@ -28,16 +28,3 @@ def step(phase: Phase, event: str) -> Phase:
         return TRANSITIONS[phase, event]
     except KeyError:
         raise MalformedJournal(f"{event} cannot happen while the session is {phase}") from None
-
-
-def mermaid() -> str:
-    """The table as a Mermaid state diagram: only what changes the phase."""
-    lines = ["stateDiagram-v2", "    [*] --> idle"]
-    grouped: dict[tuple[Phase, Phase], list[str]] = {}
-    for (before, event), later in sorted(TRANSITIONS.items(), key=lambda item: PHASES.index(item[0][0])):
-        if before != later:
-            grouped.setdefault((before, later), []).append(event)
-    for (before, later), events in grouped.items():
-        lines.append(f"    {before} --> {later}: {', '.join(events).replace(':', '#colon;')}")
-    lines.append("    ended --> [*]")
-    return "\n".join(lines)

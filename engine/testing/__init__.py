@@ -8,11 +8,6 @@ Invariants:
 * Nothing here sleeps or draws lots.
 
 A crash: that is what it makes.
-
-Files:
-
-* `clock`: `ManualClock`, a time that only the test moves
-* `crashes`: `CrashingStore`, a store whose process dies at a commit
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from bot.doctor.slack import named_in
+from docs.agent_reference import AGENT_EXAMPLE
 from engine.flow import Flow, Node, Retry
 from engine.flow.builtin_tools import BUILTIN
-from engine.flow.docs.agent_reference import AGENT_EXAMPLE
 from engine.flow.docs.diagram import mermaid
 from engine.flow.load import flow_from_body, load_flow
 from engine.flow.node import AgentPlan, Rule, ToolPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.flow.docs.reference import flow_reference_markdown
+from docs.flow_reference import flow_reference_markdown
 from engine.flow.document import EdgeDoc, FlowDoc, LimitsDoc, NodeDoc, RetryDoc
 from engine.flow.load import load_flow
 from engine.language.filters import FILTERS, TESTS
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "flow-reference.md"
 
 
 def test_the_page_is_what_the_models_say() -> None:
-    """When this fails: `python -m engine.flow.docs.reference > docs/flow-reference.md`."""
+    """When this fails: `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == flow_reference_markdown()
 
 

@@ -1,14 +1,6 @@
 """The Web API methods: plain functions from a `Call` to the fields of the answer, and the table of them.
 
 They raise SlackError for what Slack would refuse. They know nothing of HTTP; `bot.workspace.server` does.
-
-Files:
-
-* `agents`: agents.*, assistant.*
-* `call`: one call with its checks; views.*, reactions.*, apps.*, api.test
-* `chat`: chat.*: posting, changing, deleting, streaming
-* `conversations`: conversations.*, users.*, usergroups.*, team.*, bots.*, auth.*
-* `files`: files.*
 """
 
 from __future__ import annotations

@@ -14,17 +14,6 @@ Reading an event checks every field. Making one checks nothing but its names: my
 a person brings into an event is refused by `engine.language.codec` when the event is written, if it is not JSON.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
-
-Files:
-
-* `agents`: conversations with models: what is said, what tools were asked for and gave, what it used
-* `base`: what all events are
-* `containers`: graphs, jumps and containers
-* `grants`: calls of a tool that people allow always
-* `nodes`: nodes: starts, outcomes, interruptions, tries
-* `prompts`: questions for people
-* `session`: the session as a whole: its start, pauses, lock, messages and end
-* `timers`: durable timers
 """
 
 # ruff: noqa: F403
