@@ -206,6 +206,16 @@ async def test_a_claim_puts_the_rows_of_its_session_right(home: Home, change: st
         assert (home.rows(), told(rig.store)) == (before, [])
 
 
+@pytest.mark.parametrize("table", ["timers", "prompts"])
+async def test_a_claim_that_believes_its_rows_is_noticed(
+    home: Home, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: were rows of a session not compared when it is claimed, what somebody deleted would stay away."""
+    monkeypatch.setitem(globals(), "repairs", lambda state, stored: [])
+    with pytest.raises(AssertionError):
+        await test_a_claim_puts_the_rows_of_its_session_right(home, f"DELETE FROM {table}")  # noqa: S608 - our own
+
+
 async def test_a_claim_drops_what_was_added(home: Home) -> None:
     """Genuine rows of an earlier time, written back: no command believes them."""
     async with home.rig() as rig:

@@ -21,7 +21,7 @@ from bot.serve import chores
 from engine.journal.records import InboxItem, KeptRow
 from engine.language.errors import SessionError, StorageError
 from engine.run.stored import utc_now
-from engine.storage import deletion
+from engine.storage import connection, deletion
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.port import Store
@@ -405,3 +405,26 @@ def test_what_was_deleted_stands_nowhere_in_the_file(
         what = [head.session_id] if command == "delete" else ["--older-than", "0s"]
         assert run(["--home", "home", "sessions", command, *what]) == 0
         assert left_of(settings.home, b"open sesame", b"swordfish") == []
+
+
+@pytest.mark.parametrize("part", ["pages", "inbox"])
+def test_a_deletion_that_leaves_text_is_noticed(
+    part: str,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The seeded faults: were freed parts of pages not overwritten, or what people said left in the inbox, it would be found."""
+    configure = connection.Connection._configure
+
+    def careless(database: connection.Connection) -> None:
+        configure(database)
+        database.raw.pragma("secure_delete", 0)
+
+    if part == "pages":
+        monkeypatch.setattr(connection.Connection, "_configure", careless)
+    else:
+        monkeypatch.setattr(retention, "_emptied", lambda kept: iter(()))
+    with pytest.raises(AssertionError, match="swordfish"):
+        test_what_was_deleted_stands_nowhere_in_the_file("delete", settings, tmp_path, capsys)
