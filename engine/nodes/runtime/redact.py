@@ -3,7 +3,7 @@
 A value is looked for as itself and as the encodings in which programs print it, in five views of a text: as it is (JSON,
 percent and shell quotes of the common libraries, HTML), packed (base64 once and twice, base32, at all alignments),
 as hex digits in any case with or without separators, with every character escape decoded (`%63`, `\\u0063`, `\\x63`,
-`&#99;`), in any mixture, and as mail headers quote it (`=63`). Of letters beyond ASCII it is looked for in all that becomes
+`\\143`, `&#99;`), in any mixture, and as mail headers quote it (`=63`). Of letters beyond ASCII it is looked for in all that becomes
 of them on the way: composed or not, in UTF-8, Latin-1 or UTF-16, read as another of these, replaced or left out. Line
 breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings without backslashes also the escaped
 ones of a JSON text. Taking out too much is a blemish, too little a leak: occurrences may overlap and all of them go.
@@ -37,16 +37,16 @@ _SHORTEST_LINE = 16
 _BREAKS = re.compile(r"[\r\n]+")
 _ESCAPED_BREAKS = re.compile(r"(?:[\r\n]|\\+[rn]|\\+\Z)+")
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
-_SEPARATORS = re.compile(r"[\s:,_.-]+")
+_SEPARATORS = re.compile(r"(?:[\s:,_.-]|0[xX])+")
 _SMALL = str.maketrans("ABCDEF", "abcdef")
 _ESCAPES = re.compile(
     r"(?P<percent>(?:%[0-9A-Fa-f]{2})+)|(?P<unicode>(?:\\+u[0-9A-Fa-f]{4})+)|\\+u\{(?P<braced>[0-9A-Fa-f]{1,6})\}"
-    r"|(?P<bytes>(?:\\+x[0-9A-Fa-f]{2})+)|&#0*(?P<decimal>\d{1,7});|&#[xX]0*(?P<hexadecimal>[0-9A-Fa-f]{1,6});"
+    r"|(?P<bytes>(?:\\+x[0-9A-Fa-f]{2})+)|(?P<octal>(?:\\+[0-3][0-7]{2})+)|\\+U(?P<wide>[0-9A-Fa-f]{8})|&#0*(?P<decimal>\d{1,7});|&#[xX]0*(?P<hexadecimal>[0-9A-Fa-f]{1,6});"
     r"|&(?P<named>[A-Za-z]{2,8});|\\(?P<char>[\"'\\/])|(?P<breaks>[\r\n]+)"
 )
 _UNFINISHED = re.compile(
     r"(?:(?:%[0-9A-Fa-f]{2})*(?:%[0-9A-Fa-f]?)?|(?:\\+u[0-9A-Fa-f]{4})*(?:\\+(?:u(?:[0-9A-Fa-f]{0,3}|\{[0-9A-Fa-f]{0,6}))?)?"
-    r"|(?:\\+x[0-9A-Fa-f]{2})*(?:\\+(?:x[0-9A-Fa-f]?)?)?|&(?:#?[0-9A-Za-z]{0,9})?)\Z"
+    r"|(?:\\+x[0-9A-Fa-f]{2})*(?:\\+(?:x[0-9A-Fa-f]?)?)?|(?:\\+[0-3][0-7]{2})*(?:\\+(?:[0-3][0-7]?)?)?|\\+U[0-9A-Fa-f]{0,7}|&(?:#?[0-9A-Za-z]{0,9})?)\Z"
 )
 """An escape, or a run of them, that more text may continue."""
 _QUOTED = re.compile(
@@ -363,7 +363,10 @@ class _HexView(_View):
 
     def __init__(self, needles: dict[str, str]) -> None:
         super().__init__(_SEPARATORS, needles)
-        self.reach = self._longest * 3 // 2
+        self.reach = self._longest * 3
+
+    def undecided(self, text: str, least: int) -> int:
+        return super().undecided(text.removesuffix("0"), least)  # of `0x`, maybe
 
     def read(self, text: str) -> _Squeezed:
         return _Squeezed.of(text.translate(_SMALL), self._breaks)
@@ -452,9 +455,10 @@ def _unescaped(match: re.Match[str]) -> list[tuple[str, int]]:
     kind, given = str(match.lastgroup), match[match.lastgroup or 0]
     if kind == "breaks":
         return [("\n", len(given))]
-    if kind in ("percent", "bytes"):
-        escapes = re.findall(r"[%=]..|\\+x..", given)
-        return _in_chars(bytes(int(escape[-2:], 16) for escape in escapes), "utf-8", 1, escapes)
+    if kind in ("percent", "bytes", "octal"):
+        one, size, base = (r"\\+...", 3, 8) if kind == "octal" else (r"[%=]..|\\+x..", 2, 16)
+        escapes = re.findall(one, given)
+        return _in_chars(bytes(int(escape[-size:], base) for escape in escapes), "utf-8", 1, escapes)
     if kind == "unicode":
         escapes = re.findall(r"\\+u....", given)
         return _in_chars(b"".join(bytes.fromhex(escape[-4:]) for escape in escapes), "utf-16-be", 2, escapes)
