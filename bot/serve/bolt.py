@@ -8,9 +8,11 @@ What opens a view stores nothing: it is opened beside the acknowledgement (`bot.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
@@ -31,12 +33,15 @@ from bot.wire.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
 from engine.journal.records import InboxItem
 from engine.language.codec import Json, encode
 from engine.language.errors import StorageError
+from engine.storage.backoff import is_busy, waited_out
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.slack")
 
 SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
 BROKEN = "This could not be read, and nothing follows from it. Please try it again."
+BUSY_SECONDS = 60.0
+"""How long what came waits for another program; a message is delivered again after a minute."""
 _MOST_PENDING = 1_000
 """How many rows that wait are looked through for something of a thread."""
 
@@ -231,8 +236,12 @@ class SlackApp:
             self._delivered.note(item.thread_key, item.key.rsplit(":", 1)[1])
 
     async def _ingest(self, item: InboxItem) -> bool:
-        """Store an item; one whose key is known changes nothing. Whether it was new."""
-        is_new = (await self._writer.ingest([item], self._now()))[0] is not None
+        """Store an item; one whose key is known changes nothing. Whether it was new. Another program that holds the database
+        is waited for: Slack delivers no press a second time."""
+        clock, store = asyncio.get_running_loop().time, partial(self._writer.ingest, [item], self._now())
+        until = clock() + BUSY_SECONDS
+        stored = await waited_out(store, "what came from Slack", lambda: clock() < until, is_busy)
+        is_new = stored[0] is not None
         if is_new:
             self._taken()
         return is_new

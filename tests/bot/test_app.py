@@ -17,8 +17,9 @@ from bot.views.service import Views
 from bot.wire.client import app_client, bot_client
 from bot.workspace import payloads
 from engine.journal.records import InboxItem
-from engine.language.errors import StorageError
+from engine.language.errors import StorageBusy, StorageError
 from engine.run.stored import utc_now
+from engine.storage import backoff
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
@@ -100,6 +101,34 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
         assert store.inbox() == []
         store.full = False
         assert [await delivered(), await delivered()] == [200, 200]
+    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+    writer.close()
+
+
+class _Held(MemoryStore):
+    """A store that another program holds at the first tries."""
+
+    tries = 2
+
+    def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
+        self.tries -= 1
+        if self.tries >= 0:
+            raise StorageBusy("held by another process")
+        return super().ingest(items, now)
+
+
+async def test_what_comes_while_another_program_holds_the_store_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slack delivers a press once: it is stored and acknowledged when the other program lets go."""
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
+    store = _Held()
+    writer = Writer(store)
+    writer.start()
+    async with running_workspace() as workspace:
+        slack, body = _app(workspace, writer), _mention(workspace)
+        answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
+    assert answer.status == 200
     assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
     writer.close()
 
