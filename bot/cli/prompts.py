@@ -51,7 +51,7 @@ from engine.journal.queries import ELICIT
 from engine.journal.records import DropLock, Head, LockRow
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, PromptTimedOut
+from engine.language.errors import AlreadyAnswered, Corrupt, InvalidAnswer, PromptClosed, PromptTimedOut
 from engine.run.stored import stored_state, utc_now
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
@@ -352,7 +352,10 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
 
 def _session_of(store: Store, prompt: PromptState) -> Head:
     head = store.head(prompt.session_id)
-    assert head is not None, "a prompt's session exists"
+    if head is None:
+        raise Corrupt(
+            f"{prompt.session_id}, which asks this, is not in the store any more: its row was deleted."
+        )
     refuse_ended(head)
     return head
 

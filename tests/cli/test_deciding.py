@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from contextlib import closing
+
+import apsw
 
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
@@ -355,3 +358,13 @@ def test_the_account_stands_beside_the_name(cli: Cli) -> None:
     voted = told["prompt:voted"]
     assert (voted["actorId"], voted["actorAccount"], voted["claimed"]) == ("local:alice", mine, True)
     assert {line["actorAccount"] for line in told.values()} == {mine}
+
+
+def test_a_question_whose_session_somebody_deleted_is_damage(cli: Cli) -> None:
+    """Whoever answers it, or hands it over, is told in words (exit code 6)."""
+    prompt = asked(cli, FLOW)
+    with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
+        outside.execute("DELETE FROM sessions")
+    for words in (("answer", prompt, "Approve"), ("hand-over", prompt, "--to", "local:eve")):
+        done = cli.run("prompts", *words, "--as", "@sre")
+        assert (done.code, "its row was deleted" in done.err) == (6, True), done
