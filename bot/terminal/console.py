@@ -301,8 +301,11 @@ def moment(text: str) -> str:
 
 
 def ago(text: str, now: str) -> str:
-    """How long ago a time is."""
+    """How long ago a time is; of a row that somebody changed it may be none."""
     from bot.rendering.text import elapsed
     from engine.language.timestamps import seconds_between
 
-    return f"{elapsed(seconds_between(text, now))} ago"
+    try:
+        return f"{elapsed(seconds_between(text, now))} ago"
+    except (TypeError, ValueError):
+        return "unknown"

@@ -92,7 +92,8 @@ class Index:
 
     def _note(self, head: Head) -> None:
         before = self._known.get(head.session_id)
-        self._newest = max(self._newest, head.updated_at)
+        if not head.quarantined:  # what somebody changed may say anything
+            self._newest = max(self._newest, head.updated_at)
         if before is None:
             self._order = None
             self._known[head.session_id] = self._read(head)

@@ -361,9 +361,11 @@ def test_the_account_stands_beside_the_name(cli: Cli) -> None:
 
 
 def test_a_question_whose_session_somebody_deleted_is_damage(cli: Cli) -> None:
-    """Whoever answers it, or hands it over, is told in words (exit code 6)."""
+    """Whoever answers it, or hands it over, is told in words (exit code 6); the list shows a row that was changed too."""
     prompt = asked(cli, FLOW)
     with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
+        outside.execute("UPDATE sessions SET updated_at = 'junk'")
+        assert "set aside" in cli.run("sessions", "list").out
         outside.execute("DELETE FROM sessions")
     for words in (("answer", prompt, "Approve"), ("hand-over", prompt, "--to", "local:eve")):
         done = cli.run("prompts", *words, "--as", "@sre")

@@ -6,6 +6,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
+import apsw
 import pytest
 
 from engine.decide import fork
@@ -68,6 +69,17 @@ async def test_what_another_process_does_is_told(visitor: Visitor, home: Path) -
         while begun.encode() not in told:
             told = await news.content.readline()
     assert (await some(visitor, q="nightly"))["sessionId"] == begun
+
+
+@pytest.mark.parametrize("changed", ["junk", "9999-01-01T00:00:00.000Z"])
+async def test_a_row_that_somebody_changed_hides_no_news(home: Path, changed: str) -> None:
+    """When a session changed last is believed of rows that verify alone."""
+    with closing(apsw.Connection(str(home / "sayso.db"))) as db:
+        db.execute("UPDATE sessions SET updated_at = ? WHERE n = (SELECT max(n) FROM sessions)", (changed,))
+    async with visited(home) as visitor:
+        await visitor.log_in()
+        await visitor.all_read()
+        await test_what_another_process_does_is_told(visitor, home)
 
 
 async def test_a_deleted_session_leaves_the_list(visitor: Visitor) -> None:
