@@ -149,7 +149,6 @@ def make_engine(
             default_model=settings.agents.model or DEFAULT_MODEL,
             day_capped=settings.agents.day_cap is not None and not scripted(settings),
             listens=settings.agents.listens,
-            counts=key_variable(settings) is not None and not scripted(settings),
         ),
     )
     engine.sessions.repairs, engine.sessions.intents = repairs, intents

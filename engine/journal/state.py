@@ -227,8 +227,6 @@ class AgentRun(_Record):
     """Tokens of the conversation when it was last answered, with the answer."""
     counted: int = 0
     """How many messages these are."""
-    weighed: tuple[str, ...] = ()
-    """The marks of the files and tools that are among these tokens and are not in the journal."""
     text: str = ""
     """The text of the last answer."""
     final: bool = False

@@ -24,7 +24,5 @@ class AgentFacts(Struct, frozen=True):
     default_model: str = DEFAULT_MODEL
     day_left: Decimal | None = None
     day_capped: bool = False
-    counts: bool = False
-    """Whether the provider counts the tokens of a request that is not made yet."""
     listens: Mapping[str, str] = MappingProxyType({})
     """How much agents may hear at most: by id of a channel, `dm`, and under the empty name everywhere else."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
 
-from engine.language.codec import Json, encode
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.messages.listed import LISTED, SOURCE
 from engine.messages.models import SHIPPED
-from engine.messages.turns import TurnRequest, Usage
+from engine.messages.turns import Usage
 
 MILLION = Decimal(1_000_000)
 
@@ -121,52 +121,10 @@ def cost(usage: Usage, price: Price) -> Decimal:
     return price.rates_for(usage.prompt_tokens).cost(usage)
 
 
-# --- the most that a turn can cost ---------------------------------------------------------------------------
-
-TOOLS_OVERHEAD = 2_000
-"""Tokens that the API adds to a request with tools, and for the frame of messages: more than any model's."""
-
-IMAGE_TOKENS = 8_000
-"""More than a picture can have, however large: the API makes larger ones smaller."""
-
-
-def worst_case(request: TurnRequest, price: Price, *, prompt_tokens: int | None = None) -> Decimal:
-    """Dollars that this turn can cost at most: what a budget reserves before the call.
-
-    `prompt_tokens` is a bound that the caller knows; else the request's bytes are one, since no token is shorter
-    than a byte. That is about four times too much for English, and never too little.
-    """
-    prompt = min(price.context, prompt_bound(request, price) if prompt_tokens is None else prompt_tokens)
+def worst_case(price: Price, prompt: int, answer: int) -> Decimal:
+    """Dollars that a turn with so many tokens can cost at most, however its prompt is cached."""
     tiers = [price.rates] + ([price.long] if price.long is not None and prompt > price.long_over else [])
-    return max((prompt * each.dearest_input + request.max_tokens * each.output) / MILLION for each in tiers)
-
-
-def prompt_bound(request: TurnRequest, price: Price) -> int:
-    """More tokens than this request can have. What has no bound of its own (a PDF, a link) is a full context."""
-    size = TOOLS_OVERHEAD
-    for message in request.messages:
-        for block in message.content:
-            size += _block_bound(block, price)
-    rest = {**request.to_json(), "messages": []}
-    return size + len(encode(rest))
-
-
-def _block_bound(block: Json, price: Price) -> int:
-    content = block.get("content")
-    if block["type"] == "tool_result" and isinstance(content, list):
-        bare = {**block, "content": []}
-        return len(encode(bare)) + sum(_block_bound(part, price) for part in content)
-    bound = block_bound(block)
-    return price.context if bound is None else bound
-
-
-def block_bound(block: Json) -> int | None:
-    """More tokens than text, a picture or a document can have; None where there is no bound but the model's context."""
-    if block["type"] == "image":
-        return IMAGE_TOKENS
-    if block["type"] == "document" and block["source"].get("type") != "text":
-        return None
-    return len(encode(block))
+    return max((prompt * each.dearest_input + answer * each.output) / MILLION for each in tiers)
 
 
 # --- configuration -------------------------------------------------------------------------------------------

@@ -169,11 +169,6 @@ def is_about_search(refusal: str) -> bool:
     return any(word in refusal.lower() for word in ("tool_search", "tool search", "defer_loading"))
 
 
-def looks_for_tools(body: Mapping[str, Json]) -> bool:
-    """Whether a conversation that begins with this body looks for tools."""
-    return any(str(tool.get("type")).startswith("tool_search_tool") for tool in body.get("tools") or ())
-
-
 def _thinking(wanted: str, model: ModelFacts) -> Json:
     """The text between tool calls comes as thinking on some models: they are asked to show it, and no reasoning. None: what
     the model does when nothing is said."""

@@ -44,9 +44,6 @@ log = logging.getLogger("sayso.agent")
 _DAY, _SOON, _ASKING = 86_400.0, 300.0, 10.0
 """Seconds: how long an answer holds, after how long is asked again that was not answered, how long an answer may take."""
 
-_COUNTED = ("model", "messages", "system", "tools", "thinking", "output_config")
-"""What of a body the API takes where it counts tokens."""
-
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
 
@@ -116,28 +113,6 @@ class ClaudeProvider:
             lasts = _SOON
         self._models[model] = (known, time.monotonic() + lasts)
         return known
-
-    async def count(self, request: TurnRequest) -> int | None:
-        """What the API counts for this very body; see `Provider`."""
-        body = without(body_of(request, caching=False), self._off.get(request.model, ()))
-        body = {name: value for name, value in body.items() if name in _COUNTED}
-        rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
-        try:
-            client = await self._connect()
-            sdk = importlib.import_module("anthropic")
-            found = await client.beta.messages.count_tokens(
-                model=request.model,
-                messages=body["messages"],
-                betas=betas(body) or sdk.omit,
-                extra_body=rest,
-                timeout=_ASKING,
-            )
-        except ProviderError:
-            raise
-        except Exception as error:
-            log.info("the tokens of a request are not counted, so its bytes hold: %s", error)
-            return None
-        return int(found.input_tokens)
 
     async def close(self) -> None:
         """Close the connections; the next turn opens new ones."""

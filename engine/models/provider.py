@@ -32,9 +32,6 @@ class Provider(Protocol):
     async def facts(self, model: str) -> ModelFacts:
         """What a model takes; what this release knows of it, where nobody can be asked."""
 
-    async def count(self, request: TurnRequest) -> int | None:
-        """How many tokens this request has, about; None where nobody can say it. It costs nothing."""
-
     async def close(self) -> None:
         """Let go of connections. May be called more than once."""
 

@@ -220,10 +220,6 @@ class ScriptedProvider:
         """See `Provider`."""
         return shipped(model)
 
-    async def count(self, request: TurnRequest) -> int | None:
-        """Nothing is counted: a script costs what it says."""
-        return None
-
     async def close(self) -> None:
         """Nothing is held."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from engine.decide.agents.budget import Part, marks
 from engine.language.codec import Json, copy
 from engine.language.errors import NotJson
 from engine.messages.errors import BadResponse, ProviderError
@@ -14,7 +13,6 @@ from engine.nodes.runtime.runner import Completed, Failed, Outcome
 
 def completed(
     result: TurnResult,
-    parts: Sequence[Part] = (),
     opened: Mapping[str, Json] | None = None,
     *,
     signed: bool = False,
@@ -27,7 +25,6 @@ def completed(
         "model": result.model,
         "interrupted": result.interrupted,
         "requestId": result.request_id,
-        "weighed": marks(parts),
         **({"cutCall": True} if result.cut_call else {}),
         **({"signed": True} if signed else {}),
         **({"stopDetails": result.stop_details} if result.stop_details else {}),

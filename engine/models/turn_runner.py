@@ -26,7 +26,6 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import structs
 
-from engine.decide.agents.budget import Part, file_part, too_little, tool_part, weighed
 from engine.decide.agents.tool_results import attribute, wrapped
 from engine.language.codec import Json, copy, encode
 from engine.language.errors import SaysoError
@@ -135,10 +134,9 @@ async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
 def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
     """The request that a turn's config describes, without the tools of MCP servers; files are still named only.
 
-    `{model, maxTokens, messages: [{role, content}], body, drop, mcp: [{server, tools}], room, weighed}`; without a `body` the
+    `{model, maxTokens, messages: [{role, content}], body, drop, mcp: [{server, tools}]}`; without a `body` the
     conversation is not opened yet, and there are `system`, `asks` and `tools: [{name, description, input_schema}]`. A
-    tool with `call` is a Python function. `room` are the tokens that are set aside for files and tools that are known here
-    only, beside those with the marks `weighed`. `facts` are what the model takes.
+    tool with `call` is a Python function. `facts` are what the model takes.
     """
     facts = facts or shipped(config["model"])
     longest = min(config["maxTokens"], facts.max_tokens or config["maxTokens"])
@@ -170,19 +168,10 @@ def request_from(config: Json, facts: ModelFacts | None = None) -> TurnRequest:
 
 
 class _Made(NamedTuple):
-    """A request as it is sent, what of it the core could not know, and what is to be journaled of it with its answer."""
+    """A request as it is sent, and what is to be journaled of it with its answer."""
 
     request: TurnRequest
-    parts: Sequence[Part]
     opened: dict[str, Json]
-
-
-class _TooLittle(Exception):
-    """More would be sent than is set aside for: nothing is. Carries what the core is to know."""
-
-    def __init__(self, saved: Json) -> None:
-        self.saved = saved
-        super().__init__("more would be sent than what is set aside for")
 
 
 @dataclass(frozen=True)
@@ -195,15 +184,12 @@ class TurnRunner:
     approved: Approved = nothing_approved
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """The answer as `{content, stopReason, usage, model, interrupted, requestId, weighed, opened}`, or why there is none;
-        see `failed`. A turn that was told to leave is complete, with what was said until then. One for which too little is
-        set aside leaves before anything is sent (`engine.decide.agents.budget`)."""
+        """The answer as `{content, stopReason, usage, model, interrupted, requestId, opened}`, or why there is none; see
+        `failed`. A turn that was told to leave is complete, with what was said until then."""
         limit = asyncio.timeout(ctx.timeout)
         try:
             async with limit:
                 return await self._result(config, ctx)
-        except _TooLittle as found:
-            return Interrupted("left", str(found), found.saved)
         except ProviderError as error:
             return failed(error)
         except NodeError as error:
@@ -235,13 +221,6 @@ class TurnRunner:
             return completed(TurnResult((), None, Usage(), config["model"], interrupted=True))
         finally:
             abortable.close()
-        if config.get("count"):
-            await before_effect()
-            counted = await self.provider(ctx).count(made.request)
-            raise _TooLittle(weighed(made.parts, counted))
-        missing = too_little(made.parts, config, ctx.saved)
-        if missing is not None:
-            raise _TooLittle(missing)
         looking = asyncio.ensure_future(self._changed(config))
         try:
             outcome = await self._answered(made, config, ctx)
@@ -304,7 +283,7 @@ class TurnRunner:
             log.warning("%s %s: the API makes no summary: %s", ctx.session_id, ctx.path, error)
             signed = False
             result = await self._told(_summing(made.request, config["summary"], signed=False), ctx)
-        return completed(result, made.parts, made.opened, signed=signed)
+        return completed(result, made.opened, signed=signed)
 
     async def _told(self, request: TurnRequest, ctx: NodeContext) -> TurnResult:
         provider = self.provider(ctx)
@@ -317,10 +296,10 @@ class TurnRunner:
         raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
 
     async def _made(self, config: dict[str, Json], ctx: NodeContext) -> _Made:
-        tools, opened = list[Tool](), dict[str, Json]()
+        opened = dict[str, Json]()
         facts = await self.provider(ctx).facts(config["model"])
         if config.get("body") is None:
-            first, tools = await self._first(config, ctx, facts)
+            first = await self._first(config, ctx, facts)
             # As a reader of the journal will see it: the first call sends nothing else than the second.
             opened = {"body": copy(first.frame())} | ({"drop": True} if first.drop else {})
             names = [
@@ -330,15 +309,15 @@ class TurnRunner:
             ]
             opened |= {"listed": names} if names else {}
             config = {**config, **opened}
-        request, parts = request_from(config, facts), list[Part]()
+        request = request_from(config, facts)
         if config.get("summary"):
             request = _summing(request, config["summary"], signed=facts.compaction)
         if any(True for message in request.messages for _ in files_in(message.content)):
             told = await self._said(request.messages)
-            messages, parts, read = await asyncio.to_thread(_with_all_files, request.messages, ctx, told)
+            messages, read = await asyncio.to_thread(_with_all_files, request.messages, ctx, told)
             request = replace(request, messages=messages)
             opened |= {"files": read} if read else {}
-        return _Made(request, [*parts, *map(tool_part, tools)], opened)
+        return _Made(request, opened)
 
     async def _said(self, messages: Sequence[Message]) -> dict[str, str]:
         """What was said in the places that these messages name and that were not read yet."""
@@ -349,30 +328,20 @@ class TurnRunner:
         except SaysoError as error:
             raise PlaceUnread(f"what was said before cannot be read now: {error}") from error
 
-    async def _first(
-        self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts
-    ) -> tuple[TurnRequest, list[Tool]]:
-        """The request of a conversation that is not opened, and the tools of it that the core could not know."""
-        functions = {tool["name"] for tool in config.get("tools") or () if "call" in tool}
-        if functions:
+    async def _first(self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts) -> TurnRequest:
+        """The request of a conversation that is not opened."""
+        if any("call" in tool for tool in config.get("tools") or ()):
             tools = await asyncio.to_thread(with_functions, config["tools"], ctx.flow_dir)
             config = {**config, "tools": tools}
         request = request_from(config, facts)
-        offered = list(request.tools)
-        found = [tool for tool in offered if tool.name in functions]
         served = list[Tool]()
         for server in config.get("mcp") or ():
             told = await self._tools_of(server["server"], server["tools"])
-            told = [
-                _as_approved(tool, known)
-                for known in [await self.approved(server["server"])]
-                for tool in told
-            ]
-            served, found = [*served, *told], [*found, *told]
+            known = await self.approved(server["server"])
+            served += [_as_approved(tool, known) for tool in told]
         if served and config.get("search"):
             served = looked_for(served, config["search"])
-        offered += served
-        return replace(request, tools=tuple(offered)), found
+        return replace(request, tools=(*request.tools, *served))
 
     async def _tools_of(self, server: str, names: Sequence[str]) -> Sequence[Tool]:
         try:
@@ -432,10 +401,10 @@ def _place_key(place: Mapping[str, Json]) -> str:
 
 def _with_all_files(
     messages: Sequence[Message], ctx: NodeContext, told: Mapping[str, str]
-) -> tuple[tuple[Message, ...], list[Part], list[Json]]:
-    """The messages with all files in place of what names them; what they weigh; and what is to be known of those that are
-    sent for the first time. Raises `FileRefused`."""
-    parts, read = list[Part](), list[Json]()
+) -> tuple[tuple[Message, ...], list[Json]]:
+    """The messages with all files in place of what names them, and what is to be known of those that are sent for the first
+    time. Raises `FileRefused`."""
+    read = list[Json]()
 
     def made(named: Json) -> Json:
         if "place" in named and not kept(named):
@@ -445,12 +414,10 @@ def _with_all_files(
         elif not kept(named):
             read.append(_read_before(named, ctx) if named.get("digest") else _read(named, ctx))
             named = {**named, **read[-1]}
-        block = filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))
-        parts.append(file_part(block))
-        return block
+        return filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))
 
     sent = tuple(structs.replace(each, content=tuple(with_files(each.content, made))) for each in messages)
-    return sent, parts, read
+    return sent, read
 
 
 def _read(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:

@@ -34,7 +34,6 @@ SAID = {
             "cost",
             "model",
             "stop_reason",
-            "weighed",
         ),
         "what a node, a person or a model said",
     ),

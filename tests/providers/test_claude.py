@@ -276,15 +276,6 @@ async def test_what_a_model_takes_is_asked_once_a_day(server: ClaudeServer, clau
     assert server.looked_up == ["claude-next", "claude-opus-5"]
 
 
-async def test_tokens_are_counted_for_the_very_body(server: ClaudeServer, claude: ClaudeProvider) -> None:
-    """The endpoint takes what it is sent; where nobody counts, nobody does."""
-    assert await claude.count(asked("claude-sonnet-5-5", effort="low")) is None
-    server.tokens = 1234
-    assert await claude.count(replace(asked("claude-sonnet-5-5"), user="U1")) == 1234
-    assert server.counted[0]["output_config"] == {"effort": "low"}
-    assert not {"max_tokens", "metadata", "stream"} & server.counted[1].keys()
-
-
 async def test_whom_a_call_is_for_is_told_as_a_hash(server: ClaudeServer, claude: ClaudeProvider) -> None:
     """The same person is the same hash, and nobody can tell who it is without the key."""
     server.queue(text("ok"), text("ok"))

@@ -129,9 +129,5 @@ class Direct:
         """See `Provider`."""
         return shipped(model)
 
-    async def count(self, request: TurnRequest) -> int | None:
-        """As many tokens as will be billed."""
-        return tokens(_read(body_of(request)), 1 if self._mind.dear else BYTES_A_TOKEN)
-
     async def close(self) -> None:
         """Nothing is held."""

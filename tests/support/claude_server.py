@@ -168,20 +168,6 @@ class ClaudeServer:
             return _error(404, "not_found_error", f"model: {name}", "req_model")
         return web.json_response({"id": name, "type": "model", **self.models[name]})
 
-    async def count(self, request: web.Request) -> web.Response:
-        """POST /v1/messages/count_tokens."""
-        body = json.loads(await request.text())
-        self.counted.append(body)
-        named = request.headers.get("anthropic-beta", "").split(",")
-        try:
-            check({"max_tokens": 1, **body}, self.thoughts, [each for each in named if each])
-            self.bindings.check(body)
-        except Refusal as error:
-            return _error(400, "invalid_request_error", str(error), "req_count")
-        if self.tokens is None:
-            return _error(404, "not_found_error", "nobody counts here", "req_count")
-        return web.json_response({"input_tokens": self.tokens})
-
     async def _stream(self, request: web.Request, reply: Reply, request_id: str) -> web.StreamResponse:
         number = len(self.requests) - 1
         asked = self.requests[number]
@@ -304,7 +290,6 @@ async def claude_server() -> AsyncIterator[ClaudeServer]:
     server = ClaudeServer()
     app = web.Application(client_max_size=32 * 1024 * 1024)
     app.router.add_post("/v1/messages", server.handle)
-    app.router.add_post("/v1/messages/count_tokens", server.count)
     app.router.add_get("/v1/models/{id}", server.model)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()

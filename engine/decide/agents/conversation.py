@@ -8,7 +8,6 @@ people are asked.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 from engine.decide.agents import budget, listings, outcomes, tool_calls
 from engine.decide.agents import memory as notes
@@ -182,10 +181,9 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
         message = f"there is no price for {unpriced}, so its cost cannot be capped: set SAYSO_PRICES"
         outcomes.stuck(step, owner, {"type": "price_unknown", "message": message})
         return
-    least = budget.estimate(step, owner, agent, before)
+    least = budget.estimate(step, owner, agent)
     cap = budget.passed(step, owner, agent, least)
-    count = cap is not None and budget.to_count(step, cap, before)
-    if cap is not None and not count:
+    if cap is not None:
         _at_cap(step, owner, cap)
         return
     held = holds(agent)
@@ -198,14 +196,11 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
     config: dict[str, Json] = {
         "purpose": purpose,
         "model": agent.model,
-        "reserved": None if least.cost is None else format(Decimal(0) if count else least.cost, "f"),
-        "tokens": 0 if count else least.tokens,
-        "room": least.room,
-        **({"count": True} if count else {}),
+        "reserved": None if least.cost is None else format(least.cost, "f"),
+        "tokens": least.tokens,
         # The fold follows these where they are said alone: journals of older releases fold as they did.
         **({"held": True} if held else {"anew": True} if agent.heard else {}),
         **({"cut": True} if agent.cut and purpose == "compact" else {}),
-        **budget.counted_with(before),
         **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),
         **({"exempt": True} if agent.caps.get("day") else {}),
     }
@@ -294,7 +289,6 @@ def _record(
         container=output.get("container"),
         dropped=output.get("dropped"),
         final=True if final else None,
-        weighed=output.get("weighed") or None,
     )
 
 

@@ -52,10 +52,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
         "mcp": _servers(plan),
-        "room": called.get("room"),
         **_container(agent, state.nodes[path].started_at or ""),
-        "weighed": called.get("weighed") or (list(agent.weighed) if agent.context else []),
-        **({"count": True} if called.get("count") else {}),
         **({"plain": True} if agent.plain else {}),
         **(
             _beginning(agent, config, plan)

@@ -21,7 +21,6 @@ from engine.journal.events import (
     Event,
     NodeFailed,
     NodeFailing,
-    NodeInterrupted,
     NodeRetried,
 )
 from engine.journal.queries import TURN
@@ -29,8 +28,8 @@ from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json
 
-_Lost: TypeAlias = NodeRetried | NodeFailing | NodeFailed | NodeInterrupted
-"""What a model call without an answer ends with."""
+_Lost: TypeAlias = NodeRetried | NodeFailing | NodeFailed
+"""What a model call without an answer ends with that may have cost nothing."""
 
 
 def nanos(dollars: Json) -> int:
@@ -63,7 +62,6 @@ class SpendRows(Struct, frozen=True):
         NodeRetried,
         NodeFailing,
         NodeFailed,
-        NodeInterrupted,
     )
     """The events without which there are no rows."""
 
@@ -95,8 +93,8 @@ def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) ->
 
 
 def _unpaid(before: State, after: State, event: _Lost) -> list[Row]:
-    """A call that cost nothing; another one is set aside for anew."""
+    """A call that cost nothing, as its event says; another one is set aside for anew."""
     run = before.nodes.get(event.path or "")
-    if run is None or run.status != "started" or not event.costs_nothing(run):
+    if run is None or run.status != "started" or not event.unpaid:
         return []
     return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

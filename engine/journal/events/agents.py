@@ -60,9 +60,8 @@ class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS):
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
     stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
     what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it; `overheard` where
-    those words are data and no instruction), what is wrong with an answer (`engine`). `weighed` are marks of the files
-    and tools outside of the journal that its tokens include. `price` says by which rates the cost was reckoned, `context`
-    how many tokens the conversation has with its answer where that is not the sum of `usage`,
+    those words are data and no instruction), what is wrong with an answer (`engine`). `price` says by which rates the cost
+    was reckoned, `context` how many tokens the conversation has with its answer where that is not the sum of `usage`,
     `container` where code of the model ran at the provider, `dropped` how much of its earlier thinking the API left out of
     what was sent: the number of blocks by the reason.
     """
@@ -79,7 +78,6 @@ class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS):
     stop_reason: str | None = None
     interrupted: bool | None = None
     final: bool | None = None
-    weighed: list[str] | None = None
     price: dict[str, Json] | None = None
     context: int | None = None
     overheard: bool | None = None
@@ -242,7 +240,6 @@ class AgentCompacted(NodeEvent, tag="agent:compacted", phases=OUTCOMES):
             usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
             context=0,
             counted=0,
-            weighed=(),
             compacts=None,
         )
         return _turn_ends(with_agent(state, path, agent), self.turn, run, self.timestamp)
@@ -386,9 +383,9 @@ def _answered(state: State, path: str, event: AgentMessage, turn: str) -> State:
     messages = agent.messages
     if event.content:
         messages = said_in(messages, "assistant", list(event.content))
-    counted = (agent.context, agent.counted, agent.weighed)
+    counted = (agent.context, agent.counted)
     if not event.interrupted and (run.input or {}).get("purpose") != "compact":
-        counted = (event.context or sum(usage.values()), len(messages), tuple(event.weighed or ()))
+        counted = (event.context or sum(usage.values()), len(messages))
     said = [block["text"] for block in event.content if block["type"] == "text"]
     calls = any(block["type"] == "tool_use" for block in event.content)
     cut = agent.cut and "".join([agent.cut, *said])
@@ -398,7 +395,6 @@ def _answered(state: State, path: str, event: AgentMessage, turn: str) -> State:
         usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
         context=counted[0],
         counted=counted[1],
-        weighed=counted[2],
         text="".join([agent.cut, *said]),
         plan=None if event.final else agent.plan,
         cut=cut if event.interrupted or (run.input or {}).get("cut") else "",

@@ -74,10 +74,6 @@ class Failure(NodeEvent):
         attempt: int
         unpaid: bool | None = None
 
-    def costs_nothing(self, run: NodeRun) -> bool:
-        """Whether it is a model call that cost nothing: it was not sent, or was refused before any answer."""
-        return bool(self.unpaid)
-
 
 class NodeStarted(Start, tag="node:started", phases=WORK):
     """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
@@ -138,7 +134,7 @@ class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
         scope = None if self.list_id is None else failure_scope(path, run)
         same(self.scope, scope, "scope")
         container = state.containers.get(path)
-        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        state = unanswered_call(state, path, run, bool(self.unpaid))
         if container is not None:
             state = drop_passes(state, path)
             if self.keeps:
@@ -172,7 +168,7 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES):
             _fails_after_all(state, path, run, self)
         else:
             _breaks(state, path, run, self)
-        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        state = unanswered_call(state, path, run, bool(self.unpaid))
         failed = replace(
             run, status="failed", error=self.error, input=None, saved=None, ended_at=self.timestamp
         )
@@ -202,7 +198,7 @@ class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES):
         run = run_at(state, path, "started")
         _breaks(state, path, run, self)
         same(self.timer_id, retry_id(state, path, run), "timer")
-        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        state = unanswered_call(state, path, run, bool(self.unpaid))
         if path in state.containers:
             state = drop_passes(state, path)
         run = replace(run, status="retrying", error=self.error, failures=run.failures + 1)
@@ -256,16 +252,11 @@ class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES):
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
     was not launched, since its code is another than before and a person has to agree; and so was `missing`, whose type, or
     that of what it approves, cannot be used where sayso runs. `asks`: its server asks people for what is in `saved`
-    (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers. A model call leaves with `saved` before anything is sent: more has to be set
-    aside for it (`room`, tokens for files and tools; null: a whole context).
+    (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
     """
 
     reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing", "asks"]
     saved: Json = None
-
-    def costs_nothing(self, run: NodeRun) -> bool:
-        """Whether it is a model call that left before anything was sent, since more has to be set aside for it."""
-        return run.type == TURN and self.reason == LEFT and self.saved is not None
 
     def fold(self, state: State) -> State:
         path = self.at
@@ -275,7 +266,7 @@ class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES):
             raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
         if self.reason != MISSING and mode_of(run.type) not in ("run", "delivery"):
             raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
-        state = unanswered_call(state, path, run, self.costs_nothing(run))
+        state = unanswered_call(state, path, run, free=False)
         crashes = run.crashes + (self.reason == "crash")
         run = replace(run, status="interrupted", crashes=crashes, reason=self.reason)
         if self.reason == ASKS and (run.type != "mcp" or unanswered(self.saved) is None):

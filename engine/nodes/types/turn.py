@@ -28,7 +28,6 @@ class TurnConfig(Config):
     mcp: list[Any] = Field(
         default_factory=list, description="Servers whose tools there are: `{server, tools}`."
     )
-    room: int | None = Field(None, description="Tokens that are set aside for files and such tools.")
     server_tools: dict[str, Any] = Field(
         default_factory=dict, alias="serverTools", description="Tools that run at the provider."
     )
@@ -36,8 +35,6 @@ class TurnConfig(Config):
         None, description="How tools of servers are looked for, in place of being told of all."
     )
     container: str | None = Field(None, description="Where code of the model ran.")
-    count: bool = Field(False, description="Whether the call is only counted, and not made.")
-    weighed: list[str] = Field(default_factory=list, description="Marks of those that were counted before.")
 
 
 SPEC = NodeSpec(config=TurnConfig, any_output=True, timeout=900.0, internal=True)

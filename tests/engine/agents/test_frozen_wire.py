@@ -323,7 +323,7 @@ async def test_a_conversation_of_an_older_release_is_frozen_by_its_next_call(
     call sends the same."""
     plain = turn_runner.completed
     with monkeypatch.context() as older:
-        older.setattr(turn_runner, "completed", lambda result, parts=(), *_, **__: plain(result, parts))
+        older.setattr(turn_runner, "completed", lambda result, *_, **__: plain(result))
         async with world.life() as engine:
             await world.begin(engine)
             assert await opened(engine) == []
