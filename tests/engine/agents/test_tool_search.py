@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.decide.agents import budget, model_request
+from engine.decide.agents import model_request
 from engine.flow.load import load_flow
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -117,11 +117,6 @@ async def test_a_model_that_cannot_look_is_told_of_all(stage: Stage) -> None:
     state = await stage.run(refused, text("Nothing."))
     assert state.status == "complete", state.error
     assert [tool["name"] for tool in stage.tools(1)] == [f"crm__t{n}" for n in range(31)]
-
-
-def test_rounds_of_a_search_are_set_aside_for() -> None:
-    """Each search reads the conversation once more."""
-    assert budget._served({}, True)[1] > budget._served({}, False)[1] == 1
 
 
 # --- the server refuses what the API refuses ---------------------------------------------------------------
