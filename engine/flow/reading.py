@@ -144,12 +144,7 @@ def _unlike(located: Located) -> Iterator[Fault]:
     for path, text in located.written.items():
         if _is_second(path):
             continue
-        tool = path[0] == "tools" and len(path) > 1
-        node, rest = (
-            (as_mapping(as_mapping(located.data.get("tools")).get(str(path[1]))), path[2:])
-            if tool
-            else _node_at(located.data, path)
-        )
+        node, rest = _node_or_tool_at(located.data, path)
         spec = spec_at(node)
         if spec is None or rest[:1] != ("with",):
             continue
@@ -167,6 +162,20 @@ _RESTRICTIONS = frozenset(
     {
         *("allowed_to_start", "channels", "lock", "if", "when", "timeout", "approvers", "who"),
         *("max_cost", "max_tokens_total", "max_turns", "events", "secret", "dedupe", "dedupe_by"),
+        *(
+            "choices",
+            "items",
+            "form",
+            "covers",
+            "ok_status",
+            "schema",
+            "output",
+            "guests",
+            "listen",
+            "memory",
+        ),
+        *("on_crash", "retry", "on_failure", "finally", "edges", "server_tools", "web_search", "web_fetch"),
+        "code_execution",
     }
 )
 
@@ -175,11 +184,21 @@ def _nulls(located: Located) -> Iterator[Fault]:
     """Restrictions that are null outside of data, where they would count as left out."""
     for path in located.spans:
         name = path[-1] if path else ""
-        inside = path[path.index("with") + 1] if "with" in path[:-1] else "tools"
-        data = inside not in ("tools", "approvals") or "inputs" in path
-        restricts = name in _RESTRICTIONS and not data and not _is_second(path)
-        if restricts and located.value(path) is None:
+        if name not in _RESTRICTIONS or _is_second(path) or located.value(path) is not None:
+            continue
+        node, rest = _node_or_tool_at(located.data, path)
+        spec = spec_at(node)
+        if rest[:1] == ("with",):
+            own = len(rest) == 2 and spec is not None and name in spec.field_names()
+            data = kind_at(spec.config, rest[1:]) == "any" if own and spec else rest[1] not in _OF_AGENTS
+        else:
+            of_input = len(path) == 3 if path[0] == "inputs" else rest[:1] == ("input",) and len(rest) == 3
+            data = not of_input and bool({"inputs", "input"} & {*path})
+        if not data:
             yield Fault(path, NOT_LEFT_OUT, "write a value, or leave the key out")
+
+
+_OF_AGENTS = ("tools", "approvals", "server_tools")
 
 
 def _is_second(path: Path) -> bool:
@@ -204,9 +223,7 @@ def _without_absent(
 
 def _type_at(data: dict[str, Any], path: Path) -> str:
     """The type of the node or tool that a place belongs to; empty where there is none."""
-    if len(path) > 1 and path[0] == "tools":
-        return str(as_mapping(as_mapping(data.get("tools")).get(str(path[1]))).get("type") or "")
-    return str(_node_at(data, path)[0].get("type") or "")
+    return str(_node_or_tool_at(data, path)[0].get("type") or "")
 
 
 def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
@@ -238,6 +255,13 @@ def _node_at(data: dict[str, Any], path: Path) -> tuple[Mapping[str, Any], Path]
                 node = node[part]
             return as_mapping(node), path[depth:]
     return {}, ()
+
+
+def _node_or_tool_at(data: dict[str, Any], path: Path) -> tuple[Mapping[str, Any], Path]:
+    """The node, or the tool of the file, on the way to a place, and the rest of the way."""
+    if len(path) > 1 and path[0] == "tools":
+        return as_mapping(as_mapping(data.get("tools")).get(str(path[1]))), path[2:]
+    return _node_at(data, path)
 
 
 def _holds_nodes(path: Path) -> bool:

@@ -41,8 +41,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.A
 _NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
 _COMMENT = re.compile(r"\s*[:,-]?[ \t]*(#[^\n]*)")
 _WORD_CUT = re.compile(r"#[\w{]")
-_WORDS_CUT = re.compile(r"[ \t]*(,?)[ \t]*(#[\w{][^\n]*)")
-"""A comment that begins like a word on the line of what it follows, maybe behind a comma."""
+_WORDS_CUT = re.compile(r"[ \t]*(,|:(?=[ \t])|\n(?=[ \t]))?[ \t]*(#[\w{][^\n]*)")
+"""A comment that begins like a word behind a value, maybe behind a comma or a colon, or on the next line."""
+_BEFORE_VALUE = re.compile(r"[ \t]*(?:- +)*")
 
 
 class Mark(NamedTuple):
@@ -222,18 +223,31 @@ class _Builder:
         return self.located.text[event.end_mark.index - 1 : event.end_mark.index] in ("]", "}")
 
     def _check_comment(self, before: Any) -> None:
-        """A doubt where a comment begins like a word and ends a text, or follows on an opening bracket or a comma."""
-        text = self.located.text
-        found = _WORDS_CUT.match(text, before.end_mark.index)
+        """A doubt where a comment begins like a word and ends a text, or follows on an opening bracket, a comma, or within
+        brackets a key; on a line of its own where it stands deeper than what the text is the value of."""
+        text, end = self.located.text, before.end_mark.index
+        found = _WORDS_CUT.match(text, end)
         opens = isinstance(before, yaml.CollectionStartEvent) and before.flow_style
         plain = isinstance(before, yaml.ScalarEvent) and not before.style and before.value != ""
-        if found is None or not (found[1] or opens or (plain and isinstance(_number(before.value), str))):
+        cut = plain and isinstance(_number(before.value), str)
+        if found is None:
             return
         line_start = text.rfind("\n", 0, found.start(2)) + 1
         line, column = text.count("\n", 0, found.start(2)) + 1, found.start(2) - line_start + 1
+        deeper = cut and not self.flows and column > self._begins(before)
+        by_sign = {None: opens or cut, ",": True, ":": bool(self.flows), "\n": deeper}
+        if not by_sign[found[1]]:
+            return
         message = f"a comment begins at `{found[2][:40].rstrip()}`, and nothing of it counts"
         hint = "quote the text if it belongs to it; else put a space behind the #"
         self.located.doubts.append(Problem(self.located.file, line, column, message, hint))
+
+    def _begins(self, value: Any) -> int:
+        """The column in which the key of a value begins, or the value of a list."""
+        text, begin = self.located.text, value.start_mark.index
+        line_start = text.rfind("\n", 0, begin) + 1
+        found = _BEFORE_VALUE.match(text, line_start)
+        return (found.end() if found else line_start) - line_start + 1
 
     def _check_directives(self, event: Any) -> None:
         if event.tags or (event.version and tuple(event.version) != (1, 2)):

@@ -178,6 +178,21 @@ def test_a_field_of_a_node_without_a_value_is_refused(line: str) -> None:
         "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, tools: [{shell: {commands: [ls]}}], "
         "approvals: {shell: {approvers: null}}}}]\n",
         "flow: f\nnodes: [{id: a, type: message, with: {text: x, to: ~}}]\n",
+        "flow: f\ninputs: {v: {choices: null}}\nnodes: [{id: a, type: noop}]\n",
+        "flow: f\ntools: {t: {type: shell, description: x, input: {v: {choices: ~}}, with: {run: [ls]}}}\n"
+        "nodes: [{id: a, type: noop}]\n",
+        "flow: f\nfinally: null\nnodes: [{id: a, type: noop}]\n",
+        "flow: f\nedges: null\nnodes: [{id: a, type: noop}]\n",
+        "flow: f\nnodes: [{id: a, type: shell, with: {run: [ls]}, on_crash: null}]\n",
+        "flow: f\nnodes: [{id: a, type: approval, with: {message: x, approvers: [channel], covers: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: http, with: {url: 'http://x', schema: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: http, with: {url: 'http://x', ok_status: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, max_cost: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, guests: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, output: ~}}]\n",
+        "flow: f\nnodes: [{id: a, type: agent, with: {prompt: x, server_tools: {web_search: ~}}}]\n",
+        "flow: f\ntools: {t: {type: http, description: x, with: {url: 'http://x', schema: ~}}}\n"
+        "nodes: [{id: a, type: noop}]\n",
     ],
 )
 def test_a_restriction_that_is_null_is_refused(text: str) -> None:
@@ -189,6 +204,11 @@ def test_null_is_a_value_where_any_may_stand() -> None:
     """Data has nulls that are written out, and the keys of restrictions are data there too."""
     assert not said(node("set", a=None, channels=None, b={"if": None}))
     assert not said(node("http", url="http://x", method="POST", json={"timeout": None}, query={"q": None}))
+    assert not said(node("end", output=None))
+    assert not said(
+        "flow: f\ninputs: {v: {type: object, default: {choices: null}}}\n"
+        "triggers: [{shortcut: x, inputs: {v: {lock: null}}}]\nnodes: [{id: a, type: noop}]\n"
+    )
 
 
 def test_a_pinned_text_keeps_its_empty_keys() -> None:
@@ -209,6 +229,8 @@ def test_a_pinned_text_keeps_its_empty_keys() -> None:
         "text: Deploy #42 to prod?",
         "text: Deploy #{{ inputs.n }} to prod?",
         "text: Deploy\n        the #42 to prod?",
+        "text: Deploy build\n        #42 to prod?",
+        "text: Deploy build\n        #42 to prod?\n      to: '#ops'",
         "text: x\n      to: '#ops'\n      fields:\n        - {title: a, value: b}\n        - title: Fixed #42\n          value: c",
     ],
 )
@@ -234,6 +256,10 @@ def test_an_entry_that_a_comment_swallows_is_warned_of() -> None:
         "name: x  ## y",
         "# name: x",
         "#name: x",
+        "name: x\n    #retry: safe",
+        "name: x\n#retry: safe",
+        "on_failure:\n      - id: b\n        type: noop\n        #name: x",
+        "on_failure:\n      - id: b\n        #name: x\n        type: noop",
         "name: 'x' #42",
     ],
 )
@@ -248,6 +274,9 @@ def test_a_comment_is_no_doubt(line: str) -> None:
         "channels: [#ops, #dev]",
         "channels: [C01, #dev]",
         "limits: {deadline: Fixed #42 now}",
+        "triggers: [{message: x, channels: #ops}]",
+        "triggers:\n  - {schedule: '0 9 * * *', channel: #ops, timezone: UTC}",
+        "triggers: [{message: x,\n    channels: #ops, dedupe: 5m}]",
         "description: a\n  b #c\n  d",
     ],
 )
@@ -280,6 +309,8 @@ _ALONE = [
     ("message", {"text": "x", "ephemeral_to": "{{ inputs.dir }}"}),
     ("ask", {"message": "x", "who": "{{ inputs.dir }}"}),
     ("ask", {"message": "x", "timeout": "{{ inputs.dir }}"}),
+    ("agent", {"prompt": "x", "max_cost": "{{ inputs.dir }}"}),
+    ("http", {"url": "http://x", "ok_status": "{{ inputs.dir }}"}),
     ("approval", {"message": "x", "approvers": ["channel"], "timeout": "{{ inputs.dir }}"}),
     ("wait", {"for": "{{ inputs.dir }}"}),
 ]

@@ -307,6 +307,7 @@ SPEC = NodeSpec(
     verbatim_fields=_STATIC,
     static_fields=_STATIC,
     schema_fields=frozenset({"output"}),
+    exact=("max_cost", "max_tokens_total", "guests"),
     sparse_fields=frozenset(
         (
             "thinking",
