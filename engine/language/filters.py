@@ -591,13 +591,43 @@ WITH_DEFAULT = frozenset({"float", "fromjson", "int"})
 """Filters that take anything where a default is given."""
 
 
+_KINDS_WRITTEN = {"str": TEXT, "int": NUMBER, "float": NUMBER, "bool": BOOLEAN, "None": NULL}
+_SAMPLES: Mapping[str, Any] = {
+    **dict.fromkeys(("after", "before", "date", "since"), "2026-01-01T00:00:00.000Z"),
+    **dict.fromkeys(("round", "tojson"), 1),
+    "matching": "",
+}
+"""Values that a filter or test takes, where what it is given with them is right."""
+NOT_TRIED: Any = object()
+
+
 @functools.cache
-def most_arguments(name: str) -> int | None:
-    """How many arguments a filter takes at most; None where there is no limit."""
-    parameters = list(inspect.signature(FILTERS[name][0]).parameters.values())
-    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
-        return None
-    return len([each for each in parameters if each.name not in ("environment", "eval_ctx", "context")]) - 1
+def arguments_of(function: Callable[..., Any]) -> inspect.Signature:
+    """What a filter or test takes behind the value that it is for."""
+    given = inspect.signature(function).parameters.values()
+    taken = [each for each in given if each.name not in ("environment", "eval_ctx", "context")]
+    return inspect.Signature(taken[1:])
+
+
+def kinds_taken(parameter: inspect.Parameter) -> int:
+    """The kinds of values that a parameter takes; all where it does not say so."""
+    kinds = [_KINDS_WRITTEN.get(each) for each in str(parameter.annotation).split(" | ")]
+    return ANYTHING if None in kinds else functools.reduce(operators.or_, filter(None, kinds))
+
+
+def refused(
+    name: str, function: Callable[..., Any], value: Any, arguments: inspect.BoundArguments
+) -> str | None:
+    """Why arguments that are written out are wrong, whatever the filter or test is for; `value` where that is written out,
+    too."""
+    tried = _SAMPLES.get(name, NOT_TRIED) if value is NOT_TRIED else value
+    if tried is NOT_TRIED or function.__module__ != __name__:
+        return None  # those of Jinja may need more than their arguments
+    try:
+        guarded(f"`{name}`", function)(tried, *arguments.args, **arguments.kwargs)
+    except BadValue as error:
+        return str(error)
+    return None
 
 
 def _starts(value: str, prefix: str) -> bool:

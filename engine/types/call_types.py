@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from inspect import BoundArguments, Signature
 from typing import Protocol
 
 from jinja2 import nodes
 
 from engine.language.diagnostics import suggest
-from engine.language.filters import ANYTHING, FILTERS, TESTS, WITH_DEFAULT, most_arguments
+from engine.language.filters import (
+    ANYTHING,
+    FILTERS,
+    NOT_TRIED,
+    TESTS,
+    WITH_DEFAULT,
+    arguments_of,
+    kinds_taken,
+    refused,
+)
 from engine.language.matching import BadPattern, compiled
 from engine.types.facts import Facts
 from engine.types.lattice import (
@@ -67,13 +78,18 @@ class Calls:
             return self._default(node, facts)
         found = self._inference.of(node.node, facts)
         arguments = [self._inference.of(argument, facts) for argument in node.args]
-        for keyword in node.kwargs:
-            self._inference.of(keyword.value, facts)
-        return self._applied(node, found, arguments)
+        named = {str(keyword.key): self._inference.of(keyword.value, facts) for keyword in node.kwargs}
+        return self._applied(node, found, arguments, named)
 
-    def _applied(self, node: nodes.Filter, found: Type, arguments: list[Type]) -> Type:
+    def _applied(
+        self,
+        node: nodes.Filter,
+        found: Type,
+        arguments: list[Type],
+        keywords: Mapping[str, Type] | None = None,
+    ) -> Type:
         """What a filter gives for a value of this type."""
-        if not self._fits(node):
+        if not self._fits(node, arguments, keywords or {}):
             return ANY
         gives = GIVES[node.name]
         defaulted = node.name in WITH_DEFAULT and bool(arguments)
@@ -92,6 +108,8 @@ class Calls:
     def _passes(self, node: nodes.Test, found: Type, arguments: list[Type]) -> None:
         """A test of a value of this type: it takes it, and can compare it with its argument."""
         compares = _COMPARES.get(node.name)
+        if not self._fits(node, arguments, {}):
+            return
         taken = self._taken(node, found, TESTS[node.name][1])
         if compares is not None and arguments:
             self._inference.compared(node, compares, (node.node, taken), (node.args[0], arguments[0]))
@@ -106,15 +124,27 @@ class Calls:
         also_empty = isinstance(flag, nodes.Const) and flag.value is True
         return given_default(found, other, also_empty=also_empty)
 
-    def _fits(self, node: nodes.Filter) -> bool:
-        most = most_arguments(node.name)
-        if most is None or len(node.args) + len(node.kwargs) <= most:
+    def _fits(
+        self, node: nodes.Filter | nodes.Test, arguments: list[Type], keywords: Mapping[str, Type]
+    ) -> bool:
+        """Whether it can be called with these arguments: with so many, of these names and kinds, and of these values."""
+        kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
+        function, _, told = known[node.name]
+        signature = arguments_of(function)
+        written = {str(keyword.key): keyword.value for keyword in node.kwargs}
+        try:
+            types, values = signature.bind(*arguments, **keywords), signature.bind(*node.args, **written)
+        except TypeError as error:
+            self._inference.report(
+                node, f"the {kind} `{node.name}` {_misbound(str(error), signature)}", told, node.name
+            )
+            return False
+        if not signature.parameters and not node.args:
             return True
-        takes = "no arguments" if not most else f"at most {most} argument{'s' if most > 1 else ''}"
-        self._inference.report(
-            node, f"the filter `{node.name}` takes {takes}", FILTERS[node.name][2], node.name
-        )
-        return False
+        wrong = _wrong_kind(types) or _wrong_value(node, values)
+        if wrong is not None:
+            self._inference.report(node, f"the {kind} `{node.name}`: {wrong}", told, node.name)
+        return wrong is None
 
     def _taken(self, node: nodes.Filter | nodes.Test, found: Type, takes: int) -> Type:
         """The type of the subject, once it is sure to be one that is taken."""
@@ -202,6 +232,10 @@ class Calls:
     def _mapped(self, node: nodes.Filter, item: Type, arguments: list[Type]) -> Type | None:
         """`map('int')`: a filter on each item."""
         named = self._by_name(node, 0, FILTERS, "filter")
+        if not node.args:
+            return self._inference.report(
+                node, "the filter `map` needs a field or a filter", FILTERS["map"][2], "map"
+            )
         if named is None or named == "default":
             return None
         each = nodes.Filter(_first(node), named, node.args[1:], node.kwargs, None, None)
@@ -231,6 +265,48 @@ class Calls:
             node, f"unknown {kind} `{named}`", suggest(named, known, otherwise) or None, named
         )
         return None
+
+
+def _misbound(error: str, signature: Signature) -> str:
+    """What is wrong with how many arguments there are, or how they are called."""
+    given = signature.parameters.values()
+    most, name = (
+        sum(each.kind < each.VAR_KEYWORD for each in given),
+        next(iter(re.findall("'(.*)'", error)), ""),
+    )
+    if given and not most:
+        return "takes arguments with a name alone"
+    if "missing" in error:
+        return f"needs `{name}`"
+    if "unexpected" in error and most:
+        return f"has no argument `{name}`: it has {', '.join(f'`{each}`' for each in signature.parameters)}"
+    return "takes no arguments" if not most else f"takes at most {most} argument{'s' if most > 1 else ''}"
+
+
+def _wrong_kind(types: BoundArguments) -> str | None:
+    """The first argument of a kind that is not taken."""
+    for name, given in types.arguments.items():
+        parameter = types.signature.parameters[name]
+        found = {name: given} if isinstance(given, Type) else given if isinstance(given, dict) else {}
+        takes = kinds_taken(parameter)
+        for each, kind in found.items():
+            if not kind.unknown and kind.kinds and not kind.kinds & takes:
+                return f"`{each}` is {words(kind)}, and takes {words(Type(takes))}"
+    return None
+
+
+def _wrong_value(node: nodes.Filter | nodes.Test, values: BoundArguments) -> str | None:
+    """What the arguments are refused for, where all of them are written out."""
+    given = [*node.args, *(keyword.value for keyword in node.kwargs)]
+    if not all(isinstance(each, nodes.Const) for each in given):
+        return None
+    function = (FILTERS if isinstance(node, nodes.Filter) else TESTS)[node.name][0]
+    values = values.signature.bind(
+        *(each.as_const() for each in values.args),
+        **{key: each.as_const() for key, each in values.kwargs.items()},
+    )
+    subject = node.node.as_const() if isinstance(node.node, nodes.Const) else NOT_TRIED
+    return refused(node.name, function, subject, values)
 
 
 _HINT_ITEMS = "give it a default, `map(attribute='...', default='')`, or use `project`"
