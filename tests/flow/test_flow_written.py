@@ -346,12 +346,27 @@ def test_a_lock_has_no_null_in_its_name() -> None:
 
 
 def test_null_in_words_for_people_stays() -> None:
-    """A message may say null; a `set` whose text others are given is a doubt."""
+    """A message may say null."""
     assert not said(node("message", text="in {{ inputs.dir }}"))
-    assert "may be null" in " ".join(doubts(node("set", path="/data/{{ inputs.dir }}")))
-    assert "may be null" in " ".join(
-        doubts(node("python", call="os:stat", args={"path": "/data/{{ inputs.dir }}"}))
-    )
+    assert not doubts(node("message", text="in {{ inputs.dir }}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("set", {"path": "/data/{{ inputs.dir }}"}),
+        ("set", {"path": "{{ '/data/' ~ inputs.dir }}"}),
+        ("set", {"path": "{{ ['/data', inputs.dir] | join('/') }}"}),
+        ("python", {"call": "os:stat", "args": {"path": "/data/{{ inputs.dir }}"}}),
+        ("shell", {"run": ["x"], "stdin": "cd /data/{{ inputs.dir }}"}),
+        ("http", {"url": "http://x", "method": "POST", "body": "dir={{ inputs.dir }}"}),
+        ("http", {"url": "http://x", "method": "POST", "json": {"a": ["/data/{{ inputs.dir }}"]}}),
+    ],
+)
+def test_null_in_a_text_that_is_handed_on_is_a_doubt(kind: str, given: dict[str, Any]) -> None:
+    """What other nodes, programs and servers are given says `null` there, which is hardly meant."""
+    assert "may be null" in " ".join(doubts(node(kind, **given)))
+    assert not doubts(node(kind, **json.loads(json.dumps(given).replace("inputs.dir", "inputs.at"))))
 
 
 @pytest.mark.parametrize(
@@ -372,6 +387,8 @@ def test_an_if_without_else_may_have_a_default() -> None:
     [
         ("inputs.dir != ''", True),
         ("'' != inputs.dir", True),
+        ("not inputs.dir == ''", True),
+        ("not inputs.at == ''", False),
         ("inputs.dir | default('') != ''", True),
         ("inputs.at != ''", False),
         ("inputs.dir | default('', true) != ''", False),

@@ -376,5 +376,11 @@ def _expressions(name: str, tool: Mapping[str, Any], scope: Scope) -> Iterator[F
             secrets = field in spec.secret_fields
             exact = below(spec.exact, field)
             yield from check_values(
-                value, (name, "with", field), inside, secrets=secrets, exact=exact, record={}
+                value,
+                (name, "with", field),
+                inside,
+                secrets=secrets,
+                exact=exact,
+                record={},
+                handed_on=spec.hands_on,
             )

@@ -404,7 +404,9 @@ def _with(
         elif name not in spec.verbatim_fields:
             secrets = name in spec.secret_fields
             exact = below(spec.exact, name)
-            yield from check_values(value, path, scope, secrets=secrets, record=record, exact=exact)
+            yield from check_values(
+                value, path, scope, secrets=secrets, record=record, exact=exact, handed_on=spec.hands_on
+            )
     if record:
         yield from unfit(spec, with_, record)
     if scope.typed:
@@ -414,21 +416,15 @@ def _with(
 
 
 def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
-    """What does not count as left out although it is null, or may be; and a doubt where null may become a part of a text
-    that other nodes are given."""
+    """What does not count as left out although it is null, or may be."""
     for name in spec.exact:
         if name in with_ and with_[name] is None:
             yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
-    hands_on = spec.mode in ("pure", "run", "container") and not (spec.exact or spec.fails or spec.talks)
     for path, pieces in record.items():
         alone = single(pieces)
         may = alone is not None and alone.nullable and len(path) == 2 and not spec.required(str(path[1]))
         if alone is not None and may and path[1] in spec.exact:
             yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
-        for piece in pieces if alone is None and hands_on else ():
-            if isinstance(piece, Type) and piece.nullable:
-                message = f"what stands in this text may be null{because(piece)}"
-                yield Fault(path, message, GUARD, doubt=True)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:

@@ -383,12 +383,15 @@ def check_values(
     secrets: bool,
     record: dict[Path, Pieces] | None = None,
     exact: Places = (),
+    handed_on: bool = False,
 ) -> Iterator[Fault]:
     """What is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
-    null is no part of a text."""
+    null is no part of a text, and a doubt in what is `handed_on`."""
     if isinstance(value, str):
         if "{{" in value or "{%" in value or "{#" in value:
-            yield from check_text(value, path, scope, secrets=secrets, record=record, exact="" in exact)
+            yield from check_text(
+                value, path, scope, secrets=secrets, record=record, exact="" in exact, handed_on=handed_on
+            )
     elif isinstance(value, dict):
         for key, item in value.items():
             if has_expression(key):
@@ -396,10 +399,14 @@ def check_values(
                     (*path, key), "a key is not evaluated", "expressions stand in values", on_key=True
                 )
             places = below(exact, key)
-            yield from check_values(item, (*path, key), scope, secrets=secrets, record=record, exact=places)
+            yield from check_values(
+                item, (*path, key), scope, secrets=secrets, record=record, exact=places, handed_on=handed_on
+            )
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from check_values(item, (*path, index), scope, secrets=secrets, record=record, exact=exact)
+            yield from check_values(
+                item, (*path, index), scope, secrets=secrets, record=record, exact=exact, handed_on=handed_on
+            )
 
 
 def check_text(
@@ -411,6 +418,7 @@ def check_text(
     only: Collection[str] = (),
     record: dict[Path, Pieces] | None = None,
     exact: bool = False,
+    handed_on: bool = False,
 ) -> Iterator[Fault]:
     """What is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
     bad, references = inspect_text(text, secrets=secrets)
@@ -425,7 +433,7 @@ def check_text(
             yield from _check_names([(segment, reference)], path, scope)
     yield from _foreign(text, path)
     if scope.typed and not bad:
-        yield from _typed(text, path, scope, record, exact)
+        yield from _typed(text, path, scope, record, exact, handed_on and not exact)
 
 
 _FOREIGN = re.compile(r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}", re.DOTALL)
@@ -469,7 +477,7 @@ def _bad(error: BadExpression, path: Path) -> Fault:
 
 
 def _typed(
-    text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None, exact: bool
+    text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None, exact: bool, handed_on: bool
 ) -> Iterator[Fault]:
     """What is wrong with the types in the expressions of a text; `record` is told what they give."""
     from engine.language.jinja import parse_expression
@@ -481,12 +489,15 @@ def _typed(
         if not isinstance(part, Segment):
             pieces.append(part)
             continue
-        inference, tree = Inference(scope, exact=exact), parse_expression(part.source)
+        inference, tree = Inference(scope, exact=exact or handed_on), parse_expression(part.source)
         found = inference.of(tree)
-        if exact and (record is None or only_expression(parts) is None):
+        if (exact or handed_on) and (record is None or only_expression(parts) is None):
             found = inference.present(tree, found, NO_PART_OF_TEXT)
         pieces.append(found)
         for wrong in inference.wrong:
+            if handed_on and wrong.message.endswith(NO_PART_OF_TEXT):
+                message = wrong.message.replace(NO_PART_OF_TEXT, "then stands in the text as `null`")
+                wrong = wrong._replace(message=message, doubt=True)
             yield _fault_in(part, path, *wrong)
     if record is not None:
         record[path] = pieces

@@ -198,6 +198,11 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         """What the type does, for the flow reference."""
         return (self.config.__doc__ or "").strip()
 
+    @property
+    def hands_on(self) -> bool:
+        """Whether its texts are for programs and other nodes, and not for people or a model."""
+        return self.mode in ("pure", "run", "container") and not (self.fails or self.talks)
+
     def field_names(self) -> list[str]:
         """The fields of `with`; none for a type that takes any."""
         return [] if self.outputs is None else field_names(self.config)
