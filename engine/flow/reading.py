@@ -34,8 +34,10 @@ from engine.nodes.types.registry import node_types, unusable_type, why_missing
 from engine.nodes.types.spec import NOT_LEFT_OUT, PARTS
 from engine.types.annotations import Sources, no_source
 
-_LIKE_TEXT = re.compile(r"[+-]?0[0-9]+|\+[0-9.]+|[0-9]+\.[0-9]*0", re.ASCII)
-"""Numbers that are written as versions, codes and phone numbers are."""
+_LIKE_TEXT = re.compile(
+    r"[+-]?0[0-9]+|\+[0-9.]+|[0-9]+\.[0-9]*0|0[ox][0-9a-fA-F]+|[0-9]+[eE][0-9]+", re.ASCII
+)
+"""Numbers that are written as versions, codes, modes, hashes and phone numbers are."""
 
 
 def flow_from_body(body: bytes) -> Flow:
@@ -146,16 +148,32 @@ def _unlike(located: Located) -> Iterator[Fault]:
             continue
         node, rest = _node_or_tool_at(located.data, path)
         spec = spec_at(node)
+        if _is_in_input(located.data, path) and _LIKE_TEXT.fullmatch(text):
+            yield _like_text(path, text, located.value(path))
         if spec is None or rest[:1] != ("with",):
             continue
         kinds: Mapping[Any, Any] = TOOLS if spec.talks and rest[1] == "tools" and len(rest) > 3 else {}
         settings = kinds.get(rest[3]) if kinds else None
         kind = kind_at(spec.config, rest[1:]) if settings is None else kind_at(settings, rest[4:])
-        value = str(located.value(path)).lower()
         if kind == "text":
-            yield Fault(path, f"`{text}` would arrive as {value}", QUOTE_IT)
+            yield Fault(path, f"`{text}` would arrive as {str(located.value(path)).lower()}", QUOTE_IT)
         elif kind == "any" and _LIKE_TEXT.fullmatch(text):
-            yield Fault(path, f"`{text}` is the number {value} here", f"{QUOTE_IT} if it is text", doubt=True)
+            yield _like_text(path, text, located.value(path))
+
+
+def _like_text(path: Path, written: str, value: Any) -> Fault:
+    return Fault(path, f"`{written}` is the number {value} here", f"{QUOTE_IT} if it is text", doubt=True)
+
+
+def _is_in_input(data: Mapping[str, Any], path: Path) -> bool:
+    """Whether this stands in the list or mapping of an input, of which nobody said that its items are numbers."""
+    if path[0] == "triggers":
+        return path[2:3] == ("inputs",) and len(path) > 4
+    if path[0] != "inputs" or path[2:3] != ("default",) or len(path) < 4:
+        return False
+    told = as_mapping(as_mapping(data["inputs"]).get(str(path[1])))
+    of = as_mapping(told.get("items")).get("type", told.get("type"))
+    return of in ("array", "object")
 
 
 _RESTRICTIONS = frozenset(

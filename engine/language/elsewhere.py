@@ -100,7 +100,11 @@ FUNCTIONS: Mapping[str, str] = {
     "env": "write a secret `{{ secrets.NAME }}`, or an input",
     "lookup": "write an input, or read it with a node",
     "coalesce": "write `a | default(b, true)`",
-    "isset": "write `a is defined`",
+    **dict.fromkeys(("isset", "exists"), "write `a is defined`, or `a is not none`"),
+    **dict.fromkeys(("includes", "has"), "write `'part' in text`"),
+    **dict.fromkeys(("null", "nil"), "write `is none`"),
+    **dict.fromkeys(("empty", "blank"), "write `... | length == 0`"),
+    **dict.fromkeys(("bool", "boolean"), "compare it: `... == 'true'`"),
 }
 """What to write in place of functions that other formats have; those that are filters here are said to be filters."""
 

@@ -204,6 +204,17 @@ def _token(token: Any) -> str:
 
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""", re.DOTALL)
 _SIGNS: tuple[tuple[str, str], ...] = (
+    (r"[“”„‘’‚]([^“”„‘’‚]*)[“”‘’]", r"'\1'"),
+    (r"\$\{?(?=(?:inputs|nodes|status|session)\b)([\w.]+)\}?", r"\1"),
+    (r"\bis not (?:null|nil|NULL|Null)\b", "is not none"),
+    (r"^(.+?)\s+is not empty$", r"\1 | length > 0"),
+    (r"^(.+?)\s+is empty$", r"\1 | length == 0"),
+    (r"^(.+?)\s+(?:not\s+contains?|excludes)\s+(\S+)$", r"\2 not in \1"),
+    (r"^(.+?)\s+(?:contains?|includes|has)\s+(\S+)$", r"\2 in \1"),
+    (r"≥|=>", ">="),
+    (r"≤|=<", "<="),
+    (r"≠", "!="),
+    (r"\?\.", "."),
     (r"\s*&&\s*", " and "),
     (r"\s*\|\|\s*", " or "),
     (r"!==", "!="),
@@ -215,10 +226,12 @@ _SIGNS: tuple[tuple[str, str], ...] = (
     (r"\bOR\b", "or"),
     (r"\bNOT\b", "not"),
     (r"\b(?:null|nil|NULL|undefined)\b", "none"),
-    (r"\s-eq\s", " == "),
-    (r"\s-ne\s", " != "),
-    (r"\s-gt\s", " > "),
-    (r"\s-lt\s", " < "),
+    (r"\s-?eq\s", " == "),
+    (r"\s-?ne\s", " != "),
+    (r"\s-?gt\s", " > "),
+    (r"\s-?lt\s", " < "),
+    (r"\s-?ge\s", " >= "),
+    (r"\s-?le\s", " <= "),
     (r"^(.+?)\s*=~\s*(.+)$", r"\1 is matching(\2)"),
     (r"^(.+?)\s*\?\s*(.+?)\s*:\s*(.+)$", r"\2 if \1 else \3"),
 )
@@ -245,10 +258,11 @@ def mended(source: str) -> str | None:
 
 
 def _syntax_hint(source: str) -> str | None:
-    if source.lstrip().startswith((".", "$", "#", "/")):
-        return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}"
     better = mended(source)
-    return None if better is None else f"write `{better}`"
+    if better is not None:
+        return f"write `{better}`"
+    foreign = source.lstrip().startswith((".", "$", "#", "/"))
+    return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}" if foreign else None
 
 
 def _check_tree(tree: nodes.Node) -> None:
@@ -269,7 +283,7 @@ def _check_node(node: nodes.Node) -> None:
     if isinstance(node, nodes.Filter | nodes.Test):
         kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
         if node.name not in known:
-            hint = suggest(node.name, known, "")
+            hint = FUNCTIONS.get(node.name.lower()) or suggest(node.name, known, "")
             raise BadExpression(f"unknown {kind} `{node.name}`", hint or "the flow reference lists them")
     if isinstance(node, nodes.Call):
         _check_call(node)
@@ -295,6 +309,7 @@ def _check_call(node: nodes.Call) -> None:
     if isinstance(called, nodes.Getattr):
         close = ours(called.attr, FILTERS) or nearest(called.attr, FILTERS)
         hint = f"use the filter: `... | {close}`" if close else "use a filter; the flow reference lists them"
+        hint = FUNCTIONS.get(called.attr.lower().replace("_", ""), hint)
         raise BadExpression(f"values have no methods, so `.{called.attr}()` cannot be called", hint)
     if not isinstance(called, nodes.Name) or called.name != "range":
         name = called.name if isinstance(called, nodes.Name) else ""

@@ -122,6 +122,15 @@ def test_a_number_takes_the_case_of_its_worth(on: str, case: str) -> None:
     assert given(flow).started().node("s").output["case"] == case
 
 
+def test_a_case_in_digits_that_no_number_has_is_refused() -> None:
+    """A number is never `3.10` or `007` as text, so the case would be passed over."""
+    flow = "flow: f\ninputs: {n: {type: number}}\nnodes:\n  - id: s\n    type: switch\n    with: {on: '{{ inputs.n }}'}\n"
+    flow += "    cases: {%s: [{id: a, type: noop}]}\n"
+    for written, meant in (("3.10", "3.1"), ("3.0", "3"), ("1e3", "1000")):
+        assert f"write it as `{meant}`" in str(failure(flow % written))
+    assert failure(flow % "3.5") is None
+
+
 def test_a_choice_is_found_by_its_worth() -> None:
     """A choice that is a number is given as 2 or as 2.0, and handed over as the flow has it."""
     assert repr(parse_input(Input("n", "number", choices=(1, 2)), "2.0")) == "2"

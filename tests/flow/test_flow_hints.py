@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.flow.checks.all import warnings
+from engine.flow.load import load_flow
 from engine.language.elsewhere import CALLED, INSTEAD
 from engine.language.expressions import compile_condition, compile_value
 from engine.language.jinja import mended
@@ -91,7 +92,9 @@ MENDED: list[tuple[str, str | None]] = [
     ("a = 'x'", "a == 'x'"), ("a == 'x' && b", "a == 'x' and b"), ("a || !b", "a or not b"), ("a === 1", "a == 1"), ("a !== 1", "a != 1"),
     ("a <> 1", "a != 1"), ("a AND NOT b", "a and not b"), ("a =~ 'v[0-9]'", "a is matching('v[0-9]')"), ("a ? 1 : 2", "1 if a else 2"),
     ("a == null", "a == none"), ("a -eq 3", "a == 3"), ("a = 'b = c && d'", "a == 'b = c && d'"), ("a <= 1 && b >= 2", "a <= 1 and b >= 2"),
-    ("a ==", None), ("(", None),
+    ("a == “x y”", "a == 'x y'"), ("a == ‘x’", "a == 'x'"), ("a >= 1 and b ≥ 2", "a >= 1 and b >= 2"), ("a => 1", "a >= 1"), ("a ≠ 1", "a != 1"),
+    ("a contains 'x'", "'x' in a"), ("a is empty", "a | length == 0"), ("a is not empty", "a | length > 0"), ("a eq 3", "a == 3"),
+    ("$inputs.a == 1", "inputs.a == 1"), ("${inputs.a} == 1", "inputs.a == 1"), ("a?.b", "a.b"), ("a ==", None), ("(", None),
 ]  # fmt: skip
 
 
@@ -116,7 +119,7 @@ def test_a_condition_is_suggested_as_it_can_be_read(raw: str, hint: str | None) 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [("contains(a, 'x')", "`'part' in text`"), ("startsWith(a, 'x')", "is startswith"), ("toJSON(a)", "... | tojson"), ("len(a)", "... | length"),
-     ("success()", "status.<id>"), ("now()", "without the brackets"), ("a.strip()", "... | trim"), ("a | count", "`length`"), ("a | regex_replace('x')", "`replace`")],
+     ("success()", "status.<id>"), ("now()", "without the brackets"), ("a.strip()", "... | trim"), ("a | count", "`length`"), ("a is null", "`is none`"), ("a is empty", "length == 0"), ("a | bool", "== 'true'"), ("a.startsWith('x')", "is startswith"), ("exists(a)", "is not none"), ("a | regex_replace('x')", "`replace`")],
 )  # fmt: skip
 def test_functions_and_filters_of_other_languages_are_told_as_ours(text: str, hint: str) -> None:
     """A function, a method or a filter that is none here is told with what does the same."""
@@ -143,10 +146,20 @@ def told(run: str) -> list[str]:
     ]
 
 
+def test_a_tool_of_the_file_is_warned_of_as_a_node_is() -> None:
+    """What an agent runs is read by no shell either."""
+    tool = "tools: {logs: {type: shell, description: x, with: {run: [tail, $HOME/log]}}}"
+    flow = load_flow(
+        f"flow: f\n{tool}\nnodes: [{{id: a, type: agent, with: {{prompt: x, tools: [logs]}}}}]\n"
+    )
+    assert ["`run` of `a.logs`" in each.message for each in warnings(flow)] == [True]
+
+
 @pytest.mark.parametrize(
     "run",
     ['[uptime, "|", tee, x]', '["uptime | tee x"]', "[ls, $HOME/logs]", '[ls, "${HOME}/logs"]', "[ls, ~/logs]", "[ls, \"~\"]", '[ls, "*.log"]',
      '[rm, -rf, "/tmp/{{ inputs.a }}*"]', '[ls, ">/dev/null"]', '[ls, "2>&1"]', '[echo, "`date`"]', '[echo, "$(date)"]', '["cd /tmp && ls"]',
+     "[cd, /tmp]", '[., ./env.sh]', "[A=b, ls]", "[export, A=b]", "[pg_dump, -f, 'db-$(date +%F).sql']", "[cp, a, 'b-${STAMP}.txt']",
      '[cat, "< in.txt"]', '[tool, "--home=$HOME"]', '["echo {{ inputs.a }}", x]'],
 )  # fmt: skip
 def test_what_only_a_shell_would_act_on_is_warned_of(run: str) -> None:

@@ -108,12 +108,29 @@ def test_a_tool_of_the_file_is_looked_at_too() -> None:
     )
 
 
-@pytest.mark.parametrize("written", ["3.10", "007", "+49"])
+@pytest.mark.parametrize("written", ["3.10", "007", "+49", "0o755", "0x1F", "1234567e9"])
 def test_a_number_that_may_be_text_is_warned_of(written: str) -> None:
     """Where any value may stand, what is written as versions and codes are is a doubt; a plain number is none."""
     at = HEAD + "  - {id: a, type: foreach, with: {items: [3.5]}, body: [{id: b, type: noop}]}\n"
     assert doubts(at) == []
     assert "quote it if it is text" in " ".join(doubts(at.replace("3.5", written)))
+
+
+@pytest.mark.parametrize(
+    ("line", "warned"),
+    [
+        ("inputs: {v: {type: array, default: [3.10, '3.9']}}", 1),
+        ("inputs: {v: {type: object, default: {version: 3.10}}}", 1),
+        ("inputs: {v: {type: object}}\ntriggers: [{shortcut: x, inputs: {v: {version: 3.10}}}]", 1),
+        ("inputs: {v: {type: array, items: {type: number}, default: [3.10]}}", 0),
+        ("inputs: {v: {type: number, default: 3.10}}", 0),
+        ("inputs: {v: {type: number, choices: [3.10], required: false}}", 0),
+        ("inputs: {v: {type: array, default: [3.5, 1]}}", 0),
+    ],
+)
+def test_a_number_in_an_input_that_may_be_text_is_warned_of(line: str, warned: int) -> None:
+    """A list of versions is one of numbers without quotes, unless numbers are what it has."""
+    assert len(doubts(f"flow: f\n{line}\nnodes: [{{id: a, type: noop}}]\n")) == warned
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,11 @@ from engine.types.lattice import NUMBERS, TEXTS, mapping_of
 
 _SIGNS = frozenset({"|", "||", "&&", "&", "<", ">", ">>", "2>", "2>&1", "&>"})
 """What only a shell would act on."""
-_VARIABLE = re.compile(r"(?:^|[/=:,])(\$\{?[A-Z_][A-Z0-9_]*\}?|\$\([^)]*\)|`[^`]*`$)")
+_VARIABLE = re.compile(r"(?:^|[/=:,])(\$[A-Z_][A-Z0-9_]*|`[^`]*`$)|\$\{[A-Z_][A-Z0-9_]*\}|\$\([a-z][^)]*\)")
+_OF_A_SHELL = re.compile(
+    r"(?:cd|export|source|\.|set|unset|alias|if|for|while|case|ulimit|umask|pushd|trap|[A-Za-z_]\w*=.*)"
+)
+"""What begins a line of a shell and is no program."""
 _TILDE = re.compile(r"~(?:/|$)")
 _REDIRECT = re.compile(r"(?:\d?>>?|&>)\s*[\w./&~]|<\s*[\w./~-]+$")
 _GLOB = re.compile(r"(?!-)[^\s{}]*[*?][^\s{}]*")
@@ -148,6 +152,10 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
     """What a shell would act on among the words of `run`, which no shell reads: the program gets it as it is."""
     words = with_.get("run")
     if not isinstance(words, list) or not words:
+        return
+    if _OF_A_SHELL.fullmatch(str(words[0])):
+        message = f"`run` of `{node_id}` begins with {words[0]!r}, which is no program: a shell knows it"
+        yield message, "write `script`; a folder is `cwd`, and a variable stands under `env`"
         return
     word = _for_a_shell(words)
     if word is None:

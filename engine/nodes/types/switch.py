@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.language.codec import encode, whole
-from engine.language.diagnostics import Fault, kind_of, suggest
+from engine.language.codec import encode, read, whole
+from engine.language.diagnostics import Fault, kind_bit, kind_of, suggest
 from engine.language.errors import NotJson
 from engine.language.template import has_expression
 from engine.nodes.types.fields import Config
@@ -22,6 +23,7 @@ from engine.types.lattice import (
     MISSING,
     NONE,
     NULL,
+    NUMBER,
     Type,
     mapping_of,
     one_of,
@@ -82,8 +84,18 @@ def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator
         if possible is not None and str(value) not in possible and not has_expression(value):
             message = f"this case never comes: the value is {words(on)}"
             yield Fault(("cases", value), message, suggest(value, possible), on_key=True)
+        elif on.kinds == NUMBER and possible is None and (number := _as_number(value)) not in (None, value):
+            message = f"this case never comes: the value is {words(on)}"
+            yield Fault(("cases", value), message, f"write it as `{number}`", on_key=True)
     if on.kinds and not on.unknown and not on.kinds & ~(LIST | MAPPING | MISSING):
         yield Fault(path, f"the value is {words(on)}, and a case is text", "take one of its items or fields")
+
+
+def _as_number(case: str) -> str | None:
+    """A case as the number that it is would be written; None for one that is none."""
+    with suppress(NotJson):
+        return _case(number) if kind_bit(number := read(case)) == NUMBER else None
+    return None
 
 
 def _as_cases(on: Type) -> set[str] | None:
