@@ -134,9 +134,9 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 
 
-def only_waits(flow: Flow, state: State, kinds: Kinds) -> bool:
-    """Whether every unfinished node waits for a person or a timer, there is at least one such wait, and nothing else
-    may start. What may start is asked last: it costs most, and usually something runs."""
+def only_waits(state: State) -> bool:
+    """Whether every unfinished node waits for a person or a timer, and there is at least one such wait. What may start
+    beside them is `due`: it costs most, and is asked last."""
     if state.launched:
         return False
     waits = bool(state.open_prompts)
@@ -149,4 +149,4 @@ def only_waits(flow: Flow, state: State, kinds: Kinds) -> bool:
             waits = True
         elif open_prompt_at(state, path) is None and path not in state.containers:
             return False
-    return waits and not due(flow, state, kinds)
+    return waits

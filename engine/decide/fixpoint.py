@@ -60,7 +60,7 @@ def _finish_or_pause(step: Step) -> None:
         # Whether it goes on or waits follows from who else wants the lock: the next command says so.
         return
     elif state.active or state.open_prompts or due_in(step):
-        if only_waits(step.flow, state, step.kinds):
+        if only_waits(state) and not due_in(step):
             _pause(step)
     elif state.inputs is not None:
         end_flow(step, "complete")

@@ -63,7 +63,7 @@ class Step:
         self._moved: set[str] | None = None
         """Where something happened since `moved` was asked; None for everywhere."""
         if earlier is not None and earlier.state is state and earlier.flow is flow:
-            self._moved = earlier._moved
+            self._moved, self.due = earlier._moved, earlier.due
 
     def emit(self, kind: Callable[..., Event], /, **fields: Any) -> None:
         """Write an event and fold it."""
@@ -117,6 +117,8 @@ class Step:
         reason = self.facts.policy(actor, action, self.state, prompt)
         if reason is not None:
             raise NotAllowed(reason)
+        if not actor.absent:
+            return actor
         ways = [replace(actor, absent=way) for way in ((), *((one,) for one in actor.absent))]
         return next(way for way in ways if self.facts.policy(way, action, self.state, prompt) is None)
 

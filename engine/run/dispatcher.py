@@ -20,9 +20,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from engine.decide.commands import Due
+from engine.decide.commands import Command, Due
 from engine.journal.events import Event, NodeRetried, TimerSet
-from engine.journal.records import Consumed, Head, InboxItem, InboxRow, Timer
+from engine.journal.records import Consumed, Head, InboxRow, Timer
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
@@ -425,18 +425,14 @@ class Dispatcher:
             return False
         return stored is None or stored.outcome is not None
 
-    async def at_once(self, request: InboxItem) -> State | None:
+    async def at_once(self, session_id: str, wanted: Command) -> State | None:
         """Carry out a request of this program that takes one step: it needs no row in the inbox. How the session stands
         then, or None where the request has to go through there: others come first, or another process has the session.
         Nothing was stored then. Raises what refuses it, and storage errors."""
-        if request.session_id is None or request.session_id in self._lanes or self._stopping.is_set():
+        if session_id in self._lanes or self._stopping.is_set():
             return None
         try:
-            wanted = command(request)
-        except SchemaTooNew as error:
-            raise BadRequest(str(error)) from error  # nobody of another release has asked
-        try:
-            return await self.engine.hear(request.session_id, wanted)
+            return await self.engine.hear(session_id, wanted)
         except (Owned, Fenced, SchemaTooNew, ClockJumped):
             return None
 

@@ -30,7 +30,7 @@ from engine.decide.commands import (
 from engine.flow import Flow
 from engine.journal.records import InboxItem, InboxRow
 from engine.language.actors import Actor
-from engine.language.codec import Json, canonical, decode, encode
+from engine.language.codec import Json, canonical, copy, decode, encode
 from engine.language.errors import NotJson, SaysoError, SchemaTooNew
 
 
@@ -51,8 +51,10 @@ def actor_json(actor: Actor) -> dict[str, Json]:
     return {**facts, "groups": sorted(actor.groups), "absent": absent}
 
 
-def actor_from(data: dict[str, Json]) -> Actor:
+def actor_from(data: dict[str, Json] | Actor) -> Actor:
     """The actor of `actor_json`. Raises `SchemaTooNew` for one with a fact that this release does not know."""
+    if isinstance(data, Actor):
+        return data
     _known(data.keys() - set(_ACTOR_FACTS), "a fact of a person")
     absent = tuple(actor_from(one) for one in data.get("absent") or ())
     return Actor(**{**data, "groups": frozenset(data["groups"]), "absent": absent})
@@ -66,21 +68,34 @@ def item(key: str, session_id: str, do: str, *, actor: Actor | None = None, **fi
     return InboxItem(key=key, kind="request", payload=encode(payload), session_id=session_id)
 
 
-def command(row: InboxRow | InboxItem) -> Command:
+def command(row: InboxRow) -> Command:
     """The command that a request asks for. Raises `BadRequest`, and `SchemaTooNew` for one of a newer release."""
+    return made(row.key, lambda: decode(row.payload))
+
+
+def own_command(key: str, do: str, *, actor: Actor, **fields: Json) -> Command:
+    """The command of a request of this process, which needs no inbox. Raises `BadRequest`."""
     try:
-        return _command(row, decode(row.payload))
+        return made(key, lambda: {**copy(fields), "do": do, "actor": actor})
+    except SchemaTooNew as error:
+        raise BadRequest(str(error)) from error  # nobody of another release has asked
+
+
+def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
+    """The command of a request as it is read. Raises `BadRequest` and `SchemaTooNew`."""
+    try:
+        return _command(key, read())
     except (NotJson, KeyError, TypeError, ValueError) as error:
         raise BadRequest(f"not a request of this release: {error!r}") from error
 
 
-def _command(row: InboxRow | InboxItem, data: Json) -> Command:
+def _command(key: str, data: dict[str, Any]) -> Command:
     word = data["do"]
     _known({word} - _WORDS.keys(), "the request")
     make, parts = _WORDS[word]
     names = parts.split()
     _known(data.keys() - {"do", "actor", *(name.rstrip("?") for name in names)}, f"of a request {word!r}")
-    return make(*(_part(row, data, name) for name in names))
+    return make(*(_part(key, data, name) for name in names))
 
 
 def _known(unknown: set[str], what: str) -> None:
@@ -89,9 +104,9 @@ def _known(unknown: set[str], what: str) -> None:
         raise SchemaTooNew(f"This release does not know {what} {min(unknown)!r}: a newer one wrote it.")
 
 
-def _part(row: InboxRow | InboxItem, data: Json, name: str) -> Any:
+def _part(key: str, data: dict[str, Any], name: str) -> Any:
     if name == "key":
-        return row.key
+        return key
     if name.endswith("?"):
         return data.get(name[:-1])
     return _READ[name](data[name]) if name in _READ else data[name]

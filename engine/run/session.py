@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from engine.decide.commands import Command
 from engine.forms import match_option
 from engine.journal.phases import Status
 from engine.journal.queries import asked_in_order
@@ -146,7 +147,7 @@ class Session:
         state: State,
         notify: Callable[[], None],
         news: Callable[[str], Look],
-        at_once: Callable[[InboxItem], Awaitable[State | None]],
+        at_once: Callable[[str, Command], Awaitable[State | None]],
     ) -> None:
         """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on;
         `at_once` carries a request out without the inbox, where that is possible."""
@@ -262,9 +263,11 @@ class Session:
         seconds until it was carried out. Raises `RequestRefused`."""
         check_actor(actor)
         key = f"api:{self._engine.new_id()}"
-        request = remote_commands.item(key, self.id, do, actor=actor, **fields)
         try:
-            after = None if do in _LONGER else await self._at_once(request)
+            after = None
+            if do not in _LONGER:
+                wanted = remote_commands.own_command(key, do, actor=actor, **fields)
+                after = await self._at_once(self.id, wanted)
         except StorageError:
             raise
         except SaysoError as error:
@@ -273,6 +276,7 @@ class Session:
             self.state = after
             return Receipt(key, "applied")
         look = self._news(self.id)
+        request = remote_commands.item(key, self.id, do, actor=actor, **fields)
         await self._engine.writer.ingest([request], self._engine.now())
         self._notify()
         await look(_LOOK_SECONDS)

@@ -105,7 +105,9 @@ class Sessions:
         if live is not None and live.claimed and live.state.seq:
             return live.state
         cached = self._cached.get(session_id)
-        loaded = await self.writer.call(self._load_unless, session_id, cached)
+        loaded = await self.writer.call(
+            lambda: self._load_unless(session_id, cached, self.store.head(session_id) if cached else None)
+        )
         if loaded is None:
             assert cached is not None, "only what is cached is not loaded"
             return cached.state
@@ -113,16 +115,11 @@ class Sessions:
         self._keep(session_id, Cached(loaded.head.epoch, state, *_sizes(loaded), found=True))
         return state
 
-    def _load_unless(self, session_id: str, cached: Cached | None) -> Loaded | None:
-        """A session as it is stored; None where that is what is cached. On the thread of the store."""
-        if cached is not None and self._stands(session_id, cached.epoch, cached.state.seq):
+    def _load_unless(self, session_id: str, cached: Cached | None, head: Head | None) -> Loaded | None:
+        """A session as it is stored; None where its head says that it is what is cached. On the thread of the store."""
+        if cached is not None and _stands(head, cached.epoch, cached.state.seq):
             return None
         return self.store.load(session_id)
-
-    def _stands(self, session_id: str, epoch: int, seq: int) -> bool:
-        """Whether a session is stored at this place. On the thread of the store."""
-        head = self.store.head(session_id)
-        return head is not None and (head.epoch, head.seq, head.quarantined) == (epoch, seq, None)
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
@@ -371,14 +368,14 @@ class Sessions:
             _refuse_quarantined(head)
         if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
-        return self._load_unless(session_id, cached), self.store.derived(session_id)
+        return self._load_unless(session_id, cached, head), self.store.derived(session_id)
 
     async def give_back(self, live: ActiveSession) -> None:
         """Drop a claim under which there is nothing to store. Raises `Overtaken` where memory was behind the store."""
         live.claimed = live.fresh = False
-        place = live.session_id, live.epoch - 1, live.state.seq
         with contextlib.suppress(Corrupt):  # the next claim says so
-            if await self.writer.call(self._stands, *place):
+            head = await self.writer.call(self.store.head, live.session_id)
+            if _stands(head, live.epoch - 1, live.state.seq):
                 return
         self._cached.pop(live.session_id, None)
         raise Overtaken(f"Session {live.session_id} has changed since it was loaded.")
@@ -491,6 +488,11 @@ class Sessions:
         live.claimed = False
         self._cached.pop(live.session_id, None)
         live.stop_all()
+
+
+def _stands(head: Head | None, epoch: int, seq: int) -> bool:
+    """Whether a session is stored at this place."""
+    return head is not None and (head.epoch, head.seq, head.quarantined) == (epoch, seq, None)
 
 
 def _refuse_quarantined(head: Head) -> None:

@@ -34,9 +34,9 @@ from engine.decide.commands import (
     no_manager,
 )
 from engine.decide.decide import carry_out
-from engine.decide.due import due
+from engine.decide.due import due, due_in
 from engine.decide.projections import deliveries, lock_rows, timer_rows
-from engine.decide.step import Step
+from engine.decide.step import Step, Work
 from engine.journal.events import Event
 from engine.journal.records import Commit, Consumed, NewSession, Pin, Row
 from engine.journal.snapshot import document
@@ -201,9 +201,7 @@ class Stepper:
         """A step begins only so many nodes; the others begin here, each batch in a commit of its own."""
         assert live.flow is not None
         try:
-            while (
-                live.claimed and not self.draining and not live.pausing and due(live.flow, live.state, KINDS)
-            ):
+            while live.claimed and not self.draining and not live.pausing and _due(live, live.state):
                 await self._look_at_grants(live)
                 events, after, _ = self._decide(live, None)
                 # Nothing was stored; what is left, or still allowed, is known now.
@@ -237,7 +235,8 @@ class Stepper:
         assert live.flow is not None
         live.step = step = Step(live.flow, live.state, self.facts(live), KINDS, live.step)
         refusal: SaysoError | None = None
-        commands: list[Command] = [Claimed()] if live.fresh else []
+        # Where nothing ran when the session was left, a claim changes nothing.
+        commands: list[Command] = [Claimed()] if live.fresh and live.state.launched else []
         if command is not None:
             commands.append(command)
         elif live.fresh:
@@ -292,7 +291,7 @@ class Stepper:
         """Store a step, or nothing of it; then tell, and launch what was begun. With `files` the session's folder may have
         changed."""
         assert live.flow is not None
-        idle = not after.launched and (self.draining or live.pausing or not due(live.flow, after, KINDS))
+        idle = not after.launched and (self.draining or live.pausing or not _due(live, after))
         live.generation = self.sessions.store.generation()
         try:
             manifest = await self.files.rows(live.session_id, live.epoch) if files and self.files else ()
@@ -424,6 +423,14 @@ Kinds: TypeAlias = tuple[type[Event], ...]
 
 def _concern(events: Sequence[Event], about: Kinds) -> bool:
     return not about or any(isinstance(event, about) for event in events)
+
+
+def _due(live: ActiveSession, state: State) -> list[Work]:
+    """What may start then: the step that ended there has looked at it as a rule."""
+    assert live.flow is not None
+    step = live.step
+    known = step is not None and step.state is state and step.flow is live.flow
+    return due_in(step) if step is not None and known else due(live.flow, state, KINDS)
 
 
 def _leaves_files(command: Command | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.decide.agents.kinds import KINDS
-from engine.decide.due import only_waits
+from engine.decide.due import due, only_waits
 from engine.decide.edges import is_through
 from engine.decide.step import node_at
 from engine.flow import Flow, Node
@@ -209,7 +209,7 @@ def _flow_started(flow: Flow, state: State, event: ev.FlowStarted) -> None:
 
 def _paused(flow: Flow, state: State, event: ev.FlowPaused) -> None:
     waits = state.inputs is None or event.held or (state.lock is not None and state.lock.acquired_at is None)
-    if not waits and not only_waits(flow, state, KINDS):
+    if not waits and not (only_waits(state) and not due(flow, state, KINDS)):
         raise MalformedJournal("something could go on, or nothing is waited for")
 
 

@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.decide import due
 from engine.decide.commands import Answer
 from engine.journal.events import Event
 from engine.journal.state import State
@@ -25,6 +27,9 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.nodes.runtime.runner import Completed, Failed
+from engine.run import remote_commands
+from engine.run.dispatcher import perform
+from engine.storage.open import MemoryStore
 from tests.support.engine import (
     ANA,
     BEN,
@@ -181,6 +186,70 @@ async def test_an_answer_names_its_prompt(backing: Backing, tmp_path: Path) -> N
             await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:11", text="asia"))
         state = await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:10", value="us"))
         assert state.nodes["q"].output["value"] == "us"
+
+
+ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": ("", {"text": "fine"}),
+    "choice": (", choices: [eu, us]", {"value": "us"}),
+    "form": (", form: {properties: {n: {type: integer}}}", {"values": {"n": 2}}),
+    "files": (", accept: files", {"files": [{"name": "a", "path": "a", "size": 1, "type": "text/plain"}]}),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("way", ["handler", "inbox"])
+async def test_every_kind_of_answer_resumes_from_the_snapshot(kind: str, way: str, tmp_path: Path) -> None:
+    """Words, a choice, a form and files go one way, here and through the inbox: snapshot, then `Engine.resume`."""
+    more, given = ANSWERS[kind]
+    backing = Backing("sqlite", tmp_path)
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK.replace("message: How?", f"message: How?{more}"))).session_id
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+    async with running(backing.open(), tmp_path) as rig:
+        resumed: list[object] = []
+        resume, load, read = rig.engine.resume, rig.store.load, []
+        rig.store.load = lambda wanted: read.append(found := load(wanted)) or found  # type: ignore[method-assign]
+        rig.engine.resume = lambda *a, **k: resumed.append(a[1]) or resume(*a, **k)  # type: ignore[method-assign]
+        if way == "handler":
+            await rig.engine.hear(session_id, Answer(prompt_id, ANA, "k", **given))
+        else:
+            item = remote_commands.item("k", session_id, "answer", actor=ANA, promptId=prompt_id, **given)
+            await rig.engine.writer.ingest([item], rig.clock.now)
+            row = rig.store.inbox_row("k")
+            assert row is not None
+            await perform(rig.engine, row)
+        assert resumed == [Answer(prompt_id, ANA, "k", **given)]
+        assert [(one.snapshot is not None, one.events) for one in read] == [(True, ())]
+        assert (await rig.engine.parked(session_id)).nodes["q"].status == "completed"
+
+
+async def test_an_answer_asks_the_policy_once(backing: Backing, tmp_path: Path) -> None:
+    """Only for somebody who answers in another's place it is asked whether they may by themselves."""
+    asked: list[str] = []
+    async with running(
+        backing.open(), tmp_path, policy=lambda actor, action, *_: asked.append(action)
+    ) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        asked.clear()
+        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        await rig.engine.resume(session_id, Answer(prompt_id, ANA, "k", text="fine"))
+        assert asked == ["answer"]
+
+
+async def test_what_is_due_after_a_step_is_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step, its commit and what comes after it use what the step found to be due."""
+    seen: list[State] = []
+    compute = due.due
+    monkeypatch.setattr(
+        due, "due", lambda flow, state, kinds: seen.append(state) or compute(flow, state, kinds)
+    )
+    async with running(MemoryStore(), tmp_path) as rig:
+        session_id = (await rig.settled(ASK)).session_id
+        seen.clear()
+        await rig.reply(session_id, "fine")
+    assert len(seen) == len({id(state) for state in seen})
 
 
 async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path) -> None:

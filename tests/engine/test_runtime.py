@@ -310,13 +310,13 @@ async def test_what_is_said_while_others_wait_comes_after_them(tmp_path: Path) -
     """A request is not carried out at once where one that is in the inbox has not been carried out yet."""
     async with runtime(tmp_path) as place:
         session = await begun(place, GATE)
-        request = remote_commands.item("k", session.id, "abort", actor=ANA)
+        wanted = remote_commands.own_command("k", "abort", actor=ANA)
         lanes = place._dispatcher._lanes
         lanes[session.id] = []
-        assert await place._dispatcher.at_once(request) is None
+        assert await place._dispatcher.at_once(session.id, wanted) is None
         assert (await session.refresh()).status == "paused"
         del lanes[session.id]
-        after = await place._dispatcher.at_once(request)
+        after = await place._dispatcher.at_once(session.id, wanted)
         assert after is not None
         assert after.status == "aborted"
 
