@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
@@ -23,13 +23,14 @@ from engine.language.codec import Json
 from engine.language.diagnostics import suggest
 from engine.language.errors import (
     FlowError,
+    SaysoError,
     SessionEnded,
     SessionQuarantined,
     StorageError,
     UnknownFlow,
     UnknownSession,
 )
-from engine.run.stored import known_flow
+from engine.run.stored import known_flow, stored_state
 from engine.storage.port import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
@@ -108,7 +109,21 @@ def find_prompt(store: Store, text: str) -> PromptState:
     if exact is not None:
         return exact
     asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store)}
+    if not any(matches(known, text, "prompt-") for known in asked):
+        listed = {prompt.session_id for prompt in asked.values()}
+        asked |= {prompt.prompt_id: prompt for prompt in _unlisted(store, listed)}
     return asked[_one_of(text, list(asked), "prompt-", "open question")]
+
+
+def _unlisted(store: Store, listed: Set[str]) -> Iterator[PromptState]:
+    """The open questions of sessions of which no question is listed: somebody may have deleted the rows."""
+    for head in store.heads(statuses=("paused",), limit=None):
+        if head.session_id not in listed and not head.quarantined:
+            with contextlib.suppress(SaysoError):
+                state = stored_state(store, head.session_id)
+                yield from (
+                    prompt_store.prompt_state(state, state.prompts[name]) for name in state.open_prompts
+                )
 
 
 def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:

@@ -370,3 +370,13 @@ def test_a_question_whose_session_somebody_deleted_is_damage(cli: Cli) -> None:
     for words in (("answer", prompt, "Approve"), ("hand-over", prompt, "--to", "local:eve")):
         done = cli.run("prompts", *words, "--as", "@sre")
         assert (done.code, "its row was deleted" in done.err) == (6, True), done
+
+
+def test_a_question_whose_row_somebody_deleted_is_answered(cli: Cli) -> None:
+    """It is found in the journal of its session, which waits for it."""
+    prompt = asked(cli, FLOW)
+    with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
+        outside.execute("DELETE FROM prompts")
+    done = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
+    assert (done.code, "1 of 2" in done.out + done.err) == (3, True), done
+    assert "no open question" in cli.run("prompts", "answer", "prompt-none", "Approve").err
