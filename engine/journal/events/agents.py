@@ -1,6 +1,7 @@
 """Events of conversations with models: what is said, what tools were asked for and gave, what follows a call without an answer."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from immutables import Map
 from msgspec.structs import replace
@@ -54,7 +55,7 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
         return () if self.turn is None else (Owed(("agent:message", "agent:compacted"), self.path),)
 
 
-class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS):
+class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS, audit="content"):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
@@ -126,8 +127,13 @@ class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS):
             return (Owed(("agent:outcome", "agent:message", "node:failing", "node:error"), self.path),)
         return tuple(Owed(("agent:toolRequested",), f"{self.turn}/tool[{number}]") for number in range(uses))
 
+    @property
+    def audited(self) -> bool:
+        """Whether a person said it."""
+        return self.source == "person"
 
-class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES):
+
+class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, audit="input"):
     """The model asks for a tool, as the `index`-th of its message. `tool` is the tool's place in the agent's list, None
     where it has no such tool."""
 
@@ -162,8 +168,11 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES):
         frame = Frame(agent.lists[1], owner, agent.spent.turns)
         return replace(state, frames=state.frames.set(scope, frame))
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"tool": self.name}
 
-class AgentToolResult(NodeEvent, tag="agent:toolResult", phases=ALWAYS):
+
+class AgentToolResult(NodeEvent, tag="agent:toolResult", phases=ALWAYS, audit="content"):
     """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
 
     tool_use_id: str
@@ -245,7 +254,7 @@ class AgentCompacted(NodeEvent, tag="agent:compacted", phases=OUTCOMES):
         return _turn_ends(with_agent(state, path, agent), self.turn, run, self.timestamp)
 
 
-class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS):
+class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content"):
     """What follows a model call that has no answer to go on with. `ask`: people are asked, about this `error`. All others go
     on, by themselves or by the word of `actor`: the call is made `again`, with more `room` (`max_tokens` from now on) or by
     another `model`; the conversation is to be summed up first (`compact`, with `brief` results that are long); what was cut
@@ -296,8 +305,16 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS):
             return replace(state, containers=state.containers.set(path, container))
         return _made_again(state, path)
 
+    @property
+    def audited(self) -> bool:
+        """Whether a person said how it goes on."""
+        return self.actor is not None
 
-class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN):
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"decision": self.how}
+
+
+class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
     """A person let an agent go on at a cap: these hold from now on. `scope` is what was at its cap: the agent (`node`),
     the flow, or the day, whose cap this agent is free of from then on."""
 

@@ -43,7 +43,8 @@ ANY_OUTCOME = (*COMPLETED, *FAILED)
 
 class EventMeta(StructMeta):
     """Class keywords of events: `tag` is the name on the wire, `phases` the session's phase after the event by the phase
-    before it. In any other phase the event cannot happen."""
+    before it. In any other phase the event cannot happen. `audit` is the field of which the audit trail has the digest, empty
+    where it has the fact alone; without it there is no record."""
 
     def __new__(
         meta,
@@ -53,11 +54,12 @@ class EventMeta(StructMeta):
         *,
         tag: str | None = None,
         phases: Mapping[Phase, Phase] | None = None,
+        audit: str | None = None,
         kw_only: bool = True,
         **config: Any,
     ) -> Any:
         if tag is not None:
-            namespace |= {"type": tag, "phases": phases}
+            namespace |= {"type": tag, "phases": phases, "audit": audit}
         return super().__new__(meta, name, bases, namespace, tag=tag, kw_only=kw_only, **config)
 
 
@@ -78,6 +80,8 @@ class Event(
     """The event's name on the wire."""
     phases: ClassVar[Mapping[Phase, Phase]]
     """The session's phase after the event, by the phase before it."""
+    audit: ClassVar[str | None]
+    """The field of which the audit trail has the digest; empty where it has the fact alone, None where it has no record."""
     seq: int
     timestamp: str
     path: str | None = None
@@ -94,6 +98,28 @@ class Event(
     def owes(self, before: State) -> tuple[Owed, ...]:
         """The events that follow in the same step, by the state before this one."""
         return ()
+
+    # --- what the audit trail has of it (`engine.journal.audit`)
+
+    @property
+    def audited(self) -> bool:
+        """Whether somebody has to account for it."""
+        return self.audit is not None
+
+    @property
+    def brought(self) -> Json:
+        """The part of which the trail has the digest."""
+        return getattr(self, self.audit) if self.audit else None
+
+    def remembered(self) -> dict[str, Any]:
+        """What later records have of the session, or of the question that the event is about."""
+        return {}
+
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Columns that only such events have; `known` is what is remembered of its question."""
+        return {}
+
+    # --- where it happened, and how it is written
 
     @property
     def at(self) -> str:

@@ -120,7 +120,7 @@ class LoopIterate(Event, tag="loop:iterate", phases=WORK):
         return replace(state, frames=state.frames.set(scope, frame))
 
 
-class ChildStarted(Start, tag="container:childStarted", phases=WORK):
+class ChildStarted(Start, tag="container:childStarted", phases=WORK, audit="input"):
     """A node inside a container began; what `node:started` is for the flow's own nodes. `node_id` is the container's."""
 
     child_id: str
@@ -151,7 +151,7 @@ class ChildStarted(Start, tag="container:childStarted", phases=WORK):
         return self.child_index
 
 
-class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES):
+class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES, audit="output"):
     """A node inside a container finished; what `node:completed` is for the flow's own nodes."""
 
     child_id: str

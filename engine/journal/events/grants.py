@@ -1,5 +1,8 @@
 """Events of calls of a tool that people allow always, for a time."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec.structs import replace
 
 from engine.journal.events.base import ANY_OPEN, PromptEvent
@@ -11,7 +14,7 @@ from engine.language.errors import MalformedJournal
 from engine.language.timestamps import after
 
 
-class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN):
+class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"):
     """Calls of this tool with such an input run unasked from now on: `prompt_id` is the approval with which that was said.
     `definition` is a digest of the tool and of its rule: with another one the grant counts for nothing. `wide` is of one
     beyond this run: the `scope`, and what else it is bound to (`engine.decide.agents.wide_grants`)."""
@@ -51,8 +54,11 @@ class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN):
         )
         return _with(state, made)
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"tool": self.tool}
 
-class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN):
+
+class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN, audit=""):
     """A call at `path` runs unasked. `digest` is of what it does, as an approval would have shown it. `grant` has all of a
     grant that other runs use, too, with this use."""
 
@@ -75,7 +81,7 @@ class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN):
         return _with(state, replace(grant, used=used, uses=(*grant.uses, path)[-_KEPT:]))
 
 
-class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN):
+class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN, audit=""):
     """A person took it back. `grant` as in `grant:used`."""
 
     actor: dict[str, Json]
@@ -95,7 +101,7 @@ class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN):
         return replace(_with(state, over), seen=state.seen.set(self.key, None))
 
 
-class GrantExpired(PromptEvent, tag="grant:expired", phases=ANY_OPEN):
+class GrantExpired(PromptEvent, tag="grant:expired", phases=ANY_OPEN, audit=""):
     """Its time was over when a call would have used it."""
 
     def fold(self, state: State) -> State:

@@ -53,6 +53,11 @@ class Start(NodeEvent):
         types = _FIRST.get(mode_of(self.node_type))
         return () if types is None else (Owed(types, self.path),)
 
+    @property
+    def brought(self) -> Json:
+        """What is made as that of which an approval has the digest."""
+        return {"type": self.node_type, "with": self.input}
+
 
 class Completion(NodeEvent):
     """A node finished."""
@@ -75,7 +80,7 @@ class Failure(NodeEvent):
         unpaid: bool | None = None
 
 
-class NodeStarted(Start, tag="node:started", phases=WORK):
+class NodeStarted(Start, tag="node:started", phases=WORK, audit="input"):
     """A node began: `input` is its configuration with every expression evaluated, secrets left as references.
 
     `epoch` says under which claim; a start of an earlier epoch without an outcome was interrupted.
@@ -100,7 +105,7 @@ class NodeStarted(Start, tag="node:started", phases=WORK):
         return self.node_index
 
 
-class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES):
+class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES, audit="output"):
     """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
 
     output: Json = None
@@ -149,7 +154,7 @@ class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
         return replace(state, frames=frames, containers=state.containers.set(path, container))
 
 
-class NodeFailed(Failure, tag="node:error", phases=OUTCOMES):
+class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
     """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
     `unpaid` as in `node:retried`."""
 
@@ -183,7 +188,7 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES):
         return state if self.contained else pass_failed(state, scope, path, self.error)
 
 
-class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES):
+class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES, audit="error"):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
     call that was not sent, or refused before any answer, so that nothing that was set aside for it is counted."""
 
@@ -206,7 +211,7 @@ class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES):
         return replace(left(state, path, run), timers=state.timers.set(self.timer_id, timer))
 
 
-class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES):
+class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
     """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
 
     `node_index` is its place in the list, where the list is a graph.
@@ -246,7 +251,7 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES):
         return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
-class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES):
+class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES, audit=""):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it

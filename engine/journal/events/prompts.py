@@ -30,7 +30,9 @@ from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
 
 
-class PromptRequested(PromptEvent, tag="prompt:requested", phases=within("running", "pausing")):
+class PromptRequested(
+    PromptEvent, tag="prompt:requested", phases=within("running", "pausing"), audit="prompt"
+):
     """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `engine.forms.question`)."""
 
     prompt: dict[str, Json]
@@ -72,6 +74,15 @@ class PromptRequested(PromptEvent, tag="prompt:requested", phases=within("runnin
             prompts_asked=state.prompts_asked + 1,
         )
 
+    def remembered(self) -> dict[str, Any]:
+        offered = {option["value"] for option in self.prompt.get("options") or ()}
+        covers = (self.prompt.get("covers") or {}).get("digest")
+        return {"kind": str(self.prompt.get("kind")), "covers": covers, "offered": offered}
+
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.prompt.get("approvers") or self.prompt.get("who") or ()
+        return {"asked": " ".join(names), "required": self.prompt.get("required")}
+
 
 class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
     """People can see the prompt: where. Its clocks start here."""
@@ -89,7 +100,7 @@ class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
         return () if prompt.deadline is not None else _clocks(before, prompt)
 
 
-class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN):
+class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
     """A person voted and that decides nothing yet. It takes the place of that person's vote before. `reason` is why; for
     `answer` it is the result in the tool's place, and those who gave the same one agree."""
 
@@ -110,8 +121,11 @@ class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN):
         votes = (*votes_without(prompt, self.actor), vote)
         return change_prompt(state, replace(prompt, votes=votes), self.key)
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"decision": self.vote}
 
-class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN):
+
+class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN, audit="values"):
     """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
 
     `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
@@ -135,8 +149,11 @@ class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN):
         changes = {"values": self.values, "covers": self.covers, "editors": editors, "votes": ()}
         return change_prompt(state, renewed(prompt, self.nonce, **changes), self.key)
 
+    def remembered(self) -> dict[str, Any]:
+        return {"covers": (self.covers or {}).get("digest")}
 
-class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN):
+
+class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN, audit=""):
     """A person let somebody else answer in their place."""
 
     actor: dict[str, Json]
@@ -156,8 +173,11 @@ class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN):
         )
         return change_prompt(state, moved, self.key)
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"asked": self.to}
 
-class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN):
+
+class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN, audit="answer"):
     """The one and final answer of a prompt. `key` is the inbox key that carried it."""
 
     actor: dict[str, Json]
@@ -203,8 +223,13 @@ class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN):
         prompt = before.prompts[self.prompt_id]
         return _answer_owes(before, prompt, self.answer.get("value"))
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        value = self.answer.get("value")
+        offered = isinstance(value, str) and value in known.get("offered", ())
+        return {"decision": value if offered else None, "reason": self.answer.get("reason")}
 
-class PromptExpired(PromptEvent, tag="prompt:expired", phases=ANY_OPEN):
+
+class PromptExpired(PromptEvent, tag="prompt:expired", phases=ANY_OPEN, audit=""):
     """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
 
     outcome: str
@@ -237,7 +262,7 @@ class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
         return with_prompt(state, replace(prompt, reminders=self.count))
 
 
-class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS):
+class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS, audit=""):
     """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
     `may_answer` the people and groups in `to` may answer from now on."""
 
@@ -263,6 +288,9 @@ class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS):
             prompt = with_people(state, prompt, people_among(self.to))
         return with_prompt(state, prompt)
 
+    def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {"asked": " ".join(self.to)}
+
 
 class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
     """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
@@ -279,7 +307,7 @@ class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
 
 
 class PromptCancelled(
-    PromptEvent, tag="prompt:cancelled", phases=within("running", "pausing", "held", "finalizing")
+    PromptEvent, tag="prompt:cancelled", phases=within("running", "pausing", "held", "finalizing"), audit=""
 ):
     """The prompt is withdrawn; its buttons go away."""
 

@@ -1,7 +1,7 @@
 """Events of a session as a whole: its start, pauses, lock, messages and end."""
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Any, Literal
 
 from immutables import Map
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
 
-class SessionStarted(Event, tag="session:start", phases=moves("running", "idle")):
+class SessionStarted(Event, tag="session:start", phases=moves("running", "idle"), audit="given"):
     """A session came to be: which flow, by whom, in which thread, with which inputs given so far. `flow_revision` is the
     version of the folder of flows: a commit, or what its `REVISION` says."""
 
@@ -44,6 +44,15 @@ class SessionStarted(Event, tag="session:start", phases=moves("running", "idle")
             created_at=self.timestamp,
         )
 
+    def remembered(self) -> dict[str, Any]:
+        return {
+            "session_id": self.session_id,
+            "flow": self.flow_name,
+            "flow_digest": self.flow_digest,
+            "flow_revision": self.flow_revision,
+            "thread_key": (self.thread or {}).get("key"),
+        }
+
 
 class FlowStarted(Event, tag="flow:started", phases=within("running")):
     """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
@@ -66,7 +75,7 @@ class FlowStarted(Event, tag="flow:started", phases=within("running")):
         return replace(state, inputs=self.input, frames=state.frames.set(ROOT, Frame()))
 
 
-class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running")):
+class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running"), audit=""):
     """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
 
     node_id: str | None = None
@@ -91,12 +100,17 @@ class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running")):
                 raise MalformedJournal("it waits for nothing")
         return replace(state, paused_at=self.timestamp, pause_reason=self.reason, pausing=None)
 
+    @property
+    def audited(self) -> bool:
+        """Whether a person paused it."""
+        return bool(self.held)
+
 
 HELD = moves("held", "running", "waiting", "pausing", "unreachable")
 """The phases of `flow:paused` where a person paused the session."""
 
 
-class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running")):
+class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"), audit=""):
     """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
     `flow:paused` follows once all of it has left, unless the flow ends with it."""
 
@@ -199,7 +213,7 @@ class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "un
         return (Owed(("session:end",)),) if FINALLY in before.frames else ()
 
 
-class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held")):
+class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held"), audit=""):
     """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
     `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
     of their type, and begin as what the new text has there."""
@@ -231,6 +245,9 @@ class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting
         text = {"flow_digest": self.flow_digest, "flow_revision": None}
         return replace(state, **text, inputs=inputs, frames=frames, nodes=nodes)
 
+    def remembered(self) -> dict[str, Any]:
+        return {"flow_digest": self.flow_digest, "flow_revision": None}
+
 
 class LockRequested(Event, tag="lock:requested", phases=within("running")):
     """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
@@ -259,7 +276,7 @@ class LockAcquired(Event, tag="lock:acquired", phases=within("running", "pausing
         return replace(state, lock=replace(state.lock, acquired_at=self.timestamp))
 
 
-class SessionMessage(Event, tag="session:message", phases=ANY_OPEN):
+class SessionMessage(Event, tag="session:message", phases=ANY_OPEN, audit="message"):
     """A message for the session that answered no prompt; `messages` in expressions."""
 
     message: str
@@ -280,7 +297,7 @@ class SessionMessage(Event, tag="session:message", phases=ANY_OPEN):
 
 
 class SessionAborted(
-    Event, tag="session:abort", phases=ENDS | moves("finalizing", "waiting", "held", "unreachable")
+    Event, tag="session:abort", phases=ENDS | moves("finalizing", "waiting", "held", "unreachable"), audit=""
 ):
     """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
     it says that the rest of it is skipped."""
@@ -327,7 +344,7 @@ class SessionReachable(Event, tag="session:reachable", phases=moves("running", "
         return replace(state, paused_at=None, pause_reason=None, timers=timers)
 
 
-class SessionEnd(Event, tag="session:end", phases=moves("ended", "finalizing")):
+class SessionEnd(Event, tag="session:end", phases=moves("ended", "finalizing"), audit=""):
     """The last event of every session."""
 
     status: Literal["complete", "failed", "aborted"]
