@@ -30,9 +30,7 @@ _PASS = re.compile(r"[\[!#][^/]*$")
 _SAID = re.compile(r"(?:message|click):.*:(\d{1,11}\.\d+)$")
 _STOPS = (
     ev.SessionEnd,
-    ev.NodeFailed,
-    ev.NodeFailing,
-    ev.NodeRetried,
+    ev.Failure,
     ev.IterationCompleted,
     ev.AgentOutcome,
 )
@@ -121,7 +119,6 @@ class _Step:
         self.spans: list[Span] = []
         self.begun: dict[str, _Begun] = {}
         self._calls: dict[str, _Call] = {}
-        self._asked: dict[str, tuple[str | None, str]] = {}
         self._over: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._models: dict[str, str] = {}
@@ -130,17 +127,17 @@ class _Step:
         """What one event ends."""
         path, at = event.path or "", event.timestamp
         match event:
-            case ev.NodeStarted(node_id=name) | ev.ChildStarted(child_id=name):
+            case ev.Start():
                 self._over.discard(path)
                 self._attempts[path] = event.attempt
-                self.begun[path] = _Begun(name, event.node_type, event.attempt, at, event.input)
-            case ev.NodeCompleted() | ev.ChildCompleted():
+                self.begun[path] = _Begun(event.own_id, event.node_type, event.attempt, at, event.input)
+            case ev.Completion():
                 self._end(path, at, output=event.output)
             case ev.ContainerStarted(agent=dict(agent)):
                 self._models[path] = str(agent["model"])
             case ev.ContainerCompleted():
                 self._end(path, at)
-            case ev.NodeFailed() | ev.NodeFailing() | ev.NodeRetried():
+            case ev.Failure():
                 self._end(path, at, event.error)
             case ev.NodeInterrupted(reason="left" | "changed" | "missing" | "asks"):
                 self._end(path, at, more={"sayso.interrupted": event.reason})
@@ -151,11 +148,8 @@ class _Step:
 
     def _of_agents(self, event: Event, path: str, at: str) -> None:
         match event:
-            case ev.AgentMessage(source="model", turn=str(turn)):
-                stop = {"gen_ai.response.finish_reasons": [event.stop_reason]} if event.stop_reason else {}
-                self._end(turn, at, output=event.content, more={**_usage(event), **stop})
-            case ev.AgentCompacted():
-                self._end(event.turn, at, output=event.content, more=_usage(event))
+            case ev.CallOutcome(turn=str(turn)):
+                self._end(turn, at, output=event.content, more=_usage(event))
             case ev.AgentToolRequested():
                 self._calls[path] = _Call(event.name, event.tool_use_id, at)
             case ev.AgentToolResult():
@@ -166,11 +160,9 @@ class _Step:
 
     def _of_people(self, event: Event, at: str) -> None:
         match event:
-            case ev.PromptRequested():
-                self._asked[event.prompt_id] = (event.path, at)
             case ev.PromptShown():
                 self._shown(event)
-            case ev.PromptAnswered() | ev.PromptExpired() | ev.PromptCancelled():
+            case ev.Closing():
                 self._decided(event)
             case ev.FlowPaused():
                 told: Told = {"sayso.pause": "held" if event.held else "waiting"}
@@ -279,7 +271,7 @@ class _Step:
         )
         span.kind = "producer"
 
-    def _decided(self, event: ev.PromptAnswered | ev.PromptExpired | ev.PromptCancelled) -> None:
+    def _decided(self, event: ev.Closing) -> None:
         """People were waited for, until now."""
         path, since = self._question(event)
         told: Told = {"sayso.outcome": event.type.partition(":")[2]}
@@ -294,9 +286,8 @@ class _Step:
 
     def _question(self, event: ev.PromptEvent) -> tuple[str | None, str]:
         """Where a question was asked, and when."""
-        asked = self.before.prompts.get(event.prompt_id)
-        known = (asked.path, asked.requested_at) if asked else (event.path, event.timestamp)
-        return self._asked.get(event.prompt_id, known)
+        asked = self.after.prompts.get(event.prompt_id)
+        return (asked.path, asked.requested_at) if asked else (event.path, event.timestamp)
 
     def _received(self, event: Event, parent: int | None, key: str | None) -> None:
         """What a person said or pressed was taken from the inbox. Slack's key of it has the time."""
@@ -376,7 +367,7 @@ _TOKENS = {
 }
 
 
-def _usage(event: ev.AgentMessage | ev.AgentCompacted) -> Told:
+def _usage(event: ev.CallOutcome) -> Told:
     usage = event.usage or {}
     told: Told = {name: usage[ours] for ours, name in _TOKENS.items() if ours in usage}
     # The convention counts what came from the cache as input too.
@@ -385,6 +376,8 @@ def _usage(event: ev.AgentMessage | ev.AgentCompacted) -> Told:
         told["gen_ai.response.model"] = event.model
     if event.cost:
         told["sayso.cost.dollars"] = float(event.cost)
+    if event.stop_reason:
+        told["gen_ai.response.finish_reasons"] = [event.stop_reason]
     return told
 
 

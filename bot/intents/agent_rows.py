@@ -22,11 +22,11 @@ from engine.journal.events import (
     AgentMessage,
     AgentToolRequested,
     AgentToolResult,
-    ChildStarted,
+    CallOutcome,
+    Closure,
     Event,
     NodeFailed,
-    SessionAborted,
-    SessionEnd,
+    Start,
 )
 from engine.journal.queries import PLAN, TURN
 from engine.journal.records import OutboxRow, PutOutbox
@@ -39,10 +39,9 @@ ABOUT_AGENTS = (
     AgentMessage,
     AgentToolResult,
     AgentCompacted,
-    ChildStarted,
+    Start,
     NodeFailed,
-    SessionAborted,
-    SessionEnd,
+    Closure,
 )
 """The events from which rows of agents, and marks, may follow."""
 RESULT = "agent_tool"
@@ -68,7 +67,7 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             return [compacted_row(before, event.turn, event.replaced)]
         case NodeFailed(path=str(path)) if _is_turn(before, path):
             return [cut_row(before, path)]
-        case SessionAborted() | SessionEnd():
+        case Closure():
             return _cut_short(before, events)
         case _:
             return []
@@ -85,7 +84,7 @@ def _is_turn(state: State, path: str) -> bool:
 
 def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
     """Turns that were under way when the session was ended and gave no answer, and plans that nobody works on."""
-    ended = {event.turn for event in events if isinstance(event, AgentMessage | AgentCompacted)}
+    ended = {event.turn for event in events if isinstance(event, CallOutcome)}
     turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
     return [*_plans_over(before, None), *(cut_row(before, path) for path in sorted(turns))]
 
@@ -97,7 +96,7 @@ def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[st
     for event in events:
         if isinstance(event, AgentMessage) and event.source == "person" and event.key and not event.overheard:
             kept.setdefault(event.path or "", []).append(event.key)
-        elif isinstance(event, ChildStarted) and event.node_type == TURN:
+        elif isinstance(event, Start) and event.node_type == TURN:
             frame = after.frames.get(scope_of(event.path or "")) or before.frames.get(
                 scope_of(event.path or "")
             )

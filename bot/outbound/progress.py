@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from bot.intents.session_rows import card_row
 from bot.rendering.card import Behind
 from engine.decide import limits
-from engine.journal.events import Event, LockAcquired, SessionEnd
+from engine.journal.events import Closure, Event, LockAcquired
 from engine.journal.state import State
 from engine.language.errors import SaysoError
 from engine.run.engine import Engine
@@ -34,7 +34,7 @@ class Queues:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()
-        engine.subscribe(self._heard, LockAcquired, SessionEnd)
+        engine.subscribe(self._heard, LockAcquired, Closure)
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
         if state.lock is not None:

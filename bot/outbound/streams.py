@@ -19,7 +19,7 @@ from bot.outbound.calls import APPEND, EDIT, Hold
 from bot.outbound.posts import Ledger, Sessions, posted_of
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import Permanent, RateLimited, SlackFault
-from engine.journal.events import AgentCompacted, ChildStarted, Event, NodeRetried, SessionEnd
+from engine.journal.events import AgentCompacted, Closure, Event, NodeRetried, Start
 from engine.journal.records import OutboxRow
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -28,7 +28,7 @@ from engine.messages.turns import Finished, TextDelta, ThinkingDelta, TurnEvent
 
 log = logging.getLogger("sayso.outbound")
 
-STREAM_EVENTS = (ChildStarted, NodeRetried, AgentCompacted, SessionEnd)
+STREAM_EVENTS = (Start, NodeRetried, AgentCompacted, Closure)
 """The events that change what is shown of texts that come."""
 AGAIN_SECONDS = 1.0
 """After how long an edit is tried again that failed."""
@@ -74,7 +74,7 @@ class Streams:
         """Events of a session: a turn that begins anew says everything anew, and what has ended says nothing more."""
         for event in events:
             live = self.pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
-            if live is not None and isinstance(event, ChildStarted | NodeRetried):
+            if live is not None and isinstance(event, Start | NodeRetried):
                 live.blocks.clear()
                 live.changed.set()
             if isinstance(event, AgentCompacted):

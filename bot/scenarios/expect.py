@@ -19,7 +19,7 @@ from bot.scenarios.steps import open_lines
 from bot.scenarios.world import Done, World, actors
 from engine.decide.agents import memory
 from engine.flow import Flow
-from engine.journal.events import AgentMessage, Event, PromptEscalated, PromptExpired, PromptReminded
+from engine.journal.events import CallOutcome, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.journal.history import Entry, tree
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
@@ -324,9 +324,8 @@ def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
 
 def texts_of(event: Event) -> list[str]:
     """What the model said in a message of an agent's conversation; nothing for any other event."""
-    if not isinstance(event, AgentMessage) or event.source != "model":
-        return []
-    return [block["text"] for block in event.content if block.get("type") == "text"]
+    answer = event.answer if isinstance(event, CallOutcome) else []
+    return [block["text"] for block in answer if block.get("type") == "text"]
 
 
 # --- what counts of a run ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from bot.scenarios.document import AsksDoc, ErrorDoc, FakeDoc, PersonDoc, Scenar
 from engine.decide.agents import memory
 from engine.decide.policy import Gate
 from engine.forms import normalize_form
-from engine.journal.events import AgentCompacted, AgentMessage, Event, NodeInterrupted, decode_event
+from engine.journal.events import AttemptOver, CallOutcome, Event, decode_event
 from engine.journal.queries import TURN
 from engine.journal.records import KeptRow
 from engine.language import diagnostics, timestamps
@@ -186,10 +186,6 @@ def starter(scenario: Scenario) -> Actor:
 # --- the runner of nodes -----------------------------------------------------------------------------------
 
 
-_OUTCOMES = (
-    *("node:completed", "container:childCompleted", "node:retried", "node:failing", "node:error"),
-    "agent:toolResult",
-)
 _UNKNOWN = ("timeout", "lost", "asks")
 _CLAUDE = "Write under `claude` a list of turns:   - text: what it says"
 
@@ -322,11 +318,11 @@ def outcomes_at(events: list[Event], path: str) -> int:
 
 
 def _is_outcome(event: Event, path: str) -> bool:
-    if isinstance(event, AgentMessage | AgentCompacted):
+    if isinstance(event, CallOutcome):
         return event.turn == path
-    if event.path != path:
+    if event.path != path or not isinstance(event, AttemptOver):
         return False
-    return event.type in _OUTCOMES or (isinstance(event, NodeInterrupted) and event.reason in _UNKNOWN)
+    return event.result != "interrupted" or getattr(event, "reason", None) in _UNKNOWN
 
 
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:

@@ -37,14 +37,6 @@ from engine.storage.port import Store
 from prompt_state import question_row
 
 _WAITS = (10, 30, 60, 300, 900, 3600, 4 * 3600, 86400, 3 * 86400, 7 * 86400)
-_ENDS: dict[type, str] = {
-    ev.NodeCompleted: "completed",
-    ev.ChildCompleted: "completed",
-    ev.NodeFailed: "failed",
-    ev.NodeRetried: "retried",
-    ev.NodeInterrupted: "interrupted",
-}
-_DECIDED = (ev.PromptAnswered, ev.PromptExpired, ev.PromptCancelled)
 READ_SECONDS = 8.0
 """How long a reading may wait for the store; Prometheus gives up after ten."""
 MOST_GROUPS = 100
@@ -52,7 +44,7 @@ MOST_GROUPS = 100
 _MOST_UNREADABLE = 100
 _STOP_SECONDS = 1.0
 """How long a stop waits for requests under way; what is stored then is stored."""
-HEARD: tuple[type[Event], ...] = (*_ENDS, *_DECIDED, ev.SessionStarted, ev.SessionEnd)
+HEARD: tuple[type[Event], ...] = (ev.AttemptOver, ev.Closing, ev.Boundary)
 """The kinds of event that are counted."""
 
 
@@ -117,13 +109,13 @@ class Metrics:
         """Count what was committed."""
         flow = state.flow_name
         for event in events:
-            if type(event) in _ENDS:
-                self._steps.labels(flow, _ENDS[type(event)]).inc()
-            elif isinstance(event, ev.SessionStarted):
+            if isinstance(event, ev.AttemptOver) and event.result:
+                self._steps.labels(flow, event.result).inc()
+            elif event.seq == 1:
                 self._started.labels(flow).inc()
-            elif isinstance(event, ev.SessionEnd):
+            elif isinstance(event, ev.Closure) and event.status is not None:
                 self._ended.labels(flow, event.status).inc()
-            elif isinstance(event, _DECIDED):
+            elif isinstance(event, ev.Closing):
                 asked = state.prompts.get(event.prompt_id)
                 if asked is not None:
                     waited = timestamps.seconds_between(asked.requested_at, event.timestamp)
@@ -171,15 +163,10 @@ def group_of(asked: Asked) -> str:
     return next((name for name in names if name.startswith(("@", "rota:")) or name == "channel"), "")
 
 
-def _outcome(event: Event) -> str:
+def _outcome(event: ev.Closing) -> str:
     """How a question ended; of an answer only whether it was a decision, for choices are words of a flow."""
-    match event:
-        case ev.PromptAnswered(answer=answer):
-            return str(answer.get("value")) if answer.get("value") in ("approve", "reject") else "answered"
-        case ev.PromptExpired():
-            return "expired"
-        case _:
-            return "cancelled"
+    said = event.answer.get("value") if isinstance(event, ev.PromptAnswered) else None
+    return str(said) if said in ("approve", "reject") else event.type.partition(":")[2]
 
 
 def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:

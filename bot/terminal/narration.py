@@ -54,7 +54,7 @@ def _worked(state: State, event: Event, paint: Paint) -> str | None:
     match event:
         case ev.SessionStarted():
             return f"{paint('bold', clean(event.flow_name))}  {paint('dim', event.session_id)}"
-        case ev.NodeCompleted() | ev.ChildCompleted():
+        case ev.Completion():
             run = state.nodes.get(event.path or "")
             status = REJECTED if run is not None and is_rejected(run) else "completed"
             return mark(status, event.path or "", _completed(state, event), paint)
@@ -231,7 +231,7 @@ def error_text(error: dict[str, Json] | None) -> str:
     return one_line(str(error.get("message") or error.get("type") or "failed"), 200)
 
 
-def _completed(state: State, event: ev.NodeCompleted | ev.ChildCompleted) -> str:
+def _completed(state: State, event: ev.Completion) -> str:
     """How a node came to its end: who answered, or how long it took where that is worth knowing."""
     path = event.path or ""
     for prompt in state.prompts.values():

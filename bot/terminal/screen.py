@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12
-_OVER = (
-    *(ev.NodeCompleted, ev.ChildCompleted, ev.NodeFailed, ev.NodeInterrupted, ev.NodeRetried),
-    *(ev.AgentMessage, ev.AgentToolResult, ev.AgentCompacted),
-)
 
 
 class TerminalScreen:
@@ -83,7 +79,7 @@ class TerminalScreen:
         """A committed event; `state` is the session's state after it, or later."""
         self._until = None
         self._track(event)
-        if isinstance(event, ev.AgentMessage) and event.source == "model":
+        if isinstance(event, ev.CallOutcome) and event.turn is not None:
             self._said(event)
         text = None if self._handled(event) else happened(state, event, self.paint)
         if text is not None:
@@ -121,13 +117,13 @@ class TerminalScreen:
         if told:
             self.note(f"  {path} begins again")
 
-    def _said(self, event: ev.AgentMessage) -> None:
+    def _said(self, event: ev.CallOutcome) -> None:
         """A model call is whole: what was not told yet of its text is told."""
-        text, (blocks, told) = text_of(event.content), self._texts.pop(event.turn or "", ({}, 0))
+        text, (blocks, told) = text_of(event.answer), self._texts.pop(event.turn or "", ({}, 0))
         if not text.startswith(_joined(blocks)[:told]):
             told = 0
         self._tell_model(text[told:])
-        if event.interrupted:
+        if not event.sure:
             self.line(f"  {self.paint('yellow', '!')} stopped here")
 
     def _tell_model(self, text: str) -> None:
@@ -147,17 +143,17 @@ class TerminalScreen:
     def _track(self, event: Event) -> None:
         """Which nodes work right now."""
         path = event.path or ""
-        if isinstance(event, ev.AgentMessage | ev.AgentCompacted):
+        if isinstance(event, ev.CallOutcome):
             path = event.turn or path
-        elif isinstance(event, ev.ChildStarted) and event.node_type == TURN:
+        elif isinstance(event, ev.Start) and event.node_type == TURN:
             self._begins(path)
-        if isinstance(event, ev.NodeStarted | ev.ChildStarted) and mode_of(event.node_type) == "run":
+        if isinstance(event, ev.Start) and mode_of(event.node_type) == "run":
             self._working[path] = time.monotonic()
             if self._live:
                 self._spin()
             else:
                 self.line(f"  ▸ {clean(path)}")
-        elif isinstance(event, _OVER):
+        elif isinstance(event, ev.AttemptOver | ev.CallOutcome):
             self._working.pop(path, None)
 
     def _spin(self) -> None:

@@ -41,7 +41,7 @@ from bot.views.service import BROKEN, Kind
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.agents import wide_grants
-from engine.journal.events import Event, PromptEvent, SessionAborted, SessionEnd, SessionStarted
+from engine.journal.events import Boundary, Event, PromptEvent
 from engine.journal.phases import ENDED
 from engine.journal.records import InboxItem, InboxRow
 from engine.journal.state import State
@@ -62,7 +62,7 @@ APART_SECONDS = 0.7
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
 _OPEN = ("running", "paused")
-_SHOWN = (PromptEvent, SessionStarted, SessionEnd, SessionAborted)
+_SHOWN = (PromptEvent, Boundary)
 """What happens to sessions that a Home shows."""
 
 

@@ -222,14 +222,14 @@ def text_of(value: Json) -> str:
 def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
     """One node in full: what it was given, what it gave, its attempts, what it cost, and the events about it."""
     about = [event for event in past.until(at) if event.path == path]
-    starts = [event for event in about if isinstance(event, ev.NodeStarted | ev.ChildStarted)]
-    ends = [event for event in about if isinstance(event, ev.NodeCompleted | ev.ChildCompleted)]
-    errors = [event for event in about if isinstance(event, ev.NodeFailed | ev.NodeFailing | ev.NodeRetried)]
+    starts = [event for event in about if isinstance(event, ev.Start)]
+    ends = [event for event in about if isinstance(event, ev.Completion)]
+    errors = [event for event in about if isinstance(event, ev.Failure)]
     inside = (f"{path}/", f"{path}[", f"{path}#")
     costs = [
         Decimal(event.cost)
         for event in past.until(at)
-        if isinstance(event, ev.AgentMessage)
+        if isinstance(event, ev.CallOutcome)
         and event.cost
         and (event.turn or event.path or "").startswith(inside)
     ]
@@ -309,7 +309,7 @@ def _done(past: Past) -> dict[str, tuple[Entry, Json]]:
     """The nodes that have begun, by path, each with what it was given last."""
     given: dict[str, Json] = {}
     for event in past.events:
-        if isinstance(event, ev.NodeStarted | ev.ChildStarted):
+        if isinstance(event, ev.Start):
             given[event.path or ""] = event.input
     entries = (entry for entry in tree(past.events).walk() if entry.kind == "node")
     return {entry.path: (entry, given.get(entry.path)) for entry in entries}

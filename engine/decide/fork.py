@@ -72,11 +72,11 @@ def seam(journal: Sequence[Event], at: int) -> int:
 def latest(journal: Sequence[Event]) -> int:
     """The event at which a fork begins where nobody says one: the last one, or of a session that failed with an agent its
     last model call, which is made again."""
-    failed = [event for event in journal if isinstance(event, ev.SessionEnd) and event.status == "failed"]
+    failed = [event for event in journal if isinstance(event, ev.Closure) and event.status == "failed"]
     calls = [
         event.seq
         for event in journal
-        if isinstance(event, ev.ChildStarted) and event.node_type == TURN and not in_finally(event.path or "")
+        if isinstance(event, ev.Start) and event.node_type == TURN and not in_finally(event.path or "")
     ]
     return calls[-1] if failed and calls else len(journal)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.journal.events import ChildStarted, Event, NodeStarted
+from engine.journal.events import Event, Start
 from engine.journal.records import Derived, DropLock, DropTimer, PutLock, PutOutbox, Row, TakeLock, Timer
 from engine.journal.state import State
 from engine.language.codec import Json, encode
@@ -84,7 +84,7 @@ def lane(state: State) -> str:
     return (state.thread or {}).get("key") or state.session_id
 
 
-def _undelivered(after: State, event: NodeStarted | ChildStarted) -> bool:
+def _undelivered(after: State, event: Start) -> bool:
     if mode_of(event.node_type) != "delivery":
         return False
     run = after.nodes.get(event.path or "")
@@ -99,7 +99,7 @@ def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence
     return [
         delivery(after, event.path or "", event.attempt, event.input)
         for event in events
-        if isinstance(event, NodeStarted | ChildStarted) and _undelivered(after, event)
+        if isinstance(event, Start) and _undelivered(after, event)
     ]
 
 

@@ -73,7 +73,7 @@ class Step:
         self.state = evolve(before, event)
         if event.path is None or self.state.phase != before.phase:
             self._moved = None
-        elif self._moved is not None and kind not in _STARTS:
+        elif self._moved is not None and not isinstance(event, ev.Start):
             self._moved.add(event.path)
             if "scope" in fields:
                 self._moved.add(fields["scope"] or ROOT)
@@ -299,10 +299,6 @@ def kind_around(kinds: Kinds, state: State, scope: str) -> Kind:
     """The kind of the node whose pass this is; the flow's own are those of a flow."""
     owner = state.frames[scope].owner
     return kinds["flow" if owner is None else state.containers[owner].kind]
-
-
-_STARTS = (ev.NodeStarted, ev.ChildStarted)
-"""From a start alone nothing follows; what a node does at once is said by events of its own."""
 
 
 def _in_vain(error: dict[str, Json]) -> bool:

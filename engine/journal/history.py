@@ -102,11 +102,13 @@ class _Builder:
             case ev.SessionStarted():
                 self.root.name, self.root.status = event.flow_name, "started"
                 self.root.started_at = event.timestamp
-            case ev.NodeStarted():
-                self._started(event, event.node_id)
-            case ev.ChildStarted():
-                self._started(event, event.child_id)
-            case ev.NodeCompleted() | ev.ChildCompleted():
+            case ev.Start():
+                entry = self._node(event, event.own_id, event.node_type)
+                entry.type = event.node_type
+                entry.status, entry.reason, entry.until = "started", None, None
+                entry.started_at = entry.started_at or event.timestamp
+                entry.attempts = event.attempt
+            case ev.Completion():
                 self._end(event, "completed").output = event.output
             case ev.NodeFailed():
                 entry = self._end(event, "failed")
@@ -146,7 +148,7 @@ class _Builder:
                 self._end(event, "completed")
             case ev.PromptRequested():
                 self._asked(event)
-            case ev.PromptAnswered() | ev.PromptExpired() | ev.PromptCancelled():
+            case ev.Closing():
                 self._no_prompt(event.prompt_id)
             case ev.TimerSet(purpose="wait"):
                 entry = self._nodes[event.path or ""]
@@ -161,10 +163,13 @@ class _Builder:
                 said = [str(block["text"]) for block in event.content if block.get("type") == "text"]
                 entry.output, entry.error = "\n".join(said) or None, event.error
                 _stop_inside(entry, event.timestamp)
-            case ev.AgentMessage(source="model"):
-                self._said(event)
-            case ev.AgentCompacted():
-                self._turn_ends(event.turn, event.timestamp, "compacted the conversation")
+            case ev.CallOutcome(turn=str(turn)):
+                entry = self._nodes[turn]
+                entry.status, entry.ended_at, entry.until = "completed", event.timestamp, None
+                entry.reason = event.note
+                entry.output = (
+                    "".join(block["text"] for block in event.answer if block["type"] == "text") or None
+                )
             case ev.FlowFinalizing() if event.list_id is not None:
                 self._add_pass(self.root, FINALLY, "finally", event.list_id, event.timestamp)
             case ev.FlowFailed():
@@ -195,13 +200,6 @@ class _Builder:
             return found
         head, _, last = scope.rpartition("/")
         return self._nodes[f"{head}/{last.partition('#')[0]}" if head else last.partition("#")[0]]
-
-    def _started(self, event: ev.NodeStarted | ev.ChildStarted, node_id: str) -> None:
-        entry = self._node(event, node_id, event.node_type)
-        entry.type = event.node_type
-        entry.status, entry.reason, entry.until = "started", None, None
-        entry.started_at = entry.started_at or event.timestamp
-        entry.attempts = event.attempt
 
     def _end(self, event: Event, status: str) -> Entry:
         entry = self._nodes[event.path or ""]
@@ -252,19 +250,6 @@ class _Builder:
         entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
         self._nodes[path] = entry
         self._around(scope_of(path)).children.append(entry)
-
-    def _said(self, event: ev.AgentMessage) -> None:
-        """The answer of a model call."""
-        text = "".join(block["text"] for block in event.content if block["type"] == "text")
-        entry = self._turn_ends(
-            event.turn or "", event.timestamp, "interrupted" if event.interrupted else None
-        )
-        entry.output = text or None
-
-    def _turn_ends(self, path: str, at: str, reason: str | None) -> Entry:
-        entry = self._nodes[path]
-        entry.status, entry.ended_at, entry.until, entry.reason = "completed", at, None, reason
-        return entry
 
     def _asked(self, event: ev.PromptRequested) -> None:
         path = event.path or ""

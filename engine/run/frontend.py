@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.decide.projections import lane
-from engine.journal.events import ChildStarted, Event, NodeStarted, PromptEvent
+from engine.journal.events import Event, PromptEvent, Start
 from engine.journal.records import InboxItem, OutboxRow, PutOutbox, Row
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -139,7 +139,7 @@ def may_have_rows(state: State, events: Sequence[Event]) -> bool:
     return any(
         _is_shown(state, event.prompt_id)
         if isinstance(event, PromptEvent)
-        else isinstance(event, NodeStarted | ChildStarted) and mode_of(event.node_type) == "delivery"
+        else isinstance(event, Start) and mode_of(event.node_type) == "delivery"
         for event in events
     )
 

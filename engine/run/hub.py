@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from engine.decide.commands import Action, Answer
-from engine.journal.events import Event, FlowPaused, FlowResumed, SessionAborted, SessionEnd
+from engine.journal.events import Closure, Event, FlowPaused, FlowResumed
 from engine.journal.fold import derive_state
 from engine.journal.phases import Phase, Status
 from engine.journal.snapshot import to_json
@@ -179,9 +179,7 @@ class Hub:
         for event in events:
             if isinstance(event, FlowResumed) or self._context is None:
                 self._context = self._fresh_context()
-            if isinstance(event, SessionAborted | SessionEnd) or (
-                isinstance(event, FlowPaused) and event.held
-            ):
+            if isinstance(event, Closure) or (isinstance(event, FlowPaused) and event.held):
                 # Whoever asked for it: another hub, a person in the thread, another process.
                 self._context.abort_controller.set()
             wire = event.to_wire()

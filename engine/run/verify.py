@@ -84,17 +84,13 @@ def _defined(flow: Flow, state: State, path: str, node_id: str) -> Node | None:
 # --- nodes -------------------------------------------------------------------------------------------------------
 
 
-def _started(flow: Flow, state: State, event: ev.NodeStarted | ev.ChildStarted) -> None:
+def _started(flow: Flow, state: State, event: ev.Start) -> None:
     path = event.at
-    if isinstance(event, ev.ChildStarted):
-        node_id, index = event.child_id, event.child_index
-    else:
-        node_id, index = event.node_id, event.node_index
-    node = _defined(flow, state, path, node_id)
+    node = _defined(flow, state, path, event.own_id)
     if node is None:
         _call_started(flow, state, path, event.node_type)
     else:
-        same((event.node_type, index), (node.type, node.index), "type and index")
+        same((event.node_type, event.index), (node.type, node.index), "type and index")
 
 
 def _call_started(flow: Flow, state: State, path: str, kind: str) -> None:

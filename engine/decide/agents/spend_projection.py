@@ -10,26 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
-from typing import TypeAlias
 
 from msgspec import Struct
 
-from engine.journal.events import (
-    AgentCompacted,
-    AgentMessage,
-    ChildStarted,
-    Event,
-    NodeFailed,
-    NodeFailing,
-    NodeRetried,
-)
+from engine.journal.events import CallOutcome, Event, Failure, Start
 from engine.journal.queries import TURN
 from engine.journal.records import NANO, PutSpend, Row, SettleSpend
 from engine.journal.state import State
 from engine.language.codec import Json
-
-_Lost: TypeAlias = NodeRetried | NodeFailing | NodeFailed
-"""What a model call without an answer ends with that may have cost nothing."""
 
 
 def nanos(dollars: Json) -> int:
@@ -47,25 +35,18 @@ class SpendRows(Struct, frozen=True):
         session) has calls that ended: they were paid for where they were made."""
         rows: list[Row] = []
         for event in events:
-            if isinstance(event, ChildStarted):
+            if isinstance(event, Start):
                 rows += self._begun(after, event)
-            elif isinstance(event, AgentMessage | AgentCompacted):
+            elif isinstance(event, CallOutcome):
                 rows += _ended(before, after, event)
-            elif isinstance(event, _Lost):
+            elif isinstance(event, Failure):
                 rows += _unpaid(before, after, event)
         return rows
 
-    about = (
-        ChildStarted,
-        AgentMessage,
-        AgentCompacted,
-        NodeRetried,
-        NodeFailing,
-        NodeFailed,
-    )
+    about = (Start, CallOutcome, Failure)
     """The events without which there are no rows."""
 
-    def _begun(self, after: State, event: ChildStarted) -> list[Row]:
+    def _begun(self, after: State, event: Start) -> list[Row]:
         run = after.nodes.get(event.path or "")
         reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
         if reserved is None or run is None or (run.status, run.attempt) != ("started", event.attempt):
@@ -84,15 +65,14 @@ class SpendRows(Struct, frozen=True):
         ]
 
 
-def _ended(before: State, after: State, event: AgentMessage | AgentCompacted) -> list[Row]:
+def _ended(before: State, after: State, event: CallOutcome) -> list[Row]:
     run = before.nodes.get(event.turn or "")
     if event.turn is None or event.cost is None or run is None:
         return []
-    sure = not (isinstance(event, AgentMessage) and event.interrupted)
-    return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), sure)]
+    return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), event.sure)]
 
 
-def _unpaid(before: State, after: State, event: _Lost) -> list[Row]:
+def _unpaid(before: State, after: State, event: Failure) -> list[Row]:
     """A call that cost nothing, as its event says; another one is set aside for anew."""
     run = before.nodes.get(event.path or "")
     if run is None or run.status != "started" or not event.unpaid:

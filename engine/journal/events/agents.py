@@ -1,13 +1,14 @@
 """Events of conversations with models: what is said, what tools were asked for and gave, what follows a call without an answer."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal.agent_runs import said_in, set_aside, spend, with_agent
 from engine.journal.events.base import ALWAYS, ANY_OPEN, OUTCOMES, NodeEvent
+from engine.journal.events.nodes import AttemptOver
 from engine.journal.grammar import agent_around, run_at, same
 from engine.journal.passes import drop_passes, finish, without
 from engine.journal.queries import LISTING, OUTCOME, PLAN, TURN, agent_at, agent_of, asks_for_more, rest_id
@@ -15,6 +16,37 @@ from engine.journal.state import RETRY, AgentRun, Asked, Call, Frame, NodeRun, O
 from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
 from engine.messages.files import files_in, kept, with_files
+
+
+class CallOutcome(NodeEvent):
+    """The outcome of a model call, where `turn` says of which: its answer, or a summary."""
+
+    if TYPE_CHECKING:
+        turn: str | None
+        content: list[dict[str, Json]]
+        usage: dict[str, int] | None = None
+        cost: str | None = None
+        model: str | None = None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped."""
+        return None
+
+    @property
+    def answer(self) -> list[dict[str, Json]]:
+        """The blocks that the model said to people."""
+        return []
+
+    @property
+    def note(self) -> str | None:
+        """How the call came to its end, where it gave no whole answer."""
+        return None
+
+    @property
+    def sure(self) -> bool:
+        """Whether what it cost is known."""
+        return True
 
 
 class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
@@ -55,7 +87,7 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
         return () if self.turn is None else (Owed(("agent:message", "agent:compacted"), self.path),)
 
 
-class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS, audit="content"):
+class AgentMessage(CallOutcome, tag="agent:message", phases=ALWAYS, audit="content"):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 
     The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
@@ -128,6 +160,21 @@ class AgentMessage(NodeEvent, tag="agent:message", phases=ALWAYS, audit="content
         return tuple(Owed(("agent:toolRequested",), f"{self.turn}/tool[{number}]") for number in range(uses))
 
     @property
+    def answer(self) -> list[dict[str, Json]]:
+        """The blocks that the model said to people."""
+        return self.content if self.source == "model" else []
+
+    @property
+    def note(self) -> str | None:
+        """How the call came to its end, where it gave no whole answer."""
+        return "interrupted" if self.interrupted else None
+
+    @property
+    def sure(self) -> bool:
+        """Whether what it cost is known: of an interrupted answer the last count never came."""
+        return not self.interrupted
+
+    @property
     def audited(self) -> bool:
         """Whether a person said it."""
         return self.source == "person"
@@ -172,7 +219,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
         return {"tool": self.name}
 
 
-class AgentToolResult(NodeEvent, tag="agent:toolResult", phases=ALWAYS, audit="content"):
+class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit="content"):
     """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
 
     tool_use_id: str
@@ -216,7 +263,7 @@ class AgentToolResult(NodeEvent, tag="agent:toolResult", phases=ALWAYS, audit="c
         return finish(state, path, replace(run, status="failed" if self.error else "completed"))
 
 
-class AgentCompacted(NodeEvent, tag="agent:compacted", phases=OUTCOMES):
+class AgentCompacted(CallOutcome, tag="agent:compacted", phases=OUTCOMES):
     """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
     It is the outcome of the model call `turn`. `block` is the summary where the API made and signed it: it stands before
     `content`, as the model's, and is sent back as it came.
@@ -230,6 +277,11 @@ class AgentCompacted(NodeEvent, tag="agent:compacted", phases=OUTCOMES):
     model: str | None = None
     price: dict[str, Json] | None = None
     block: dict[str, Json] | None = None
+
+    @property
+    def note(self) -> str | None:
+        """How the call came to its end, where it gave no whole answer."""
+        return "compacted the conversation"
 
     def fold(self, state: State) -> State:
         path = self.at
@@ -342,11 +394,11 @@ class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
         return with_agent(state, path, replace(agent, caps={**agent.caps, **self.caps}))
 
 
-def _settle(state: State, path: str, run: NodeRun, event: AgentMessage | AgentCompacted) -> State:
+def _settle(state: State, path: str, run: NodeRun, event: CallOutcome) -> State:
     amount, tokens = set_aside(run)
     used = sum((event.usage or {}).values())
-    # Of an interrupted answer the last count never came: the reservation stays, as something that may have been paid.
-    cut = isinstance(event, AgentMessage) and bool(event.interrupted)
+    # The reservation of what nobody knows the cost of stays, as something that may have been paid.
+    cut = not event.sure
     return spend(
         state,
         path,

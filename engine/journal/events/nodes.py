@@ -1,6 +1,6 @@
 """Events of nodes: starts, outcomes, interruptions, tries."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -59,8 +59,17 @@ class Start(NodeEvent):
         return {"type": self.node_type, "with": self.input}
 
 
-class Completion(NodeEvent):
+class AttemptOver(NodeEvent):
+    """An attempt of a node came to something, or was cut."""
+
+    result: ClassVar[str] = ""
+    """What it came to, in a word; empty where other events tell what comes of it."""
+
+
+class Completion(AttemptOver):
     """A node finished."""
+
+    result = "completed"
 
     if TYPE_CHECKING:
         output: Json = None
@@ -71,7 +80,11 @@ class Completion(NodeEvent):
         return self.node_id
 
 
-class Failure(NodeEvent):
+class Setback(AttemptOver):
+    """An attempt of a node gave no result."""
+
+
+class Failure(Setback):
     """An attempt of a node failed."""
 
     if TYPE_CHECKING:
@@ -158,6 +171,7 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
     """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
     `unpaid` as in `node:retried`."""
 
+    result = "failed"
     error: dict[str, Json]
     attempt: int
     contained: bool | None = None
@@ -192,6 +206,7 @@ class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES, audit="error"):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
     call that was not sent, or refused before any answer, so that nothing that was set aside for it is counted."""
 
+    result = "retried"
     error: dict[str, Json]
     attempt: int
     timer_id: str
@@ -251,7 +266,7 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
         return finish(replace(state, nodes=nodes, frames=state.frames.set(scope, frame)), path, run)
 
 
-class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES, audit=""):
+class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
@@ -260,6 +275,7 @@ class NodeInterrupted(NodeEvent, tag="node:interrupted", phases=OUTCOMES, audit=
     (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
     """
 
+    result = "interrupted"
     reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing", "asks"]
     saved: Json = None
 

@@ -30,6 +30,10 @@ from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import MISSING
 
 
+class Closing(PromptEvent):
+    """A question is closed: answered, expired or cancelled."""
+
+
 class PromptRequested(
     PromptEvent, tag="prompt:requested", phases=within("running", "pausing"), audit="prompt"
 ):
@@ -177,7 +181,7 @@ class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN, audit=""):
         return {"asked": self.to}
 
 
-class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN, audit="answer"):
+class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="answer"):
     """The one and final answer of a prompt. `key` is the inbox key that carried it."""
 
     actor: dict[str, Json]
@@ -229,7 +233,7 @@ class PromptAnswered(PromptEvent, tag="prompt:answered", phases=ANY_OPEN, audit=
         return {"decision": value if offered else None, "reason": self.answer.get("reason")}
 
 
-class PromptExpired(PromptEvent, tag="prompt:expired", phases=ANY_OPEN, audit=""):
+class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
     """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
 
     outcome: str

@@ -14,7 +14,20 @@ from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
 
-class SessionStarted(Event, tag="session:start", phases=moves("running", "idle"), audit="given"):
+class Boundary(Event):
+    """The session begins, or comes to its end."""
+
+
+class Closure(Boundary):
+    """A person ended the session, or it is over: then `status` is what it came to."""
+
+    @property
+    def status(self) -> str | None:
+        """What the session came to."""
+        return None
+
+
+class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idle"), audit="given"):
     """A session came to be: which flow, by whom, in which thread, with which inputs given so far. `flow_revision` is the
     version of the folder of flows: a commit, or what its `REVISION` says."""
 
@@ -344,7 +357,7 @@ class SessionReachable(Event, tag="session:reachable", phases=moves("running", "
         return replace(state, paused_at=None, pause_reason=None, timers=timers)
 
 
-class SessionEnd(Event, tag="session:end", phases=moves("ended", "finalizing"), audit=""):
+class SessionEnd(Closure, tag="session:end", phases=moves("ended", "finalizing"), audit=""):
     """The last event of every session."""
 
     status: Literal["complete", "failed", "aborted"]
