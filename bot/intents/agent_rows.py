@@ -20,12 +20,11 @@ from engine.journal import queries
 from engine.journal.events import (
     AgentCompacted,
     AgentMessage,
-    AgentToolRequested,
     AgentToolResult,
     CallOutcome,
     Closure,
     Event,
-    NodeFailed,
+    Setback,
     Start,
 )
 from engine.journal.queries import PLAN, TURN
@@ -40,7 +39,7 @@ ABOUT_AGENTS = (
     AgentToolResult,
     AgentCompacted,
     Start,
-    NodeFailed,
+    Setback,
     Closure,
 )
 """The events from which rows of agents, and marks, may follow."""
@@ -65,7 +64,7 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
         case AgentCompacted():
             return [compacted_row(before, event.turn, event.replaced)]
-        case NodeFailed(path=str(path)) if _is_turn(before, path):
+        case Setback(path=str(path), result="failed") if _is_turn(before, path):
             return [cut_row(before, path)]
         case Closure():
             return _cut_short(before, events)
@@ -255,8 +254,8 @@ def _plan_row(state: State, turn: str, steps: Steps, *, over: bool = False) -> P
 def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
     """The steps that a call states which has its result, requested in this step or before."""
     for event in events:
-        if isinstance(event, AgentToolRequested) and event.path == path:
-            return plan_steps(event.name, event.input)
+        if event.call is not None and event.path == path:
+            return plan_steps(event.call.name, event.call.input)
     agent = _agent(before, path)
     call = agent.calls.get(path) if agent is not None else None
     return () if call is None else plan_steps(call.name, call.input)

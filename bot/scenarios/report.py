@@ -12,7 +12,7 @@ from bot.scenarios.expect import texts_of
 from bot.scenarios.play import Failure, Result
 from bot.terminal.console import Paint, clean, one_line, plural
 from bot.terminal.narration import happened
-from engine.journal.events import AgentToolRequested, Event, PromptRequested
+from engine.journal.events import Event, PromptRequested
 from engine.journal.fold import evolve
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -102,8 +102,8 @@ def story_lines(events: Sequence[Event], paint: Paint) -> list[str]:
             found.append(f"  ? {event.path}: {one_line(plain(str(event.prompt.get('message'))), 100)}")
         elif texts := texts_of(event):
             found += [f"  “ {event.path}: {one_line(text, 100)}" for text in texts]
-        elif isinstance(event, AgentToolRequested):
-            found.append(f"  ▸ {event.path}: {event.name} {one_line(described(event.input), 100)}")
+        elif (call := event.call) is not None:
+            found.append(f"  ▸ {event.path}: {call.name} {one_line(described(call.input), 100)}")
         elif (line := happened(state, event, paint)) is not None:
             found.append(line)
     left = len(found) - MOST_HAPPENED

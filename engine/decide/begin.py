@@ -124,15 +124,14 @@ def launch(
     held = MISSING if step.flow.why_missing(node) is not None else None
     step.start(path, node_id or node.id, node.type, node.index, config, attempt)
     if held is not None:
-        step.emit(ev.NodeInterrupted, path=path, node_id=node_id or node.id, reason=held)
+        step.interrupt(path, held)
     else:
         _PERFORM[mode_of(node.type)](step, path, node, config)
 
 
 def _skip(step: Step, path: str, node: Node, item: Work, reason: str) -> None:
     place = None if item.node is None else node.index
-    fields = {"node_type": node.type, "reason": reason, "node_index": place}
-    step.emit(ev.NodeSkipped, path=path, node_id=node.id, **fields)
+    step.skip(path, node.id, node.type, reason, place)
 
 
 def over_limit(step: Step, path: str, node: Node) -> bool:
@@ -188,7 +187,7 @@ def _perform_timer(step: Step, path: str, node: Node, config: Json) -> None:
         step.fail(path, {"type": "config", "message": f"node {node.id}: until: {error}"})
         return
     timer_id = wait_id(step.state, path)
-    step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="wait")
+    step.set_timer(path, timer_id, due_at, "wait")
 
 
 def _perform_elsewhere(step: Step, path: str, node: Node, config: Json) -> None:

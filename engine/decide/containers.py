@@ -52,7 +52,7 @@ def begin(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
     if node.timeout is not None:
         due_at = timestamps.after(step.facts.now, node.timeout)
         timer_id = timeout_id(step.state, path)
-        step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
+        step.set_timer(path, timer_id, due_at, "timeout")
 
 
 # --- progress ----------------------------------------------------------------------------------------------
@@ -140,10 +140,9 @@ def _give_up(step: Step, path: str, container: ContainerRun) -> None:
         prompt = step.state.prompts[prompt_id]
         inside = prompt.path != path and below(path, prompt.path)
         if inside or (prompt.path == path and prompt.kind in ("budget", OUTCOME, LISTING, limits.KIND)):
-            reason = f"{container.node_id} failed"
-            step.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
+            step.withdraw(prompt, f"{container.node_id} failed")
     if container.kind == ON_FAILURE:
-        step.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+        step.close(path)
     else:
         step.break_(path, container.error or {})
 

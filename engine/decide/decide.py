@@ -24,7 +24,6 @@ from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.state import ASKS, LEFT, NodeRun, State
-from engine.language.codec import Json
 from engine.language.errors import NotAllowed, SaysoError
 from engine.nodes.types.registry import mode_of
 
@@ -87,7 +86,7 @@ def _claimed(step: Step, command: commands.Claimed) -> None:
     for path in sorted(step.state.launched):
         run = step.state.nodes[path]
         if run.epoch < step.facts.epoch:
-            step.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="crash")
+            step.interrupt(path, "crash")
 
 
 # --- outcomes of nodes -------------------------------------------------------------------------------------
@@ -118,8 +117,7 @@ def _node_cut(step: Step, command: commands.NodeCut) -> None:
         return
     if command.reason in ("cut", LEFT, ASKS) or must_ask(step.flow, step.state, command.path):
         saved = command.saved if command.reason in (LEFT, ASKS) else None
-        place: dict[str, Json] = {"path": command.path, "node_id": run.node_id}
-        step.emit(ev.NodeInterrupted, **place, reason=command.reason, saved=saved)
+        step.interrupt(command.path, command.reason, saved)
         return
     told = command.message or {"timeout": "it ran out of time"}.get(command.reason, "the connection was lost")
     step.break_(command.path, {"type": command.reason, "message": f"node {run.node_id}: {told}"})

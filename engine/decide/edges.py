@@ -89,14 +89,8 @@ def _resolve(step: Step, scope: str, nodes: NodeList, node_id: str, decided: str
         return
     for target in dead:
         node = nodes.by_id[target]
-        step.emit(
-            ev.NodeSkipped,
-            path=visit_path(step.state.frames[scope], scope, target),
-            node_id=target,
-            node_type=node.type,
-            reason=DEAD,
-            node_index=node.index,
-        )
+        path = visit_path(step.state.frames[scope], scope, target)
+        step.skip(path, target, node.type, DEAD, node.index)
 
 
 def _taken(step: Step, scope: str, edge: Edge) -> bool:

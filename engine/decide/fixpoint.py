@@ -28,8 +28,7 @@ def run_to_fixpoint(step: Step) -> None:
             _ask_if_interrupted(step, path)
         for prompt in [step.state.prompts[each] for each in asked_in_order(step.state)]:
             if prompt.kind == LISTING and prompt.path not in step.state.containers:
-                fields = {"prompt_id": prompt.prompt_id, "reason": "the agent has ended"}
-                step.emit(ev.PromptCancelled, path=prompt.path, **fields)
+                step.withdraw(prompt, "the agent has ended")
         _finish_or_pause(step)
     if step.state.phase == "unreachable":
         _give_up_unreached(step)
@@ -81,7 +80,8 @@ def _hold_or_complete(step: Step) -> None:
     ):
         end_flow(step, "complete")
         return
-    step.emit(ev.FlowPaused, **step.place(current_path(state)), held=True, **(state.pausing or {}))
+    told = state.pausing or {}
+    step.pause(current_path(state), told["reason"], held=True, actor=told["actor"])
 
 
 def _failed_at(state: State, frame: Frame) -> str | None:
@@ -108,7 +108,7 @@ def end_flow(
 
 
 def _pause(step: Step) -> None:
-    step.emit(ev.FlowPaused, **step.place(current_path(step.state)), reason="waiting")
+    step.pause(current_path(step.state), "waiting")
 
 
 def _finalize(step: Step) -> None:
@@ -163,9 +163,7 @@ def _say_outcome(step: Step, frame: Frame) -> None:
 
 def _withdraw_prompts(step: Step) -> None:
     for prompt_id in asked_in_order(step.state):
-        reason = f"the session is {step.state.outcome}"
-        prompt = step.state.prompts[prompt_id]
-        step.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt_id, reason=reason)
+        step.withdraw(step.state.prompts[prompt_id], f"the session is {step.state.outcome}")
 
 
 # --- interruptions -----------------------------------------------------------------------------------------

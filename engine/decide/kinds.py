@@ -99,7 +99,7 @@ class Passes(Kind):
 
     def over(self, step: Step, path: str, node: Node, container: ContainerRun) -> None:
         """All passes have ended: complete."""
-        step.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+        step.close(path)
 
     def keeps(self, step: Step, path: str) -> bool:
         """Its passes begin anew."""
@@ -174,8 +174,7 @@ class Loop(Passes):
         """One round more begins by itself."""
         rounds = step.state.containers[path].begun
         if decision == "continue":
-            node_id = step.state.nodes[path].node_id
-            step.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=rounds)
+            step.close(path, rounds)
         elif decision == "fail":
             step.fail(path, limits.loop_error(step.state, path, rounds))
 

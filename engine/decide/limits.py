@@ -192,7 +192,7 @@ def queued(step: Step, command: LockQueued) -> None:
         step.wake(None)
         step.emit(ev.FlowFailed, error=refusal(command))
     elif step.state.phase == "running":
-        step.emit(ev.FlowPaused, reason=f"waiting for lock {lock.name}")
+        step.pause(None, f"waiting for lock {lock.name}")
 
 
 def refusal(command: LockQueued) -> dict[str, Json]:

@@ -69,8 +69,7 @@ def is_over(moment: str | None, facts: Facts) -> bool:
 
 def _set(step: Step, prompt: Asked, word: str, due_at: str, purpose: str) -> None:
     timer_id = clock_id(step.state, prompt, word)
-    fields = {"due_at": due_at, "purpose": purpose, "prompt_id": prompt.prompt_id}
-    step.emit(ev.TimerSet, path=prompt.path, timer_id=timer_id, **fields)
+    step.set_timer(prompt.path, timer_id, due_at, purpose, prompt.prompt_id)
 
 
 def _hours(prompt: Asked) -> working_hours.Hours | None:
@@ -192,7 +191,7 @@ def unreachable(step: Step, command: Unreachable) -> None:
     step.emit(ev.SessionUnreachable, reason=command.reason)
     due_at = timestamps.after(step.facts.now, step.flow.deadline)
     timer_id = f"{step.state.session_id}:unreachable{step.state.seq}"
-    step.emit(ev.TimerSet, timer_id=timer_id, due_at=due_at, purpose="unreachable")
+    step.set_timer(None, timer_id, due_at, "unreachable")
 
 
 def reachable(step: Step, command: Reachable) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.decide.commands import Installed
 from engine.decide.step import Step, node_at
 from engine.flow import Flow
-from engine.journal import events as ev
 from engine.journal.queries import open_prompt_at
 from engine.journal.state import State
 from engine.nodes.types.registry import MISSING
@@ -31,5 +30,4 @@ def installed(step: Step, command: Installed) -> None:
         prompt = open_prompt_at(step.state, path)
         assert prompt is not None, "that is what was looked for"
         step.wake(path)
-        reason = "its node type can be used again"
-        step.emit(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)
+        step.withdraw(prompt, "its node type can be used again")

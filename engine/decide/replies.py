@@ -129,7 +129,7 @@ def end_rest(step: Step, command: EndRest) -> None:
 
 def _end_rest(step: Step, path: str) -> None:
     step.wake(path)
-    step.emit(ev.ContainerCompleted, path=path, node_id=step.state.nodes[path].node_id)
+    step.close(path)
 
 
 def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
@@ -302,8 +302,7 @@ class _OfAgent(_Question):
 
 def _skip(step: Step, prompt: Asked, reason: str) -> None:
     run = step.state.nodes[prompt.path]
-    fields = {"node_id": run.node_id, "node_type": run.type, "reason": reason}
-    step.emit(ev.NodeSkipped, path=prompt.path, **fields)
+    step.skip(prompt.path, run.node_id, run.type, reason)
 
 
 def _after(prompt: Asked) -> _Question:
@@ -346,11 +345,11 @@ def hold(step: Step, command: Hold) -> None:
     if step.state.phase == "held":
         return
     reason = clean_text(command.reason or "paused by a person")[0]
-    told = {**step.place(current_path(step.state)), "reason": reason, "actor": command.actor.record()}
+    path, actor = current_path(step.state), command.actor.record()
     if not command.waits:
-        step.emit(ev.FlowPaused, **told, held=True)
+        step.pause(path, reason, held=True, actor=actor)
     elif step.state.phase == "running":
-        step.emit(ev.FlowPausing, **told)
+        step.emit(ev.FlowPausing, **step.place(path), reason=reason, actor=actor)
 
 
 def resume(step: Step, command: Resume) -> None:

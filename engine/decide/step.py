@@ -139,6 +139,22 @@ class Step:
         prompt = replace(question, number=number, nonce=nonce).to_wire()
         self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=prompt)
 
+    def withdraw(self, prompt: Asked, reason: str) -> None:
+        """A question that nobody has to answer any more."""
+        self.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt.prompt_id, reason=reason)
+
+    def set_timer(
+        self, path: str | None, timer_id: str, due_at: str, purpose: str, prompt_id: str | None = None
+    ) -> None:
+        """A timer that fires at or after that moment."""
+        self.emit(
+            ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose=purpose, prompt_id=prompt_id
+        )
+
+    def pause(self, path: str | None, reason: str, **by: Json) -> None:
+        """Nothing goes on: the session waits, or a person holds it."""
+        self.emit(ev.FlowPaused, **self.place(path), reason=reason, **by)
+
     def node(self, path: str) -> Node:
         """The definition of the node at a path that is under way."""
         return node_at(self.flow, self.state, path)
@@ -173,6 +189,20 @@ class Step:
             self.emit(ev.NodeCompleted, path=path, node_id=node_id, output=output)
         else:
             self.emit(ev.ChildCompleted, path=path, node_id=owner, child_id=node_id, output=output)
+
+    def interrupt(self, path: str, reason: str, saved: Json = None) -> None:
+        """Nobody executes a node any more, and it has no outcome."""
+        node_id = self.state.nodes[path].node_id
+        self.emit(ev.NodeInterrupted, path=path, node_id=node_id, reason=reason, saved=saved)
+
+    def skip(self, path: str, node_id: str, kind: str, reason: str, index: int | None = None) -> None:
+        """A node does not run; `index` is its place in a list that is a graph."""
+        self.emit(ev.NodeSkipped, path=path, node_id=node_id, node_type=kind, reason=reason, node_index=index)
+
+    def close(self, path: str, limit: int | None = None) -> None:
+        """A container has nothing left to go through."""
+        node_id = self.state.containers[path].node_id
+        self.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=limit)
 
     def _owner(self, path: str) -> str | None:
         owner = self.state.frames[scope_of(path)].owner

@@ -10,7 +10,6 @@ from engine.decide.commands import Revoke, Steer
 from engine.decide.kinds import Passes
 from engine.decide.step import Step, Work
 from engine.flow import Flow, Node
-from engine.journal import events as ev
 from engine.journal.queries import LISTING, OUTCOME, TURN, agent_of
 from engine.journal.state import Asked, State, scope_of
 from engine.language.codec import Json
@@ -75,7 +74,7 @@ class Agent(Passes):
         outcomes.ask(step, path)
         if conversation.ended(step, path) and not people.rests(step, path):
             container = step.state.containers[path]
-            step.emit(ev.ContainerCompleted, path=path, node_id=container.node_id)
+            step.close(path)
 
     def keeps(self, step: Step, path: str) -> bool:
         """Its conversation."""

@@ -321,7 +321,7 @@ def _stopped(step: Step, owner: str, path: str, run: NodeRun, output: Json) -> N
     )
     wanted = step.facts.pausing or not goes_on or doomed(step.state, path)
     if not wanted:
-        step.emit(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=LEFT)
+        step.interrupt(path, LEFT)
         return
     # Half a summary is no answer: nothing of it was for the people, nor is it part of the conversation.
     summing = (run.input or {}).get("purpose") == "compact"

@@ -137,4 +137,4 @@ def withdraw(step: Step, owner: str, reason: str) -> None:
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
         if prompt.kind == LISTING and prompt.path == owner:
-            step.emit(ev.PromptCancelled, path=owner, prompt_id=prompt_id, reason=reason)
+            step.withdraw(prompt, reason)

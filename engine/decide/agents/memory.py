@@ -16,7 +16,7 @@ from engine.decide.agents.tool_results import person
 from engine.decide.policy import Gate, authorize
 from engine.decide.question import deciders
 from engine.forms.question import Question
-from engine.journal.events import AgentToolResult, Event, Start
+from engine.journal.events import AttemptOver, Event, Start
 from engine.journal.queries import agent_of
 from engine.journal.records import KeptRow, Row
 from engine.journal.state import Asked, State
@@ -52,19 +52,18 @@ class NoteRows(Struct, frozen=True):
         """The notes that were kept in this step. A journal that comes from elsewhere as a whole keeps none."""
         if not before.seq:
             return ()
-        ended = {each.path: each for each in events if isinstance(each, AgentToolResult)}
+        ended = {each.path: each for each in events if isinstance(each, AttemptOver) and not each.failed}
         return [
             _row(after, each, ended[each.path])
             for each in events
             if isinstance(each, Start) and each.node_type == REMEMBER and each.path in ended
-            if not ended[each.path].is_error
         ]
 
     about = (Start,)
     """Nothing follows from a step without one of these."""
 
 
-def _row(state: State, begun: Start, event: AgentToolResult) -> KeptRow:
+def _row(state: State, begun: Start, event: AttemptOver) -> KeptRow:
     told, path = begun.input, str(event.path)
     owner = agent_of(state, path) or ""
     channel = (state.thread or {}).get("channel")

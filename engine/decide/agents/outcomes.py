@@ -222,7 +222,7 @@ def withdraw_outage(step: Step, owner: str, reason: str = "the provider is back"
     """Nobody has to be told of an outage any more."""
     prompt = open_prompt_at(step.state, owner)
     if prompt is not None and is_outage(prompt):
-        step.emit(ev.PromptCancelled, path=owner, prompt_id=prompt.prompt_id, reason=reason)
+        step.withdraw(prompt, reason)
 
 
 def _outage(step: Step, owner: str) -> dict[str, Json] | None:

@@ -160,7 +160,7 @@ def rests(step: Step, path: str) -> bool:
     if not seconds or not people or step.state.phase != "running":
         return False
     due_at = timestamps.after(step.facts.now, float(seconds))
-    step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="followUp")
+    step.set_timer(path, timer_id, due_at, "followUp")
     return True
 
 
@@ -169,4 +169,4 @@ def _limit_time(step: Step, path: str, node: Node) -> None:
     timer_id = timeout_id(step.state, path)
     if node.timeout is not None and timer_id not in step.state.timers:
         due_at = timestamps.after(step.facts.now, node.timeout)
-        step.emit(ev.TimerSet, path=path, timer_id=timer_id, due_at=due_at, purpose="timeout")
+        step.set_timer(path, timer_id, due_at, "timeout")

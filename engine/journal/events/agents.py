@@ -189,6 +189,11 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
     input: Json = None
     tool: int | None = None
 
+    @property
+    def call(self) -> Call:
+        """The call that the model asks for."""
+        return Call(self.tool_use_id, self.name, self.input, self.tool)
+
     def fold(self, state: State) -> State:
         """It is owed by the answer, whose block it repeats."""
         path = self.at
@@ -207,8 +212,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
         same((self.tool_use_id, self.name, self.input), (block["id"], block["name"], block["input"]), "call")
         if self.tool_use_id in agent.order:
             raise MalformedJournal(f"the tool call {self.tool_use_id} was requested before")
-        call = Call(self.tool_use_id, self.name, self.input, self.tool)
-        agent = replace(agent, calls=agent.calls.set(path, call), order=(*agent.order, self.tool_use_id))
+        agent = replace(agent, calls=agent.calls.set(path, self.call), order=(*agent.order, self.tool_use_id))
         state = with_agent(state, owner, agent)
         if scope in state.frames:
             return state
@@ -226,6 +230,11 @@ class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit=
     content: list[dict[str, Json]]
     is_error: bool | None = None
     error: dict[str, Json] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it gave no result to go on with."""
+        return bool(self.is_error)
 
     def fold(self, state: State) -> State:
         path = self.at

@@ -7,7 +7,7 @@ from msgspec import Struct, StructMeta
 from msgspec.structs import astuple
 
 from engine.journal.phases import Phase
-from engine.journal.state import Owed, State
+from engine.journal.state import Call, Owed, State
 from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
 
@@ -98,6 +98,11 @@ class Event(
     def owes(self, before: State) -> tuple[Owed, ...]:
         """The events that follow in the same step, by the state before this one."""
         return ()
+
+    @property
+    def call(self) -> Call | None:
+        """The call of a tool that a model asks for with it."""
+        return None
 
     # --- what the audit trail has of it (`engine.journal.audit`)
 

@@ -65,6 +65,11 @@ class AttemptOver(NodeEvent):
     result: ClassVar[str] = ""
     """What it came to, in a word; empty where other events tell what comes of it."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether it gave no result to go on with."""
+        return False
+
 
 class Completion(AttemptOver):
     """A node finished."""
@@ -82,6 +87,11 @@ class Completion(AttemptOver):
 
 class Setback(AttemptOver):
     """An attempt of a node gave no result."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it gave no result to go on with."""
+        return True
 
 
 class Failure(Setback):
