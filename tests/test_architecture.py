@@ -246,3 +246,33 @@ def test_no_default_is_read_off_a_class_with_slots() -> None:
         and node.attr in classes.get(node.value.id, ())
     ]
     assert read == []
+
+
+MOST_FILES = 5
+"""Product files that may name an event beside its class: where it is written, and where people see it."""
+
+
+def test_an_event_is_named_in_few_files() -> None:
+    """More of them would have to know of each event what its class can say."""
+    room = "engine.journal.events"
+    tags = {
+        node.name
+        for module in modules("engine")
+        if module.startswith(f"{room}.")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.ClassDef) and any(word.arg == "tag" for word in node.keywords)
+    }
+    assert tags
+    naming: dict[str, set[str]] = {name: set() for name in tags}
+    for module in modules("engine", "prompt_state", "bot"):
+        if not module.startswith(room):
+            for name in _identifiers(module) & tags:
+                naming[name].add(module)
+    assert {name: sorted(found) for name, found in naming.items() if len(found) > MOST_FILES} == {}
+
+
+def _identifiers(module: str) -> set[str]:
+    nodes = list(ast.walk(tree(module)))
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    found |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return found | {node.name for node in nodes if isinstance(node, ast.alias)}

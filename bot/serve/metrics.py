@@ -111,15 +111,15 @@ class Metrics:
         for event in events:
             if isinstance(event, ev.AttemptOver) and event.result:
                 self._steps.labels(flow, event.result).inc()
-            elif event.seq == 1:
-                self._started.labels(flow).inc()
-            elif isinstance(event, ev.Closure) and event.status is not None:
-                self._ended.labels(flow, event.status).inc()
             elif isinstance(event, ev.Closing):
                 asked = state.prompts.get(event.prompt_id)
                 if asked is not None:
                     waited = timestamps.seconds_between(asked.requested_at, event.timestamp)
                     self._wait.labels(flow, self._group(asked), _outcome(event)).observe(max(0.0, waited))
+            elif isinstance(event, ev.Boundary) and event.status is not None:
+                self._ended.labels(flow, event.status).inc()
+            elif event.seq == 1:
+                self._started.labels(flow).inc()
 
     def _group(self, asked: Asked) -> str:
         group = group_of(asked)

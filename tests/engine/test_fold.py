@@ -69,6 +69,27 @@ def test_every_event_type_has_a_fold_and_a_place_in_the_table() -> None:
     assert [kind for kind in KINDS if "fold" not in vars(kind)] == []
 
 
+FAMILIES: dict[type[Event], str] = {
+    ev.Start: "node:started container:childStarted",
+    ev.Completion: "node:completed container:childCompleted",
+    ev.Failure: "node:failing node:error node:retried",
+    ev.Setback: "node:failing node:error node:retried node:interrupted",
+    ev.AttemptOver: "node:completed container:childCompleted node:failing node:error node:retried node:interrupted"
+    " agent:toolResult",
+    ev.CallOutcome: "agent:message agent:compacted",
+    ev.Closing: "prompt:answered prompt:expired prompt:cancelled",
+    ev.Closure: "session:abort session:end",
+    ev.Boundary: "session:start session:abort session:end",
+}
+"""The events that are meant where code names a family of them."""
+
+
+@pytest.mark.parametrize(("family", "names"), FAMILIES.items(), ids=lambda one: getattr(one, "__name__", ""))
+def test_a_family_has_the_events_that_are_meant(family: type[Event], names: str) -> None:
+    """No event is left out of its family, and none is in another one."""
+    assert {kind.type for kind in KINDS if issubclass(kind, family)} == set(names.split())
+
+
 _SAMPLES: dict[str, Any] = {
     "status": "complete",
     "outcome": "complete",

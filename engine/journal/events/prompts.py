@@ -311,7 +311,7 @@ class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
 
 
 class PromptCancelled(
-    PromptEvent, tag="prompt:cancelled", phases=within("running", "pausing", "held", "finalizing"), audit=""
+    Closing, tag="prompt:cancelled", phases=within("running", "pausing", "held", "finalizing"), audit=""
 ):
     """The prompt is withdrawn; its buttons go away."""
 

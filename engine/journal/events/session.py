@@ -17,14 +17,14 @@ from engine.language.errors import MalformedJournal
 class Boundary(Event):
     """The session begins, or comes to its end."""
 
-
-class Closure(Boundary):
-    """A person ended the session, or it is over: then `status` is what it came to."""
-
     @property
     def status(self) -> str | None:
-        """What the session came to."""
+        """What the session came to; None where it is not over yet."""
         return None
+
+
+class Closure(Boundary):
+    """A person ended the session, or it is over."""
 
 
 class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idle"), audit="given"):
@@ -310,7 +310,10 @@ class SessionMessage(Event, tag="session:message", phases=ANY_OPEN, audit="messa
 
 
 class SessionAborted(
-    Event, tag="session:abort", phases=ENDS | moves("finalizing", "waiting", "held", "unreachable"), audit=""
+    Closure,
+    tag="session:abort",
+    phases=ENDS | moves("finalizing", "waiting", "held", "unreachable"),
+    audit="",
 ):
     """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
     it says that the rest of it is skipped."""
