@@ -73,7 +73,6 @@ class Agent(Passes):
         tool_calls.settle_containers(step, path)
         outcomes.ask(step, path)
         if conversation.ended(step, path) and not people.rests(step, path):
-            container = step.state.containers[path]
             step.close(path)
 
     def keeps(self, step: Step, path: str) -> bool:
