@@ -29,7 +29,7 @@ from engine.language.errors import InvalidAnswer, NotJson, SaysoError, SchemaToo
 from engine.language.template import shown
 
 VERSION = 1
-"""Version of the stored form; older ones are upcast when read, newer ones refused."""
+"""Version of the stored form; newer ones are refused."""
 
 PromptKind: TypeAlias = Literal[
     "ask", "approval", "interrupted", "failed", "input", "budget", "limit", "outcome", "listing", "elicit"

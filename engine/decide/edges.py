@@ -147,10 +147,10 @@ def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
 
 def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | None:
     """The error of a pass that ends, and of whose final nodes the edges reached none. One that went on at a limit may end
-    anywhere, and so may a text of the first edition."""
+    anywhere."""
     state, frame = step.state, step.state.frames[scope]
     reached = any(state.nodes[frame.nodes[name]].reason != DEAD for name in nodes.finals)
-    if reached or step.flow.edition == 1 or any(scope_of(limit["path"]) == scope for limit in state.limits):
+    if reached or any(scope_of(limit["path"]) == scope for limit in state.limits):
         return None
     return limits.unreached_error(nodes.finals)
 

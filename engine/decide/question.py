@@ -3,8 +3,8 @@ Pure.
 
 An approval that was approved completes, and so does any other question that was answered. One that was rejected, by people
 or by its timeout, is a failure of the type `rejected`: nothing that follows starts, unless the flow says so (`on_reject`,
-or whatever handles failures). `on_reject` is read from the input that the node began with: a question that was asked
-before there was `on_reject` has none, and completes either way, as it did then.
+or whatever handles failures). `on_reject` is read from the input that the
+node began with.
 """
 
 from __future__ import annotations

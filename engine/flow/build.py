@@ -28,7 +28,7 @@ from engine.flow.builtin_tools import (
 )
 from engine.flow.document import EdgeDoc, FlowDoc, NodeDoc, RetryDoc
 from engine.flow.input_document import InputDoc
-from engine.flow.model import FINALLY, Edge, Edition, Flow, Input, Limits, NodeList
+from engine.flow.model import FINALLY, Edge, Flow, Input, Limits, NodeList
 from engine.flow.node import ROOT, AgentPlan, Gate, Memory, Node, Retry, Rule, ToolKind, ToolPlan
 from engine.flow.triggers import trigger_of
 from engine.language.codec import Json
@@ -45,10 +45,9 @@ def build(
     located: Located,
     pinned: Mapping[str, str],
     absent: Mapping[str, str],
-    edition: Edition,
 ) -> Flow:
     """The flow of a document that has passed every check. `pinned` are the packages that a session's text names for its
-    node types, `absent` those of the types that cannot be used here, with why; `edition` is that of the text."""
+    node types, `absent` those of the types that cannot be used here, with why."""
     builder = _Builder(
         BuildContext(document.tools, _kept(located.data), document.flow, located, frozenset(absent))
     )
@@ -70,7 +69,6 @@ def build(
         on_conflict=document.on_conflict,
         packages=_packages(builder.lists, document, pinned, absent),
         absent=absent,
-        edition=edition,
     )
 
 

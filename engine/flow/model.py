@@ -35,13 +35,8 @@ InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array"
 DEFAULT_DEADLINE = 30 * 86400.0
 """How long a question stays open when neither it nor the flow says so, in seconds."""
 
-BODY_VERSIONS = (1, 2, 3, 4)
-"""Versions of what `Flow.body()` gives. 1 to 3 are of the first edition: 1 for a flow that calls no other, 2 with the texts
-of the called ones, 3 with the packages that its node types come from. 4 is of the second edition, with all of these."""
-
-Edition: TypeAlias = Literal[1, 2]
-"""What a text means that says nothing else: since the second edition a rejection stops, a loop edge that is used up is a
-failure, and so is a graph of which no final node ran. A session keeps the edition that its text was pinned under."""
+BODY_VERSION = 1
+"""Of what `Flow.body()` gives."""
 
 
 FINALLY = "finally"
@@ -249,7 +244,6 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
     flows: "Mapping[str, Flow]" = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
-    edition: Edition = 2
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -269,18 +263,21 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
     def body(self) -> bytes:
         """What a session pins: canonical JSON of version, name, file and text, of the called flows, and of the packages
         that node types come from."""
-        pinned: dict[str, Json] = {"version": 1, "name": self.name, "file": self.file, "text": self.text}
+        pinned: dict[str, Json] = {
+            "version": BODY_VERSION,
+            "name": self.name,
+            "file": self.file,
+            "text": self.text,
+        }
         called = {
             name: {"file": flow.file, "text": flow.text}
             for name, flow in self.flows.items()
             if name != self.name
         }
         if called:
-            pinned |= {"version": 2, "flows": called}
+            pinned["flows"] = called
         if self.packages:
-            pinned |= {"version": 3, "types": dict(self.packages)}
-        if self.edition == 2:
-            pinned["version"] = 4
+            pinned["types"] = dict(self.packages)
         return canonical(pinned)
 
     @cached_property

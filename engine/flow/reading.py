@@ -1,10 +1,4 @@
-"""Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where.
-
-A session may have pinned a text of the first edition, where what was left out meant something else. In the
-first edition a rejected approval completed, and so did a flow whose loop edge was used up. Where such a text
-is read again, that is spelled out in its data, so that one engine runs both. What no field can say (a graph
-of which no final node ran) is asked of `Flow.edition`.
-"""
+"""Reads flow files: text in, `Flow` out, or one `FlowError` with all that is wrong and where."""
 
 from __future__ import annotations
 
@@ -20,9 +14,9 @@ from engine.flow.agent_document import TOOLS
 from engine.flow.build import build
 from engine.flow.checks.all import check_flow
 from engine.flow.checks.all import warnings as flow_warnings
-from engine.flow.checks.shape import as_list, as_mapping, spec_at, walk
+from engine.flow.checks.shape import as_mapping, spec_at
 from engine.flow.document import FlowDoc, NodeDoc
-from engine.flow.model import BODY_VERSIONS, Edition, Flow
+from engine.flow.model import BODY_VERSION, Flow
 from engine.flow.subflows import link as link
 from engine.language.codec import decode
 from engine.language.diagnostics import MAX_FAULTS, QUOTE_IT, Fault, Path, faults_of, field_names, kind_of
@@ -44,29 +38,27 @@ def flow_from_body(body: bytes) -> Flow:
     """See `engine.flow.load.flow_from_body`."""
     pinned = decode(body)
     version = pinned.get("version") if isinstance(pinned, dict) else None
-    if isinstance(version, int) and version > max(BODY_VERSIONS):
+    if isinstance(version, int) and version > BODY_VERSION:
         raise SchemaTooNew(
-            f"The flow was pinned in version {version}, and this release reads up to {max(BODY_VERSIONS)}."
+            f"The flow was pinned in version {version}, and this release reads up to {BODY_VERSION}."
         )
-    if version not in BODY_VERSIONS:
-        versions = " or ".join(map(str, BODY_VERSIONS))
-        raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {versions}")])
+    if version != BODY_VERSION:
+        raise FlowError([Problem("pinned flow", 1, 1, f"it is not of version {BODY_VERSION}")])
     called, packages = pinned.get("flows", {}), pinned.get("types", {})
-    edition: Edition = 2 if pinned["version"] == 4 else 1
 
     def find(name: str) -> Flow | None:
         if name not in called:
             return None
-        return _read_pinned(called[name]["text"], called[name]["file"], packages, edition)[0]
+        return _read_pinned(called[name]["text"], called[name]["file"], packages)[0]
 
-    flow, located = _read_pinned(pinned["text"], pinned["file"], packages, edition)
+    flow, located = _read_pinned(pinned["text"], pinned["file"], packages)
     return link(flow, located, find, called)
 
 
 def read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, Located]:
     """The flow of a text without those that it calls; `sources` gives the texts of Python modules. Raises `FlowError`."""
     located = load_located(text, file)
-    return _sound(located, *_checked(located, sources, typed=True), {}, {}, 2)
+    return _sound(located, *_checked(located, sources, typed=True), {}, {})
 
 
 def warnings(flow: Flow, sources: Sources = no_source) -> list[Problem]:
@@ -76,13 +68,13 @@ def warnings(flow: Flow, sources: Sources = no_source) -> list[Problem]:
     return _in_order([*located.doubts, *doubts, *flow_warnings(flow)])
 
 
-def _read_pinned(text: str, file: str, packages: Mapping[str, str], edition: Edition) -> tuple[Flow, Located]:
+def _read_pinned(text: str, file: str, packages: Mapping[str, str]) -> tuple[Flow, Located]:
     """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
     its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
-    located, absent = load_located(text, file, empty=True), dict[str, str]()
+    located, absent = load_located(text, file), dict[str, str]()
     document, found = _checked(located, no_source, typed=False)
     faults = _without_absent(found, located.data, packages, absent)
-    return _sound(located, document, faults, packages, absent, edition)
+    return _sound(located, document, faults, packages, absent)
 
 
 def _sound(
@@ -91,7 +83,6 @@ def _sound(
     found: Iterator[Fault],
     packages: Mapping[str, str],
     absent: dict[str, str],
-    edition: Edition,
 ) -> tuple[Flow, Located]:
     file, faults = (
         located.file,
@@ -109,11 +100,8 @@ def _sound(
         problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
     if problems:
         raise FlowError(problems)
-    if edition == 1:
-        _spell_out(located.data)
-        document = FlowDoc.model_validate(located.data)
     assert document is not None, "what has no document has problems"
-    return build(document, located, packages, absent, edition), located
+    return build(document, located, packages, absent), located
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
@@ -287,22 +275,3 @@ def _holds_nodes(path: Path) -> bool:
     if path in (("nodes",), ("finally",)) or path[-1] in ("body", "default", "on_failure"):
         return True
     return len(path) > 1 and path[-2] in ("branches", "cases")
-
-
-# --- the first edition -------------------------------------------------------------------------------------
-
-
-def _spell_out(data: dict[str, Any]) -> None:
-    """Write into a sound text of the first edition what it means."""
-    _spell_out_edges(data)
-    for _, node in walk(data):
-        _spell_out_edges(node)
-        spec = spec_at(node)
-        if spec is not None and "on_reject" in spec.static_fields:
-            node["with"].setdefault("on_reject", "continue")
-
-
-def _spell_out_edges(holder: Mapping[str, Any]) -> None:
-    for edge in as_list(holder.get("edges")):
-        if edge.get("type") == "loop":
-            edge.setdefault("on_limit", "continue")

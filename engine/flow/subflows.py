@@ -100,7 +100,7 @@ class _Linker:
             return None
         self.found[name] = flow.alone()
         if flow.calls and name != self.flow.name:
-            located = load_located(flow.text, flow.file, empty=True)
+            located = load_located(flow.text, flow.file)
             problems = _problems(located, self.faults(located))
             if problems:
                 del self.found[name]

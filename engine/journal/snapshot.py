@@ -17,8 +17,6 @@ under `pendingMessages`; nothing in it says which of them were still pending.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from types import GenericAlias
 from typing import Any, get_args
 
@@ -77,7 +75,7 @@ def read_document(data: bytes) -> State:
         value = decode(data)
         if value["version"] != VERSION:
             raise MalformedJournal(f"snapshot version {value['version']}; this release reads {VERSION}")
-        if value.get("events", 1) > SCHEMA_VERSION:
+        if value["events"] > SCHEMA_VERSION:
             raise MalformedJournal(f"a snapshot over events of schema {value['events']}")
         return from_json(value["state"])
     except (NotJson, KeyError, TypeError) as error:
@@ -104,8 +102,6 @@ def fold(loaded: Loaded) -> State | None:
 def _check_place(start: State, loaded: Loaded) -> None:
     if start.seq != loaded.snapshot_seq or start.session_id != loaded.head.session_id:
         raise MalformedJournal("the snapshot belongs to another place")
-    if any(prompt.status == "answered" and prompt.answer_key is None for prompt in start.prompts.values()):
-        raise MalformedJournal("a snapshot of an earlier release, which does not say what carried an answer")
 
 
 def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Json]:
@@ -163,10 +159,8 @@ def _pieces(data: bytes) -> list[Json]:
 # --- the state as JSON -------------------------------------------------------------------------------------
 
 
-SCHEMA = 2
+SCHEMA = 1
 """Of the document, not of the journal."""
-
-_READ = (1, 2)
 
 
 def current_path(state: State) -> str | None:
@@ -364,10 +358,8 @@ def _node_json(run: NodeRun) -> dict[str, Json]:
 def from_json(data: Json) -> State:
     """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
     try:
-        if data["schemaVersion"] not in _READ:
-            raise MalformedJournal(
-                f"snapshot of schema {data['schemaVersion']}; this release reads up to {SCHEMA}"
-            )
+        if data["schemaVersion"] != SCHEMA:
+            raise MalformedJournal(f"snapshot of schema {data['schemaVersion']}; this release reads {SCHEMA}")
         state = convert(_fields(data), State, dec_hook=_map)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error
@@ -383,38 +375,15 @@ def from_json(data: Json) -> State:
 
 
 def _fields(data: dict[str, Json]) -> dict[str, Json]:
-    """The fields of the state, of a document of either schema."""
-    named: Callable[[Json], Json] = _camel_names if data["schemaVersion"] == 1 else dict
+    """The fields of the state, of a document."""
     outputs = data["outputs"]
-    records = ("frames", "containers", "timers")
-    fields: dict[str, Json] = {
-        **{name: data[name] for name in _ALWAYS},
-        **{name: {key: named(record) for key, record in data[name].items()} for name in records},
-        "nodes": {path: {**named(run), "output": outputs.get(path)} for path, run in data["nodes"].items()},
-        "prompts": {key: _read_asked(named(prompt)) for key, prompt in data["prompts"].items()},
-        "seen": data["seen"],
+    return {
+        **{name: data[name] for name in (*_ALWAYS, "frames", "containers", "timers", "seen", "messages")},
         **{name: data[name] for name in _SOMETIMES if name in data},
-        **{name: named(data[name]) for name in ("lock", "spent") if name in data},
+        "nodes": {path: {**run, "output": outputs.get(path)} for path, run in data["nodes"].items()},
+        "prompts": {key: _read_asked(prompt) for key, prompt in data["prompts"].items()},
+        "pending": list(zip(data["pendingKeys"], data["pendingMessages"], strict=True)),
     }
-    if data["schemaVersion"] == 1:
-        return {**fields, "messages": data["pendingMessages"]}
-    pending = list(zip(data["pendingKeys"], data["pendingMessages"], strict=True))
-    return {**fields, "messages": data["messages"], "pending": pending}
-
-
-def _camel_names(record: dict[str, Json]) -> dict[str, Json]:
-    """A record of schema 1, whose names are in snake_case."""
-    named = {_camel(name): value for name, value in record.items()}
-    for inner in ("agent", "kept", "spent"):
-        if named.get(inner) is not None:
-            named[inner] = _camel_names(named[inner])
-    if "calls" in named:
-        named["calls"] = {path: _camel_names(call) for path, call in named["calls"].items()}
-    return named
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def _map(kind: Any, value: Json) -> Map[Any, Any]:

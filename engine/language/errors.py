@@ -265,6 +265,18 @@ class KeyMissing(StorageError):
     code = "key_missing"
 
 
+class StoreTooOld(StorageError):
+    """The store was written by a build before 1.0, which nothing reads any more."""
+
+    code = "store_too_old"
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} was written by a build of sayso before 1.0, or by another program; it was left untouched, so name a new "
+            "database (SAYSO_DATABASE_URL)."
+        )
+
+
 class SchemaTooNew(StorageError):
     """The database, or a row of it that verifies, was written by a newer release; it is left for that one."""
 

@@ -132,7 +132,7 @@ def decode_source(data: bytes, file: str) -> str:
 
 def load_located(text: str, file: str, *, empty: bool = False) -> Located:
     """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`. With `empty` a key
-    without a value is null: that is for texts that a session has pinned, and for files of others."""
+    without a value is null: that is for files of others."""
     text = text.removeprefix("\ufeff")
     _check_text(text, file)
     located = Located(file, text)

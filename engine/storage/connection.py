@@ -49,13 +49,6 @@ class Watch:
     def begin(self, *, suspended: bool) -> None:
         """One begins; raising refuses it. With `suspended` none is refused."""
 
-    def mark(self) -> int:
-        """Where it stands, for `back_to`."""
-        return 0
-
-    def back_to(self, mark: int) -> None:
-        """What came after that mark was undone."""
-
     def advance(self) -> None:
         """It has changed rows, and is about to be committed; raising undoes it."""
 
@@ -67,7 +60,7 @@ class Watch:
         return self.suspended
 
     def findings(self) -> str | None:
-        """What is wrong with what is stored, counted anew; None for nothing."""
+        """What is wrong with what is stored; None for nothing."""
         return None
 
     def release(self) -> None:
@@ -252,11 +245,9 @@ class Connection(Database):
     def savepoint(self) -> Iterator[None]:
         """A part of a write transaction that is undone alone when it raises."""
         self.raw.execute("SAVEPOINT part")
-        mark = self.watch.mark()
         try:
             yield
         except BaseException:
-            self.watch.back_to(mark)
             # A full disk may have ended the whole transaction; then there is nothing left to go back to.
             if self.raw.in_transaction:
                 self.raw.execute("ROLLBACK TO part")

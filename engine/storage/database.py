@@ -29,7 +29,7 @@ class Watched(Protocol):
         """`suspended`, after a look whether another process has released the store."""
 
     def findings(self) -> str | None:
-        """What is wrong with what is stored, counted anew; None for nothing."""
+        """What is wrong with what is stored; None for nothing."""
 
     def release(self) -> None:
         """Take what is stored for true."""

@@ -1,24 +1,18 @@
-"""Freshness: whether a database is as new as what it acknowledged, and holds what was committed.
+"""Freshness: whether a database is as new as what it acknowledged.
 
-Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy), or a genuine older
-row that was written back, has good MACs too. So every write transaction counts up and keeps a hash over all session
-heads, all open inbox rows, all that is kept for others and all data keys, in one row of the database, and then in an anchor outside
-of it (`Anchor`).
-The hash is a sum over keyed hashes of the rows' MACs, so a commit costs the same however many rows there are. What is
-stored is the sum under a mask of its own for each counter: whoever reads the file does not learn the summands, and so
-finds no other set of genuine rows that has the same sum.
+Each row has a MAC, but a whole database that went back (a damaged or deleted WAL, a restored copy) has good MACs too. So every
+write transaction counts up, in one row of the database, and after its COMMIT returned in an anchor outside of it (`Anchor`).
 
-Triggers of the connection keep the sum, so no statement that changes those rows can miss it. A database that is behind
-its anchor, or does not hold what its sum says, is *suspended*: it can be read, and every write raises `StoreSuspended`
-until a person released it. A release takes what is there for true, and counts on from beyond the anchor.
+A database that is behind its anchor is *suspended*: it can be read, and every write raises `StoreSuspended` until a person
+released it. A release takes what is there for true, and counts on from beyond the anchor. A single genuine older row that was
+written back does not change the count: the chain of its session does not fit it.
 
-The anchor is a small file beside the database. It holds the last two *points*, each a commit counter, a hash
-of what was stored then, and a MAC. A point is written after its commit returned, so the anchor is never ahead
-of what was acknowledged. It is not synced: after a power loss it may be behind, which is harmless, and a
-killed process leaves it as new as its last commit. The points take turns in two slots, so a write that is
-torn leaves the other one. Several processes move one anchor: each under the file's lock and only forward,
-unless no other one has committed since its own last point. Where two commit in the same instant it may stay
-one commit behind until the next one.
+The anchor is a small file beside the database. It holds the last two *points*, each a commit counter and a MAC. A point is
+written after its commit returned, so the anchor is never ahead of what was acknowledged. It is not synced: after a power loss
+it may be behind, which is harmless, and a killed process leaves it as new as its last commit. The points take turns in two
+slots, so a write that is torn leaves the other one. Several processes move one anchor: each under the file's lock and only
+forward, unless no other one has committed since its own last point. Where two commit in the same instant it may stay one
+commit behind until the next one.
 """
 
 from __future__ import annotations
@@ -35,8 +29,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
-
 from engine.language.errors import StorageError, StoreSuspended
 from engine.storage.connection import Connection, Watch
 from engine.storage.private_files import check_private, make_private, open_private, sync_directory
@@ -45,35 +37,10 @@ from engine.storage.sealing import Sealer
 _log = logging.getLogger("sayso.storage")
 
 
-_MODULUS = 1 << 256
-_POINT = "SELECT counter, total, mac FROM freshness WHERE n = 1"
-_ADVANCE = "UPDATE freshness SET counter = ?, total = ?, mac = ? WHERE n = 1 AND counter = ? AND mac = ?"
-_PUT_POINT = """INSERT INTO freshness (n, counter, total, mac) VALUES (1, ?, ?, ?)
- ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, total = excluded.total, mac = excluded.mac"""
-_COUNTED = (
-    "SELECT mac FROM sessions",
-    "SELECT mac FROM inbox WHERE outcome IS NULL",
-    "SELECT mac FROM kept",
-    "SELECT mac FROM data_keys",
-)
-_TRIGGERS = (
-    "CREATE TEMP TRIGGER head_made AFTER INSERT ON main.sessions BEGIN SELECT moved(NULL, NEW.mac); END",
-    "CREATE TEMP TRIGGER head_moved AFTER UPDATE OF mac ON main.sessions BEGIN SELECT moved(OLD.mac, NEW.mac); END",
-    "CREATE TEMP TRIGGER head_gone AFTER DELETE ON main.sessions BEGIN SELECT moved(OLD.mac, NULL); END",
-    """CREATE TEMP TRIGGER row_came AFTER INSERT ON main.inbox WHEN NEW.outcome IS NULL
- BEGIN SELECT moved(NULL, NEW.mac); END""",
-    """CREATE TEMP TRIGGER row_taken AFTER UPDATE OF outcome, mac ON main.inbox
- BEGIN SELECT moved(CASE WHEN OLD.outcome IS NULL THEN OLD.mac END,
- CASE WHEN NEW.outcome IS NULL THEN NEW.mac END); END""",
-    """CREATE TEMP TRIGGER row_gone AFTER DELETE ON main.inbox WHEN OLD.outcome IS NULL
- BEGIN SELECT moved(OLD.mac, NULL); END""",
-    "CREATE TEMP TRIGGER kept_made AFTER INSERT ON main.kept BEGIN SELECT moved(NULL, NEW.mac); END",
-    "CREATE TEMP TRIGGER kept_moved AFTER UPDATE OF mac ON main.kept BEGIN SELECT moved(OLD.mac, NEW.mac); END",
-    "CREATE TEMP TRIGGER kept_gone AFTER DELETE ON main.kept BEGIN SELECT moved(OLD.mac, NULL); END",
-    "CREATE TEMP TRIGGER key_made AFTER INSERT ON main.data_keys BEGIN SELECT moved(NULL, NEW.mac); END",
-    "CREATE TEMP TRIGGER key_moved AFTER UPDATE OF mac ON main.data_keys BEGIN SELECT moved(OLD.mac, NEW.mac); END",
-    "CREATE TEMP TRIGGER key_gone AFTER DELETE ON main.data_keys BEGIN SELECT moved(OLD.mac, NULL); END",
-)
+_POINT = "SELECT counter, mac FROM freshness WHERE n = 1"
+_ADVANCE = "UPDATE freshness SET counter = ?, mac = ? WHERE n = 1 AND counter = ? AND mac = ?"
+_PUT_POINT = """INSERT INTO freshness (n, counter, mac) VALUES (1, ?, ?)
+ ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, mac = excluded.mac"""
 
 
 class Freshness(Watch):
@@ -84,16 +51,10 @@ class Freshness(Watch):
         self._db = db
         self._points = Points(sealer)
         self._database = database
-        self._elements = hashlib.blake2b(key=sealer.mac(b"freshness", "element"), digest_size=32)
-        self._mask_key = sealer.mac(b"freshness", "mask")
-        self._change = 0
         self._alone = False
-        self._last: tuple[Point, int] | None = None
-        self._next: tuple[Point, int] | None = None
+        self._last: Point | None = None
+        self._next: Point | None = None
         self._anchor = Anchor(anchor_of(database), self._points)
-        db.raw.create_scalar_function("moved", self._moved, 2)
-        for trigger in _TRIGGERS:
-            db.raw.execute(trigger)
         self._check()
 
     def close(self) -> None:
@@ -104,46 +65,30 @@ class Freshness(Watch):
 
     def begin(self, *, suspended: bool) -> None:
         """A write transaction begins. Raises `StoreSuspended`, unless it is one for a suspended store."""
-        self._change, self._next = 0, None
+        self._next = None
         if self.suspended is not None and not suspended:
             raise StoreSuspended(self.suspended)
-
-    def mark(self) -> int:
-        """What has changed in this transaction so far: for `back_to`."""
-        return self._change
-
-    def back_to(self, mark: int) -> None:
-        """A part of the transaction, or all of it, was undone."""
-        self._change = mark
 
     def advance(self) -> None:
         """Count the transaction, directly before its COMMIT. Raises `StoreSuspended` for a database that went back."""
         if self.suspended is not None:
             return
-        self._alone = self._last is not None and self._advanced(*self._last)
-        if not self._alone:
-            self._follow()
-            assert self._last is not None, "there is a point now, or this raised"
-            self._advanced(*self._last)
+        self._alone = self._last is not None and self._advanced(self._last)
+        if not self._alone:  # others have committed since our last point
+            point = self._stored()
+            went_back = point is not None and self._last is not None and point.counter <= self._last.counter
+            if point is None or went_back or not self._points.genuine(point):
+                self.suspended = (
+                    f"{self._database} was put back to an older state while it was served, or its record of how new it "
+                    "is was changed."
+                )
+                raise StoreSuspended(self.suspended)
+            self._advanced(point)
 
-    def _advanced(self, last: Point, total: int) -> bool:
+    def _advanced(self, last: Point) -> bool:
         """Whether the point that is stored was that one, so that the next one follows it."""
-        total = (total + self._change) % _MODULUS
-        after = self._sealed(last.counter + 1, total)
-        self._next = after, total
-        return self._db.run(_ADVANCE, (*after, last.counter, last.mac)) == 1
-
-    def _follow(self) -> None:
-        """Others have committed since our last point: what they stored counts. Raises `StoreSuspended`."""
-        point = self._stored()
-        went_back = point is not None and self._last is not None and point.counter <= self._last[0].counter
-        if point is None or went_back or not self._points.genuine(point):
-            self.suspended = (
-                f"{self._database} was put back to an older state while it was served, or its record of how new it "
-                "is was changed."
-            )
-            raise StoreSuspended(self.suspended)
-        self._last = point, self._sum_in(point)
+        self._next = self._points.sealed(last.counter + 1)
+        return self._db.run(_ADVANCE, (*self._next, *last)) == 1
 
     def publish(self) -> None:
         """The COMMIT returned: move the anchor. What was committed is durable whatever becomes of that."""
@@ -151,7 +96,7 @@ class Freshness(Watch):
             return
         self._last, self._next = self._next, None
         try:
-            self._anchor.move(self._last[0], alone=self._alone)
+            self._anchor.move(self._last, alone=self._alone)
         except OSError as error:
             _log.error("%s could not be written: %s", self._anchor.path, error.strerror)
 
@@ -167,41 +112,38 @@ class Freshness(Watch):
         """Take what is stored for true: it counts on from beyond the anchor."""
         newest = self._anchor.newest()
         with self._db.write(suspended=True):
-            stored = self._stored()
             known = [
                 point.counter
-                for point in (newest, stored)
+                for point in (newest, self._stored())
                 if point is not None and self._points.genuine(point)
             ]
-            total = self._sum()
-            after = self._sealed(max(known, default=0) + 1, total)
+            after = self._points.sealed(max(known, default=0) + 1)
             self._db.run(_PUT_POINT, after)
         self._anchor.make(after)
-        self.suspended, self._last = None, (after, total)
+        self.suspended, self._last = None, after
 
     def _check(self) -> None:
         if self._is_new():
-            self._anchor.make(self._sealed(0, 0))
+            self._anchor.make(self._points.sealed(0))
+            first = self._points.sealed(1)
             with self._db.write():
-                total = self._sum()
-                first = self._sealed(1, total)
                 self._db.run(_PUT_POINT, first)
             self._anchor.move(first, alone=True)
         self.suspended = self.findings()
 
     def _is_new(self) -> bool:
-        """Whether no point was ever stored: a database that was made just now, or by a release without them."""
+        """Whether no point was ever stored: the database was made just now."""
         there, newest = self._anchor.open(), self._anchor.newest()
         with self._db.read():
             stored = self._stored()
         return stored is None and (not there or (newest is not None and newest.counter == 0))
 
     def findings(self) -> str | None:
-        """What is wrong with what is stored, counted anew; None for nothing."""
+        """What is wrong with what is stored; None for nothing."""
         # The anchor first: what others commit meanwhile makes the database newer, and never older.
         there, newest = self._anchor.open(), self._anchor.newest()
         with self._db.read():
-            stored, total = self._stored(), self._sum()
+            stored = self._stored()
         if not there:
             return (
                 f"{self._anchor.path} is missing: a copy of {self._database.name} that was restored or moved without it "
@@ -215,12 +157,7 @@ class Freshness(Watch):
             return f"The record in {self._database} of how new it is was changed outside this program."
         if stored.counter < newest.counter:
             return self._older(newest.counter - stored.counter)
-        if total != self._sum_in(stored) or (stored.counter == newest.counter and stored != newest):
-            return (
-                f"{self._database} does not hold what was committed last: sessions or messages in it were written back, "
-                "added or deleted outside this program."
-            )
-        self._last = stored, total
+        self._last = stored
         self._anchor.move(stored, alone=False)
         return None
 
@@ -231,50 +168,21 @@ class Freshness(Watch):
             f"{missing} commit{'s are' if missing > 1 else ' is'} missing, the last from {last.replace('+00:00', 'Z')}."
         )
 
-    # -- points
-
-    def _moved(self, *macs: apsw.SQLiteValue) -> None:
-        before, after = macs
-        self._change += self._element(after) - self._element(before)
-
-    def _element(self, mac: object) -> int:
-        if mac is None:
-            return 0
-        begun = self._elements.copy()
-        begun.update(mac if isinstance(mac, bytes) else repr(mac).encode())
-        return int.from_bytes(begun.digest())
-
-    def _sum(self) -> int:
-        macs = (mac for sql in _COUNTED for (mac,) in self._db.each(sql))
-        return sum(map(self._element, macs)) % _MODULUS
-
     def _stored(self) -> Point | None:
         row = self._db.one(_POINT)
         return None if row is None else Point(*row)
-
-    def _sealed(self, counter: int, total: int) -> Point:
-        masked = (total + self._mask(counter)) % _MODULUS
-        return self._points.sealed(counter, masked.to_bytes(32))
-
-    def _sum_in(self, point: Point) -> int:
-        return (int.from_bytes(point.total) - self._mask(point.counter)) % _MODULUS
-
-    def _mask(self, counter: int) -> int:
-        mask = hashlib.blake2b(b"%d" % counter, key=self._mask_key, digest_size=32)
-        return int.from_bytes(mask.digest())
 
 
 # --- the anchor --------------------------------------------------------------------------------------------
 
 
-_SLOT = struct.Struct(">Q32s32s")
+_SLOT = struct.Struct(">Q32s")
 
 
 class Point(NamedTuple):
-    """One state of a database: how many transactions it has seen, the hash of what it held, and a MAC over both."""
+    """One state of a database: how many transactions it has seen, and a MAC over that."""
 
     counter: int
-    total: bytes
     mac: bytes
 
 
@@ -284,17 +192,14 @@ class Points:
     def __init__(self, sealer: Sealer) -> None:
         self._key = sealer.mac(b"freshness", "point")
 
-    def sealed(self, counter: int, total: bytes) -> Point:
+    def sealed(self, counter: int) -> Point:
         """The point with its MAC."""
-        return Point(counter, total, self._mac(counter, total))
+        return Point(counter, hashlib.blake2b(b"%d" % counter, key=self._key, digest_size=32).digest())
 
     def genuine(self, point: Point) -> bool:
         """Whether a point carries its MAC."""
-        right = type(point.counter) is int and type(point.total) is bytes and type(point.mac) is bytes
-        return right and hmac.compare_digest(point.mac, self._mac(point.counter, point.total))
-
-    def _mac(self, counter: int, total: bytes) -> bytes:
-        return hashlib.blake2b(b"%d %b" % (counter, total), key=self._key, digest_size=32).digest()
+        right = type(point.counter) is int and type(point.mac) is bytes
+        return right and hmac.compare_digest(point.mac, self.sealed(point.counter).mac)
 
 
 class Anchor:

@@ -292,11 +292,11 @@ class Store(Fence, Protocol):
 
     # -- freshness
     def suspended(self) -> str | None:
-        """Why nothing may be written, or None: the store is older than what it acknowledged, or its rows were changed
-        outside. Then every write raises `StoreSuspended`. Whether somebody released it meanwhile is looked up."""
+        """Why nothing may be written, or None: the store is older than what it acknowledged, or its record of that
+        was changed. Then every write raises `StoreSuspended`. Whether somebody released it meanwhile is looked up."""
 
     def stale(self) -> str | None:
-        """The same, found by counting everything anew: rows may have been changed since the store was opened."""
+        """The same, looked up anew: the files may have been changed since the store was opened."""
 
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
         """Intents that tell people of a suspended store: `outbox` gives no others then. Those that were not sent are

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from engine.language.errors import KeyMissing, SchemaTooNew, StorageError
+from engine.language.errors import KeyMissing, SchemaTooNew, StorageError, StoreTooOld
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connect import shown
 from engine.storage.postgres_connection import PostgresConnection
@@ -21,30 +21,29 @@ from engine.storage.sealing import Sealer
 from engine.storage.store import DatabaseStore, check_key, vault_of
 
 _HAS_TABLES = """SELECT count(*) = 2 FROM pg_class
- WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('schema_version', 'changes')"""
+ WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('format', 'changes')"""
 """Not `to_regclass`: inside a transaction it answers from a cache, which does not know what was made meanwhile."""
 _OWN_TABLES = """
-CREATE TABLE schema_version (version BIGINT NOT NULL);
-INSERT INTO schema_version VALUES (0);
+CREATE TABLE format (version BIGINT NOT NULL);
+INSERT INTO format VALUES (0);
 CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE SEQUENCE changes;
-SELECT nextval('changes')
-"""
-_LATER_TABLES = """
-CREATE TABLE IF NOT EXISTS transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
-CREATE UNLOGGED TABLE IF NOT EXISTS boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
-CREATE OR REPLACE VIEW starts AS
+SELECT nextval('changes');
+CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
+CREATE UNLOGGED TABLE boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
+CREATE VIEW starts AS
  SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,
   greatest(pg_postmaster_start_time(), to_timestamp(coalesce(max(boot), extract(epoch FROM clock_timestamp())))) AS at
  FROM boots
 """
-"""Since schema 8."""
-_VERSION = "SELECT version FROM schema_version"
-_SET_VERSION = "UPDATE schema_version SET version = ?"
+_BEFORE = _HAS_TABLES.replace("'format'", "'schema_version'")
+"""Whether a build before 1.0 made tables."""
+_VERSION = "SELECT version FROM format"
+_SET_VERSION = "UPDATE format SET version = ?"
 
 
 def open_postgres(url: str, key: bytes | None, encryption_keys: Sequence[bytes] | None = ()) -> PostgresStore:
-    """Open a database on a server, and make its tables. Raises `KeyMissing`, `SchemaTooNew`, `StorageError`."""
+    """Open a database on a server, and make its tables. Raises `KeyMissing`, `SchemaTooNew`, `StoreTooOld`."""
     if key is None:
         raise KeyMissing(
             f"{shown(url)} needs SAYSO_SECRET_KEY: every process that opens it signs rows with the same key. Make one with "
@@ -125,6 +124,8 @@ def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
     with db.write():
         db.hold("schema")
         version = _version(db)
+        if version == 0 and db.one(_BEFORE) == (True,):
+            raise StoreTooOld(shown(db.url))
         if version > len(STEPS):
             raise SchemaTooNew(
                 f"{shown(db.url)} was written by a newer release (schema {version}; this one knows {len(STEPS)}). "
@@ -138,7 +139,6 @@ def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
             )
         if version == 0:
             db.raw.execute(_OWN_TABLES)
-        db.raw.execute(_LATER_TABLES)
         for statements in list(steps(STEPS))[version:]:
             for sql in statements:
                 db.raw.execute(sql)

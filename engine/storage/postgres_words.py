@@ -23,8 +23,6 @@ _TYPES = (
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
     (r"\) STRICT(, WITHOUT ROWID)?", ")"),
 )
-_COPIES = "session_number("
-"""A statement with this brings rows of a release before Postgres into another form: there are none."""
 
 
 @cache
@@ -57,7 +55,7 @@ def of_many(sql: str) -> str:
 def steps(schema: Sequence[str]) -> Iterator[list[str]]:
     """The statements of each step of the schema."""
     for step in schema:
-        yield [_in_its_types(part) for part in step.split(";") if part.strip() and _COPIES not in part]
+        yield [_in_its_types(part) for part in step.split(";") if part.strip()]
 
 
 def _in_its_types(sql: str) -> str:

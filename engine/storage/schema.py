@@ -6,8 +6,9 @@ changed it is copied beside itself (`<name>.v<version>.bak`), and it is not chan
 older release still serves it.
 
 Sizes and keys: `n` and `id` give the order in which rows came to be. A journal row has the events of one commit, packed
-(`engine.storage.packing`); one from before schema 6 has one event as it is. Journal rows stand in the order of their commits
-and are found by a number made of the session's id. Ids of inbox and outbox rows are never used again (AUTOINCREMENT),
+(`engine.storage.packing`); its `seq` is that of the first one. Journal rows stand in the order of their commits and are found by
+a number made of the session's id. Beside a pinned text, which its digest holds, stands what a release made of it
+(`engine.flow.form`), under a MAC of its own. Ids of inbox and outbox rows are never used again (AUTOINCREMENT),
 since readers hold them.
 """
 
@@ -18,9 +19,8 @@ from pathlib import Path
 
 import apsw
 
-from engine.language.errors import SchemaTooNew, StorageError
+from engine.language.errors import SchemaTooNew, StorageError, StoreTooOld
 from engine.storage.private_files import check_private, make_private, sync_directory
-from engine.storage.tables import session_number
 
 V1 = """
 CREATE TABLE meta (
@@ -31,7 +31,10 @@ CREATE TABLE meta (
 
 CREATE TABLE flows (
     digest TEXT PRIMARY KEY,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    release TEXT,
+    form BLOB,
+    mac BLOB
 ) STRICT;
 
 CREATE TABLE sessions (
@@ -55,6 +58,7 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_status ON sessions (status, n);
 CREATE INDEX sessions_thread ON sessions (thread_key, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX sessions_flow ON sessions (flow_digest);
 CREATE INDEX sessions_ended ON sessions (ended_at, n) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE quarantine (
@@ -65,13 +69,14 @@ CREATE TABLE quarantine (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE journal (
-    session_id TEXT NOT NULL,
+    n INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     version INTEGER NOT NULL,
     body BLOB NOT NULL,
     mac BLOB NOT NULL,
-    PRIMARY KEY (session_id, seq)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (session, seq)
+) STRICT;
 
 CREATE TABLE snapshots (
     session_id TEXT PRIMARY KEY,
@@ -94,6 +99,7 @@ CREATE TABLE inbox (
     mac BLOB NOT NULL
 ) STRICT;
 CREATE INDEX inbox_open ON inbox (id) WHERE outcome IS NULL;
+CREATE INDEX inbox_dead ON inbox (id) WHERE outcome = 'dead';
 CREATE INDEX inbox_done ON inbox (received_at) WHERE outcome IS NOT NULL;
 
 CREATE TABLE prompts (
@@ -106,8 +112,8 @@ CREATE TABLE prompts (
     body BLOB NOT NULL,
     mac BLOB NOT NULL
 ) STRICT;
-CREATE INDEX prompts_session ON prompts (session_id, n);
-CREATE INDEX prompts_thread ON prompts (thread_key, n) WHERE thread_key IS NOT NULL;
+CREATE INDEX prompts_session ON prompts (session_id, status, n);
+CREATE INDEX prompts_thread ON prompts (thread_key, status, n) WHERE thread_key IS NOT NULL;
 CREATE INDEX prompts_status ON prompts (status, n);
 
 CREATE TABLE timers (
@@ -144,9 +150,8 @@ CREATE TABLE marks (
     ts TEXT NOT NULL,
     mac BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-"""
 
-V2 = """
+-- A row is a place in a queue: the first of a name has the lock. The database itself refuses a second taker.
 CREATE TABLE locks (
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
@@ -159,10 +164,9 @@ CREATE TABLE locks (
 CREATE INDEX locks_queue ON locks (name, n);
 CREATE UNIQUE INDEX locks_taken ON locks (name) WHERE taken_at IS NOT NULL;
 CREATE INDEX locks_waiting ON locks (n) WHERE taken_at IS NULL;
-"""
-"""Queues for locks: a row is a place, the first of a name has the lock. The database itself refuses a second taker."""
 
-V3 = """
+-- What model calls cost, in billionths of a dollar: what was set aside for each, and what it came to once that is known. The
+-- rows outlive their sessions, so that deleting one makes no room in a day's budget.
 CREATE TABLE spend (
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     session_id TEXT NOT NULL,
@@ -176,58 +180,8 @@ CREATE TABLE spend (
     UNIQUE (session_id, path, attempt)
 ) STRICT;
 CREATE INDEX spend_day ON spend (day, cost, reserved);
-"""
-"""What model calls cost, in billionths of a dollar: what was set aside for each, and what it came to once that is known.
-The rows outlive their sessions, so that deleting one makes no room in a day's budget."""
 
-V4 = """
-CREATE TABLE freshness (
-    n INTEGER PRIMARY KEY CHECK (n = 1),
-    counter INTEGER NOT NULL,
-    total BLOB NOT NULL,
-    mac BLOB NOT NULL
-) STRICT;
-"""
-"""How many transactions there were, and a hash over what they left: see `engine.storage.freshness`. A release without it
-must not write, for its transactions would not be counted."""
-
-V5 = """
-CREATE INDEX sessions_flow ON sessions (flow_digest);
-"""
-"""Whether anybody pins a text is asked for each text, in slices, while others write."""
-
-V6 = """
-CREATE TABLE rows_of_commits (
-    n INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    mac BLOB NOT NULL,
-    UNIQUE (session, seq)
-) STRICT;
-INSERT INTO rows_of_commits (session, seq, version, body, mac)
- SELECT session_number(session_id), seq, version, body, mac FROM journal ORDER BY session_id, seq;
-DROP TABLE journal;
-ALTER TABLE rows_of_commits RENAME TO journal;
-
-DROP INDEX prompts_session;
-DROP INDEX prompts_thread;
-CREATE INDEX prompts_session ON prompts (session_id, status, n);
-CREATE INDEX prompts_thread ON prompts (thread_key, status, n) WHERE thread_key IS NOT NULL;
-CREATE INDEX inbox_dead ON inbox (id) WHERE outcome = 'dead';
-
-ALTER TABLE flows ADD COLUMN release TEXT;
-ALTER TABLE flows ADD COLUMN form BLOB;
-ALTER TABLE flows ADD COLUMN mac BLOB;
-"""
-"""One journal row a commit, whose `seq` is that of its first event. A row from before is the row of a commit with one event:
-its MAC, which covers the session's id, stays what it was, so nothing is sealed again, and what was damaged stays so.
-In a table of its own kind an event of more than a kilobyte no longer takes pages of its own. What waits is found without
-reading what is over. Beside a pinned text, which its digest holds, stands what a release made of it (`engine.flow.form`), under
-a MAC of its own."""
-
-V7 = """
+-- What outlives its session and is read by others.
 CREATE TABLE kept (
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     kept_id TEXT NOT NULL UNIQUE,
@@ -239,11 +193,8 @@ CREATE TABLE kept (
     mac BLOB NOT NULL
 ) STRICT;
 CREATE INDEX kept_scope ON kept (kind, scope, n);
-"""
-"""What outlives its session and is read by others: notes of agents. It counts for freshness, so that one that was
-forgotten cannot be written back."""
 
-V8 = """
+-- The keys that bodies are encrypted with.
 CREATE TABLE data_keys (
     scope TEXT PRIMARY KEY,
     key_id TEXT NOT NULL,
@@ -251,23 +202,26 @@ CREATE TABLE data_keys (
     mac BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX data_keys_id ON data_keys (key_id, scope);
-"""
-"""The keys that bodies are encrypted with (`engine.storage.vault`); none where nothing is encrypted. They count for
-freshness, so that one that was erased cannot be written back."""
 
-STEPS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8)
+-- How many transactions there were.
+CREATE TABLE freshness (
+    n INTEGER PRIMARY KEY CHECK (n = 1),
+    counter INTEGER NOT NULL,
+    mac BLOB NOT NULL
+) STRICT;
+"""
+
+STEPS: tuple[str, ...] = (V1,)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
+_OURS = 0x5361796F
+"""The application id of a file of ours ("Sayo"); builds before 1.0 gave none."""
 
 
 def take_steps(connection: apsw.Connection, steps: Sequence[str], taken: int = 0) -> None:
     """Take the steps after the first `taken`, in the transaction that is open."""
-
-    def numbered(*values: apsw.SQLiteValue) -> int:
-        return session_number(str(values[0]))
-
-    connection.create_scalar_function("session_number", numbered, 1)
     for step in steps[taken:]:
         connection.execute(step)
+    connection.pragma("application_id", _OURS)
     connection.pragma("user_version", len(steps))
 
 
@@ -276,9 +230,11 @@ def version_of(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version"))
 
 
-def refuse_newer(connection: apsw.Connection, path: Path, steps: Sequence[str] = STEPS) -> None:
-    """Raise `SchemaTooNew` for a file of a later release. Reads only."""
+def refuse_foreign(connection: apsw.Connection, path: Path, steps: Sequence[str] = STEPS) -> None:
+    """Raise `SchemaTooNew` for a file of a later release, `StoreTooOld` for one from before 1.0. Reads only."""
     version = version_of(connection)
+    if version > 0 and connection.pragma("application_id") != _OURS:
+        raise StoreTooOld(str(path))
     if version > len(steps):
         raise SchemaTooNew(
             f"{path} was written by a newer release (schema {version}; this one knows {len(steps)}). "
@@ -293,7 +249,7 @@ def migrate(
 
     Raises `SchemaTooNew`, and `StorageError` while owners (`living`) of an older release serve the file.
     """
-    refuse_newer(connection, path, steps)
+    refuse_foreign(connection, path, steps)
     version = version_of(connection)
     if version == len(steps):
         return

@@ -1,8 +1,7 @@
 """The heads and journals of sessions as they are stored: how a commit moves them, how they are verified, and
 the MACs that make a changed, cut, swapped or foreign row visible before anything parses it. Pure.
 
-Every row carries a keyed BLAKE2b over all its meaningful columns, shorter than the HMAC-SHA256 that a release before
-schema 6 gave it, which verifies as before until the row is next written. A session's journal rows form a chain: each MAC
+Every row carries a keyed BLAKE2b over all its meaningful columns. A session's journal rows form a chain: each MAC
 covers the one before it, the first one covers the session's *origin*, and the session's head covers the last one.
 So a row cannot be changed, dropped, moved or added without a mismatch, and the cost of one more row does not
 depend on how many there are. SQLite itself does not notice flipped payload bytes.
@@ -238,8 +237,8 @@ BEGINS = b'{"encrypted":'
 """What an encrypted file begins with."""
 JOURNAL = b"journal"
 """The domain of journal rows, whose MAC covers the one of the row before."""
-_SEAL_BYTES, _OLDER_BYTES = 24, 32
-"""How long MACs of rows are, and were."""
+_SEAL_BYTES = 24
+"""How long MACs of rows are."""
 TEXT_BYTES = 1_200
 """How long a text may be that stands in a column. Two of them fit into an index on a server."""
 _SURELY_FITS = TEXT_BYTES // 4
@@ -309,7 +308,7 @@ class Sealer:
         self._rows = hashlib.blake2b(key=self.mac(b"rows"), digest_size=_SEAL_BYTES)
 
     def mac(self, domain: bytes, *fields: object) -> bytes:
-        """The MAC of what is no row: keys that are made of this one, what leaves the store; and rows before schema 6."""
+        """The MAC of what is no row: keys that are made of this one, what leaves the store."""
         return hmac.digest(self._key, message(domain, fields), "sha256")
 
     def seal(self, domain: bytes, *fields: object) -> bytes:
@@ -326,9 +325,8 @@ class Sealer:
         *columns, mac = row
         if type(mac) is not bytes:
             return False
-        made = self.mac if len(mac) == _OLDER_BYTES else self.seal
         try:
-            return hmac.compare_digest(mac, made(domain, *columns))
+            return hmac.compare_digest(mac, self.seal(domain, *columns))
         except StorageError:
             return False
 

@@ -33,7 +33,7 @@ from engine.storage.private_files import (
     read_key,
     sync_directory,
 )
-from engine.storage.schema import copy_to, migrate, refuse_newer
+from engine.storage.schema import copy_to, migrate, refuse_foreign
 from engine.storage.sealing import Sealer
 from engine.storage.store import DatabaseStore, check_key, has_rows, vault_of
 
@@ -74,7 +74,7 @@ def _prepared(
     db: Connection, file: Path, key: bytes | None, encryption_keys: Sequence[bytes] | None
 ) -> SqliteStore:
     with db.translated():
-        refuse_newer(db.raw, file)
+        refuse_foreign(db.raw, file)
     db.shrinkable()
     db.use_wal()
     owners = Owners(file.parent / "owners" / file.name)
@@ -164,11 +164,11 @@ def _key_of(file: Path, given: bytes | None) -> bytes:
 
 def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
     """The counter of a backup that this release can read with this key."""
-    refuse_newer(source, backup)
+    refuse_foreign(source, backup)
     _check_pages(source, backup)
     try:
         row = source.execute(_META_KEY).fetchone()
-        counter = source.execute(_COUNTER).fetchone() if source.pragma("user_version") > 3 else None
+        counter = source.execute(_COUNTER).fetchone()
     except apsw.SQLError as error:
         raise StorageError(f"{backup} is no database of sayso ({error}).") from error
     if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
@@ -182,7 +182,7 @@ def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
     with closing(Anchor(anchor_of(file), points)) as anchor:
         anchor.open()
         newest = anchor.newest()
-        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1, bytes(32)))
+        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1))
 
 
 def _set_apart(file: Path, stamp: str) -> Path | None:

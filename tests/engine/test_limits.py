@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from engine.decide.commands import Answer, Hold, Resume
 from engine.decide.policy import Gate
-from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.codec import Json
 from engine.language.errors import NotAllowed
-from tests.support.engine import ANA, BEN, Scenario, flow_of, given
+from tests.support.engine import ANA, BEN, Scenario, given
 
 BAD = "{{ nodes.check.good == false }}"
 
@@ -217,12 +216,3 @@ def test_a_round_that_does_not_reach_its_end_fails() -> None:
     }
     case = checked(given(json.dumps({"flow": "demo", "nodes": [body]})).started())
     assert error(case)[:2] == ("failed", "unreached")
-
-
-@pytest.mark.parametrize("text", [graph(), DEAD_END])
-def test_texts_pinned_before_end_as_they_did(text: str) -> None:
-    """A session that was started before limits failed completes, as its text meant then."""
-    body = json.loads(flow_of(text).body())
-    flow = flow_from_body(json.dumps({**body, "version": 1}).encode())
-    assert Scenario(flow).started().state.status == "complete"
-    assert flow_from_body(flow.body()) == flow

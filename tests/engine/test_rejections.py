@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from engine.flow import Flow
-from engine.flow.load import flow_from_body
 from engine.journal.fold import derive_state
 from engine.journal.queries import is_rejected
 from engine.journal.snapshot import from_bytes, to_bytes
@@ -29,12 +27,6 @@ def gate(around: dict[str, Json] | None = None, **more: Json) -> dict[str, Any]:
 def text_of(*nodes: dict[str, Any], **more: Any) -> str:
     """A flow of these nodes."""
     return json.dumps({"flow": "demo", "nodes": list(nodes), **more})
-
-
-def pinned_before(text: str) -> Flow:
-    """The flow as a session has it that was started before rejections stopped."""
-    body = json.loads(flow_of(text).body())
-    return flow_from_body(json.dumps({**body, "version": 1}).encode())
 
 
 def rejected(flow: Flow | str, reason: str | None = None) -> Scenario:
@@ -121,34 +113,6 @@ def test_a_rejection_inside_ends_what_is_around_it() -> None:
     started = [event.path for event in case.events if event.type.endswith("tarted") and event.path]
     assert started == ["each", "each", "each", "each[0]/gate"]
     assert case.state.status == "failed"
-
-
-@pytest.mark.parametrize("timeout", [{}, {"timeout": "5m", "on_timeout": "reject"}])
-def test_a_text_pinned_before_keeps_its_meaning(timeout: dict[str, Json]) -> None:
-    """A session that was started before rejections stopped goes on after one, and its pin stays what it was."""
-    flow = pinned_before(text_of(gate(**timeout), APPLY))
-    case = Scenario(flow).started()
-    if timeout:
-        case.when(case.shown())
-        case.later(600).when(case.timer_due())
-    else:
-        case.when(case.answer("reject", actor=BEN))
-    assert case.node("gate").output["decision"] == "reject"
-    assert case.node("apply").status == "started"
-    assert flow_from_body(flow.body()) == flow
-    assert json.loads(flow.body())["version"] == 1
-
-
-def test_a_question_asked_before_keeps_its_meaning_in_a_new_text() -> None:
-    """A session that waits at an approval and is migrated was asked under the old meaning."""
-    case = Scenario(pinned_before(text_of(gate(), {"id": "n", "type": "noop"}))).started()
-    run = case.node("gate")
-    config = {name: value for name, value in run.input.items() if name != "on_reject"}
-    case.state = replace(case.state, nodes=case.state.nodes.set("gate", replace(run, input=config)))
-    case.flow = flow_of(text_of(gate(), {"id": "n", "type": "noop"}))
-    case.events.clear()
-    case._take(case.answer("reject", actor=BEN))
-    assert case.node("gate").status == "completed"
 
 
 @pytest.mark.parametrize(

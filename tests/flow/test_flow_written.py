@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.flow.load import flow_from_body, load_flow
+from engine.flow.load import load_flow
 from engine.flow.reading import warnings
 from engine.language.errors import ExpressionError, FlowError
 from engine.language.expressions import compile_value
@@ -226,15 +226,6 @@ def test_null_is_a_value_where_any_may_stand() -> None:
         "flow: f\ninputs: {v: {type: object, default: {choices: null}}}\n"
         "triggers: [{shortcut: x, inputs: {v: {lock: null}}}]\nnodes: [{id: a, type: noop}]\n"
     )
-
-
-def test_a_pinned_text_keeps_its_empty_keys() -> None:
-    """A session that began with an earlier release goes on."""
-    text = (
-        "flow: f\ndescription:\nchannels: #ops\nnodes:\n  - {id: a, type: shell, with: {run: [tail, +8]}}\n"
-    )
-    body = {"version": 4, "name": "f", "file": "f.yml", "text": text}
-    assert flow_from_body(json.dumps(body).encode()).channels is None
 
 
 # --- words behind a # ---------------------------------------------------------------------------------------

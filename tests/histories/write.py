@@ -1,7 +1,6 @@
 """Writes the histories of the release that is being made: `python -m tests.histories.write v1`.
 
-Once a release is out its folder is never written again: what changed since then is read by upcasting, and the next
-release has a folder of its own. The script refuses a folder whose `RELEASED` file says that it is out.
+Once a release is out its folder is never written again, and the next one has a folder of its own. The script refuses a folder whose `RELEASED` file says that it is out.
 """
 
 from __future__ import annotations
@@ -52,10 +51,12 @@ nodes:
   - {id: broken, type: shell, on_error: continue, retry: {attempts: 2, delay: 5s}, with: {run: ["./check.sh"]}}
   - {id: skipped, type: noop, if: "{{ status.broken == 'completed' }}"}
   - {id: pause, type: wait, with: {for: 10m}}
-  - {id: gate, type: approval, with: {message: "Go on?", approvers: ["U0BEN"], timeout: 15m, on_timeout: reject}}
+  - id: gate
+    type: approval
+    with: {message: "Go on?", approvers: ["U0BEN"], timeout: 15m, on_timeout: reject, on_reject: continue}
   - id: stop
     type: fail
-    if: "{{ nodes.gate.decision == 'reject' }}"
+    if: "{{ nodes.gate.decision == 'reject' and status.broken == 'failed' }}"
     with: {message: "nobody agreed: {{ errors.broken.message }}"}
 """
 DEPLOY = """flow: deploy

@@ -31,7 +31,7 @@ from tests.storage.storagekit import (
     step,
 )
 
-OF_ONE_BACKEND = {"data_keys", "freshness", "schema_version", "serving", "transactions", "boots", "meta"}
+OF_ONE_BACKEND = {"data_keys", "freshness", "format", "serving", "transactions", "boots", "meta"}
 
 
 def filled(path: Path) -> DatabaseStore:

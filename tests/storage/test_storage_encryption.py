@@ -378,22 +378,6 @@ def test_a_key_that_lives_on_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: 
     assert _written_after(opened(backend, OUTER), opened(backend, OUTER)) is not Erased
 
 
-def test_a_data_key_that_was_put_back_suspends_the_store(tmp_path: Path) -> None:
-    """Who writes the old row of an erased key back has a good MAC, and is found out."""
-    backend = SqliteBackend(tmp_path)
-    store = opened(backend, OUTER)
-    filled(store)
-    place = [row["scope"] for row in backend.rows("data_keys")].index(b"session-1")
-    before = backend.rows("data_keys")[place]
-    erase_session(store, "session-1")
-    store.close()
-    for column in ("key_id", "wrapped", "mac"):
-        backend.change("data_keys", place, column, before[column])
-    store = opened(backend, OUTER)
-    assert "written back" in (store.suspended() or "")
-    store.close()
-
-
 def test_erasing_leaves_nothing_in_the_files(tmp_path: Path) -> None:
     """The wrapped key, and what the inbox held, stand neither in free parts of pages nor in the log."""
     backend = SqliteBackend(tmp_path)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import apsw
 import pytest
 
 from engine.journal.records import KeptRow
 from engine.language.errors import Corrupt, KeptMoved
 from engine.storage.port import Store
-from engine.storage.schema import STEPS, migrate
-from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, NOW, SqliteBackend, at, reaped
+from tests.storage.storagekit import NOW, SqliteBackend, at, reaped
 
 ROW = KeptRow("n1", "note", "channel:C1", 1, at(60), b"{}")
 
@@ -59,21 +54,3 @@ def test_what_is_over_is_deleted_with_the_retention(store: Store) -> None:
     assert store.kept("note") == [ROW]
     reaped(store, at(61), at(0))
     assert store.kept("note") == []
-
-
-def test_a_database_of_the_sixth_schema_gets_the_table(tmp_path: Path) -> None:
-    """A file without it gets it, is copied before, and is as new as it was."""
-    path = tmp_path / "sayso.db"
-    path.touch(mode=0o600)
-    connection = apsw.Connection(str(path))
-    migrate(connection, path, [], STEPS[:6])
-    connection.close()
-    store = open_sqlite(path, key=KEY)
-    assert store.suspended() is None
-    store.consume([], NOW, [ROW])
-    store.close()
-    store = open_sqlite(path, key=KEY)
-    assert store.kept("note") == [ROW]
-    assert store.suspended() is None
-    store.close()
-    assert (tmp_path / "sayso.db.v6.bak").exists()

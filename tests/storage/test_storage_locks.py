@@ -8,9 +8,8 @@ import apsw
 import pytest
 
 from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
-from engine.language.errors import Corrupt, LockHeld, SchemaTooNew
+from engine.language.errors import Corrupt, LockHeld
 from engine.storage.port import Store
-from engine.storage.schema import STEPS, migrate
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import DatabaseStore
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
@@ -130,23 +129,6 @@ def test_a_place_that_was_changed_gets_no_lock_and_gives_none_away(store: Store)
         store.consume([], NOW, [TakeLock("x", TWO)])
     store.consume([], NOW, [DropLock("x", ONE)])
     assert store.grants() == [TWO]
-
-
-def test_a_database_of_the_first_schema_gets_locks(tmp_path: Path) -> None:
-    """It is copied before it is changed; a file of a later release is left alone."""
-    path = tmp_path / "sayso.db"
-    path.touch(mode=0o600)
-    connection = apsw.Connection(str(path))
-    migrate(connection, path, [], STEPS[:1])
-    connection.close()
-    store = open_sqlite(path, key=KEY)
-    store.consume([], NOW, [put("x", ONE)])
-    store.close()
-    assert (tmp_path / "sayso.db.v1.bak").exists()
-    connection = apsw.Connection(str(path))
-    with pytest.raises(SchemaTooNew):
-        migrate(connection, path, [], STEPS[:1])
-    connection.close()
 
 
 def test_the_database_itself_refuses_a_second_holder(tmp_path: Path) -> None:

@@ -24,13 +24,14 @@ from engine.language.errors import (
     StorageBroken,
     StorageBusy,
     StorageError,
+    StoreTooOld,
     WrongWorkspace,
 )
 from engine.storage import postgres_connection, postgres_leases
 from engine.storage.fence import Signs
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
-from engine.storage.postgres import _LATER_TABLES, _OWN_TABLES, PostgresStore, _version, open_postgres
+from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import HeldLock
 from engine.storage.postgres_words import lock_number
@@ -73,8 +74,7 @@ def test_whoever_waited_while_another_one_made_the_tables_finds_them() -> None:
         with second.write():
             with first.write():
                 first.raw.execute(_OWN_TABLES)
-                first.raw.execute(_LATER_TABLES)
-                first.run("UPDATE schema_version SET version = 7")
+                first.run("UPDATE format SET version = 7")
             assert _version(second) == 7
 
 
@@ -183,12 +183,23 @@ def test_a_database_of_another_team_is_refused(store: PostgresStore) -> None:
 def test_a_database_of_a_newer_release_is_left_alone(store: PostgresStore, url: str) -> None:
     """It says which schema it has."""
     with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute("UPDATE schema_version SET version = version + 1")
+        raw.execute("UPDATE format SET version = version + 1")
         try:
             with pytest.raises(SchemaTooNew, match="newer release"):
                 open_postgres(url, KEY)
         finally:
-            raw.execute("UPDATE schema_version SET version = version - 1")
+            raw.execute("UPDATE format SET version = version - 1")
+
+
+def test_a_database_of_a_build_before_1_0_is_refused() -> None:
+    """Its tables are left as they are, and one sentence says what to do."""
+    url = postgres.new_database("template0")
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("CREATE TABLE schema_version AS SELECT 8 AS version")
+        raw.execute("CREATE SEQUENCE changes")
+        with pytest.raises(StoreTooOld, match="build of sayso before"):
+            open_postgres(url, KEY)
+        assert raw.execute("SELECT to_regclass('sessions')").fetchone() == (None,)
 
 
 def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresStore) -> None:
@@ -210,10 +221,10 @@ def test_a_name_in_the_url_does_not_hide_who_lives(url: str) -> None:
 
 
 def test_a_database_of_another_program_is_refused() -> None:
-    """Many have a table `schema_version`: theirs says nothing of ours."""
+    """A table with a name of ours says nothing of ours."""
     url = postgres.new_database("template0")
     with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute("CREATE TABLE schema_version AS SELECT '1.2.0' AS version")
+        raw.execute("CREATE TABLE format AS SELECT '1.2.0' AS version")
     with pytest.raises(StorageError, match="tables of another program"):
         open_postgres(url, KEY)
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 from decimal import Decimal
-from pathlib import Path
 
-import apsw
 import pytest
 
 from engine.journal.records import NANO, PutSpend, SettleSpend, SpendRow
 from engine.language.errors import DayBudgetSpent
 from engine.storage.port import Store
-from engine.storage.schema import STEPS, migrate
-from engine.storage.sqlite import open_sqlite
-from tests.storage.storagekit import KEY, NOW, SqliteBackend, at, done, event, new_session, reaped, step
+from tests.storage.storagekit import NOW, SqliteBackend, at, done, event, new_session, reaped, step
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 ONE, TWO = "session-1", "session-2"
@@ -130,17 +126,3 @@ def test_a_row_that_was_changed_is_not_shown_and_not_settled(backend: SqliteBack
     store.consume([], NOW, [SettleSpend(ONE, "diagnose/turn[7]", 1, 1)])
     assert [row.session_id for row in store.spend(TODAY)] == [TWO]
     assert store.spent(TODAY) == 800
-
-
-def test_a_database_of_the_second_schema_gets_spending(tmp_path: Path) -> None:
-    """A file without the table gets it, and is copied before."""
-    path = tmp_path / "sayso.db"
-    path.touch(mode=0o600)
-    connection = apsw.Connection(str(path))
-    migrate(connection, path, [], STEPS[:2])
-    connection.close()
-    store = open_sqlite(path, key=KEY)
-    store.consume([], NOW, [call(ONE, 1, 500)])
-    assert store.spent(TODAY) == 500
-    store.close()
-    assert (tmp_path / "sayso.db.v2.bak").exists()

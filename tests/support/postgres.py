@@ -99,8 +99,7 @@ def emptied(url: str) -> None:
         names = [
             str(row[0])
             for row in raw.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-            if row[0]
-            not in ("schema_version", "boots")  # whose leases are left would take the server for a new one
+            if row[0] not in ("format", "boots")  # whose leases are left would take the server for a new one
         ]
         raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from engine.journal.state import Call, Owed, State
 from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 """Version of the events' schema, stored beside every journal row. It counts up with every release that adds an event
 or a field, or gives one another meaning: an older release then leaves the session to a newer one."""
 
