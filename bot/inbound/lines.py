@@ -74,17 +74,20 @@ def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = No
 
 def twice(name: str) -> BadLine:
     """An input that is given more than once."""
-    return BadLine(f"`{name}` is given twice.")
+    return BadLine(f'`{name}` is given twice. Write a value with spaces as `{name}="two words"`.')
 
 
 def taken_out(text: str, inputs: Collection[str]) -> tuple[str, list[tuple[str, str]]]:
-    """A text without those of its words that give one of these inputs, and what they give."""
+    """A text without those of its words that give one of these inputs, and what they give. Case does not matter: phones
+    begin with a capital letter."""
     rest, at, given = "", 0, []
+    own = {name.lower(): name for name in inputs}
     for word in _words(text):
-        if word.key is not None and word.key in inputs and not word.open:
+        name = own.get((word.key or "").lower())
+        if name is not None and not word.open:
             rest += text[at : word.begin].rstrip()
             at = word.end
-            given.append((word.key, word.value))
+            given.append((name, word.value))
     return (rest + text[at:]).strip(), given
 
 

@@ -199,11 +199,14 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 def _in_attachments(attachments: Any) -> Iterator[str]:
     for entry in _dicts(attachments):
-        texts = [str(entry[key]) for key in ("pretext", "title", "text") if entry.get(key)]
+        texts = [str(entry[key]) for key in ("pretext", "author_name", "title", "text") if entry.get(key)]
         fields = [
             f"{each.get('title') or ''}: {each.get('value') or ''}" for each in _dicts(entry.get("fields"))
         ]
-        yield from [*texts, *fields, *_in_blocks(entry.get("blocks"))] or [str(entry.get("fallback") or "")]
+        under = [str(entry["footer"])] if entry.get("footer") else []
+        yield from [*texts, *fields, *_in_blocks(entry.get("blocks")), *under] or [
+            str(entry.get("fallback") or "")
+        ]
 
 
 def _in_blocks(blocks: Any) -> Iterator[str]:

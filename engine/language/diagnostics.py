@@ -120,6 +120,7 @@ _EXPECTED = {
     "float_type": "a number",
     "float_parsing": "a number",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",

@@ -51,6 +51,7 @@ SAID: list[tuple[Block, str]] = [
     ({"text": "a b", "blocks": [section("a"), section("b")]}, "a b"),
     ({"text": "a", "attachments": [{"fallback": "a b", "text": "b", "blocks": [section("c")]}]}, "a\nb\nc"),
     ({"text": "a", "attachments": [{"fallback": "only this"}]}, "a\nonly this"),
+    ({"text": "a", "attachments": [{"author_name": "b", "text": "c", "footer": "d"}]}, "a\nb\nc\nd"),
     ({"text": "a", "attachments": [{"title": "t", "fields": [{"title": "k", "value": "v"}]}]}, "a\nt\nk: v"),
     ({"text": "x", "blocks": [section("a")], "attachments": [{"text": "a"}]}, "x\na"),
     (

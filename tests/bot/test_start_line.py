@@ -88,6 +88,8 @@ MATCHES: list[tuple[str, str, dict[str, str]]] = [
     ("deploy now mode=odd", "deploy", {"mode": "odd"}),
     # key=value of the flow's own inputs
     ("rollback service=checkout", "rollback", {"service": "checkout"}),
+    ("rollback Service=checkout", "rollback", {"service": "checkout"}),
+    ("rollback SERVICE=checkout REGION=eu", "regional", {"service": "checkout", "region": "eu"}),
     ("rollback reason=late checkout", "rollback", {"reason": "late", "service": "checkout"}),
     ('rollback checkout reason="too = slow"', "rollback", {"service": "checkout", "reason": "too = slow"}),
     ("rollback checkout in eu reason=late", "regional", {"service": "checkout", "region": "eu reason=late"}),
@@ -135,6 +137,7 @@ def test_words_behind_a_mention_start_the_flow_that_they_fit(
         ("please deploy now", "There is no flow `please`"),
         ("restart checkout service=cart", "`service` is given twice"),
         ("restart service=a service=b", "`service` is given twice"),
+        ("restart service=check out", 'as `service="two words"`'),
         ("incident title=a title=b", "`title` is given twice"),
     ],
 )

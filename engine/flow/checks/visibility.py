@@ -388,7 +388,7 @@ def check_values(
     """What is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
     null is no part of a text, and a doubt in what is `handed_on`."""
     if isinstance(value, str):
-        if "{{" in value or "{%" in value or "{#" in value:
+        if "{" in value or "$" in value:
             yield from check_text(
                 value, path, scope, secrets=secrets, record=record, exact="" in exact, handed_on=handed_on
             )
@@ -436,8 +436,12 @@ def check_text(
         yield from _typed(text, path, scope, record, exact, handed_on and not exact)
 
 
-_FOREIGN = re.compile(r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}", re.DOTALL)
-"""`${{ }}`, as GitHub's workflows have it, and the comments of Jinja."""
+_FOREIGN = re.compile(
+    r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}"
+    r"|(?<!\{)[$#%]?\{ ?(?P<name>(?:inputs|nodes|status|errors|session)\.\w[\w.]*) ?\}(?!\})|\$(?P<bare>(?:inputs|nodes|status)\.\w[\w.]*)",
+    re.DOTALL,
+)
+"""`${{ }}`, as GitHub's workflows have it, the comments of Jinja, and one of our names in the braces of others."""
 
 
 def _foreign(text: str, path: Path) -> Iterator[Fault]:
@@ -448,6 +452,8 @@ def _foreign(text: str, path: Path) -> Iterator[Fault]:
                 "the `$` before `{{` stays in the text",
                 "expressions are written {{ ... }}; a dollar sign {{ '$' }}",
             )
+        elif name := found["name"] or found["bare"]:
+            message, hint = f"`{found[0]}` stays as it is: it is no expression", f"write {{{{ {name} }}}}"
         else:
             message, hint = (
                 "`{# #}` is no comment here: it stays in the text",
