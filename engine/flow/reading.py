@@ -164,7 +164,7 @@ def _is_in_input(data: Mapping[str, Any], path: Path) -> bool:
     return of in ("array", "object")
 
 
-_RESTRICTIONS = frozenset(
+RESTRICTIONS = frozenset(
     {
         *("allowed_to_start", "channels", "lock", "if", "when", "timeout", "approvers", "who"),
         *("max_cost", "max_tokens_total", "max_turns", "events", "secret", "dedupe", "dedupe_by"),
@@ -184,13 +184,14 @@ _RESTRICTIONS = frozenset(
         "code_execution",
     }
 )
+"""Fields that null does not leave out, outside of data; those of a node type that are `exact` are such, too."""
 
 
 def _nulls(located: Located) -> Iterator[Fault]:
     """Restrictions that are null outside of data, where they would count as left out."""
     for path in located.spans:
         name = path[-1] if path else ""
-        if name not in _RESTRICTIONS or _is_second(path) or located.value(path) is not None:
+        if name not in RESTRICTIONS or _is_second(path) or located.value(path) is not None:
             continue
         node, rest = _node_or_tool_at(located.data, path)
         spec = spec_at(node)

@@ -142,3 +142,38 @@ def test_every_reference_in_the_schema_leads_somewhere() -> None:
     found = re.findall(r'"\$ref":"#/\$defs/([^"]+)"', encode(SCHEMA).decode())
     assert found
     assert set(found) <= set(SCHEMA["$defs"])
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("channels: null", False),
+        ("lock: null", False),
+        ("inputs: {v: {choices: null}}", False),
+        ("limits: {max_cost: null}", False),
+        ("finally: null", False),
+        ("description: null", True),
+        ("inputs: {v: {type: object, default: {lock: null}, required: null}}", True),
+    ],
+)
+def test_null_leaves_no_restriction_out_for_an_editor(text: str, fitting: bool) -> None:
+    """An editor marks what the loader refuses."""
+    flow = load_located(f"flow: f\n{text}\nnodes: [{{id: a, type: noop}}]\n", "f.yml").data
+    assert fits(flow, SCHEMA) is fitting
+
+
+@pytest.mark.parametrize(
+    ("node", "fitting"),
+    [
+        ("{id: a, type: ask, with: {message: x, who: null}}", False),
+        ("{id: a, type: message, with: {text: x, to: null}}", False),
+        ("{id: a, type: approval, with: {message: x, approvers: [channel], covers: null}}", False),
+        ("{id: a, type: agent, with: {prompt: x, max_cost: null}}", False),
+        ("{id: a, type: noop, if: null}", False),
+        ("{id: a, type: end, with: {output: null}}", True),
+        ("{id: a, type: set, with: {lock: null}}", True),
+    ],
+)
+def test_null_leaves_nothing_out_of_a_node_for_an_editor(node: str, fitting: bool) -> None:
+    """Under `with` as well; data has nulls."""
+    assert fits(load_located(f"flow: f\nnodes: [{node}]\n", "f.yml").data, SCHEMA) is fitting

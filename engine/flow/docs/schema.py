@@ -8,6 +8,7 @@ from typing import Any, get_args
 from engine.flow.agent_document import TOOLS, RuleDoc, usable_as_tool
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.flow.node import Verdict
+from engine.flow.reading import RESTRICTIONS
 from engine.language.codec import Json
 from engine.language.timestamps import format_duration
 from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME, Config
@@ -124,11 +125,26 @@ def _tidy(value: Any) -> Any:
         return value
     if value.get("title") == "duration" and isinstance(value.get("default"), float):
         value = {**value, "default": format_duration(value["default"])}
+    if isinstance(value.get("properties"), dict):
+        value = {
+            **value,
+            "properties": {name: _left_out(name, each) for name, each in value["properties"].items()},
+        }
     return {
         key: _tidy(item)
         for key, item in value.items()
         if not (key == "title" and isinstance(item, str) and item[:1].isupper())
     }
+
+
+def _left_out(name: str, field: Any) -> Any:
+    """A field without null, where that does not leave it out."""
+    exact = {each for spec in node_types().values() for each in spec.exact}
+    if name not in RESTRICTIONS | exact or not isinstance(field, dict) or "anyOf" not in field:
+        return field
+    options = [option for option in field["anyOf"] if option != {"type": "null"}]
+    kept = {key: item for key, item in field.items() if key != "anyOf" and (key, item) != ("default", None)}
+    return {**kept, "anyOf": options} if len(options) > 1 else {**kept, **options[0]}
 
 
 # --- agents ----------------------------------------------------------------------------------------------
