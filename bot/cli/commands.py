@@ -239,6 +239,7 @@ SESSIONS = (
             "The event after which it goes on. [the last one; where an agent failed its last model call]",
             int,
         ),
+        option("--flow FLOW", "Another text of its flow to go on with, as for `migrate`. [its own text]"),
         option(
             "--answer PROMPT=VALUE",
             "Answers a question open there, by path or id; a form with JSON; repeatable.",

@@ -15,8 +15,8 @@ from bot.config.settings import Settings
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, print_json, writing
 from bot.terminal.follow import Mode, follow, local_gate
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
-from engine.decide import fork
-from engine.decide.migration import Plan, lines, plan
+from engine.decide import past
+from engine.decide.past import Plan, lines, plan
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
@@ -31,7 +31,13 @@ from engine.storage.port import Store
 
 
 def fork_session(
-    place: Place, text: str, at: int | None, answers: Sequence[str], as_name: str | None, **options: Any
+    place: Place,
+    text: str,
+    at: int | None,
+    flow: str | None,
+    answers: Sequence[str],
+    as_name: str | None,
+    **options: Any,
 ) -> int:
     """Fork and follow the new session; the exit code says where it rests. Raises `SaysoError`.
 
@@ -46,8 +52,9 @@ def fork_session(
         # One whose text cannot be read here is refused before anything is said of it.
         flow_from_body(store.flow(head.flow_digest))
         journal = [decode_event(row) for row in store.journal(parent)]
-    wanted = fork.latest(journal) if at is None else at
-    seq = fork.seam(journal, wanted)
+    wanted = past.latest(journal) if at is None else at
+    seq = past.seam(journal, wanted)
+    new = find_flow(settings, flow) if flow else None
     given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()
 
@@ -60,21 +67,21 @@ def fork_session(
                 file=mode.out,
             )
 
-        await engine.fork(parent, wanted, actor=actor, answers=given, fork_id=new_id, copied=copied)
+        await engine.fork(parent, wanted, actor=actor, text=new, answers=given, fork_id=new_id, copied=copied)
 
     return follow(place, new_id, actor, mode, begin)
 
 
-def _given(past: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
+def _given(journal: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
     """Answers as they are written, `prompt=VALUE`, as values for the questions that are open there; for a form VALUE
     may be its fields as JSON. Raises `UsageError` and `InvalidAnswer`."""
     given: dict[str, Json] = {}
-    state = derive_state(past)
+    state = derive_state(journal)
     for line in answers:
         key, equals, words = line.partition("=")
         if not equals:
             raise UsageError(f"--answer {line!r} needs the form PROMPT=VALUE.")
-        prompt_id = next(iter(fork.answered(state, state, {key: None})))
+        prompt_id = next(iter(past.answered(state, state, {key: None})))
         prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
         if prompt.fields and words.lstrip().startswith("{"):
             given[prompt.path] = _fields(prompt.path, words)

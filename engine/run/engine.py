@@ -64,8 +64,7 @@ from engine.storage.group_commit import Writer
 from engine.storage.port import Store
 
 if TYPE_CHECKING:
-    from engine.decide.fork import Fork
-    from engine.decide.migration import Plan
+    from engine.decide.past import Past, Plan
     from engine.run.shared_files import SharedFiles
 
 log = logging.getLogger("sayso.engine")
@@ -387,6 +386,7 @@ class Engine:
         at: int,
         *,
         actor: Actor,
+        text: Flow | None = None,
         answers: Mapping[str, Json] | None = None,
         fork_id: str | None = None,
         copied: Callable[[int], None] = lambda events: None,
@@ -394,24 +394,28 @@ class Engine:
         """Start a new session from event `at` of another one, and return its id once it is durable. `copied` is told before
         that how many of its events are the other one's.
 
-        Nothing that had completed by then runs again (`engine.decide.fork` says what becomes of the rest). `answers` are
+        Nothing that had completed by then runs again (`engine.decide.past` says what becomes of the rest). With `text` it
+        goes on under that text of its flow, as far as `migrate` would allow that. `answers` are
         for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
         of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
-        run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `FileRefused` where its folder cannot be copied; nothing is stored then.
+        run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `MigrationRefused`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
-        from engine.decide import fork as forks
+        from engine.decide import past
         from engine.run.export import copied_files
 
         journal = await self.journal(session_id)
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
         folders = self.executor.jobs.folder(session_id), self.executor.jobs.folder(new_id)
         paths = str(folders[0]), str(folders[1])
-        begun = forks.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
+        begun = past.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
         refusal = self._policy(actor, "start", begun.state, None)
         if refusal is not None:
             raise NotAllowed(refusal)
         flow = await self.sessions.flow(begun.state.flow_digest)
-        found = forks.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
+        if text is not None:
+            begun.under(flow, text, actor)
+            flow = text
+        found = past.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
         commands = [
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)
             for prompt_id, answer in found.items()
@@ -441,7 +445,7 @@ class Engine:
     async def _begin_fork(
         self,
         flow: Flow,
-        begun: Fork,
+        begun: Past,
         commands: Sequence[Command],
         new: NewSession,
         day_left: Decimal | None = None,
@@ -464,14 +468,15 @@ class Engine:
         Raises `UnknownSession`, `SessionEnded`, `SessionRunning` where it is not paused, `NotAllowed`, and
         `MigrationRefused` where it cannot go on with this text; nothing is changed then.
         """
-        from engine.decide import migration
+        from engine.decide.past import Past
 
         async with self.sessions.using(session_id) as live:
             await self.sessions.claim(live)
             old, state = live.flow, live.state
             assert old is not None
             try:
-                made = migration.plan_or_refuse(old, flow, state)
+                past = Past(state, self.now())
+                made = past.under(old, flow, actor)
                 refusal = self._policy(actor, "resume", state, None)
                 if refusal is not None:
                     raise NotAllowed(refusal)
@@ -482,10 +487,11 @@ class Engine:
             if flow.digest == old.digest:
                 await self.stepper.step(live, None, consumed)
                 return made
-            events, after = migration.events(made, state, flow, actor, self.now())
             live.flow = flow
             self.sessions.add_flow(flow)
-            await self.stepper.commit(live, events, after, consumed, None, Pin(flow.digest, flow.body()))
+            await self.stepper.commit(
+                live, past.events, past.state, consumed, None, Pin(flow.digest, flow.body())
+            )
             if made.anew or made.left_out:
                 await self.stepper.step(live, None, ())
             await self.stepper.begin_the_rest(live)

@@ -35,7 +35,7 @@ OF_AGENTS = (
     "engine.messages.prices",
 )
 """What of the engine takes part in conversations."""
-RARE = ("engine.decide.fork", "engine.decide.migration", "engine.run.export")
+RARE = ("engine.decide.past", "engine.run.export")
 """What few commands need."""
 OF_FLOWS = (
     "pydantic",

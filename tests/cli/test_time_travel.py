@@ -207,6 +207,17 @@ def test_migrate_says_what_it_means_and_then_switches(cli: Cli, paused: dict[str
     assert cli.lines("first") == ["ran"]
 
 
+def test_a_fork_goes_on_with_the_text_that_the_command_names(cli: Cli, paused: dict[str, Any]) -> None:
+    """`sessions fork --flow` runs the new text from the event on, and its parent keeps its own."""
+    file, parent = cli.cwd / "flows/talk.yml", paused["sessionId"]
+    new = cli.cwd / "new.yml"
+    new.write_text(file.read_text().replace("Hello", "Goodbye"))
+    fork = cli.run("sessions", "fork", parent, "--flow", "new.yml", "--answer", "region=us", "--json")
+    assert (fork.code, fork.json["prompts"][0]["message"]) == (3, "Why?"), fork
+    assert "Goodbye bob in us: so" in cli.run("sessions", "resume", fork.json["sessionId"], "so").err
+    assert "flow:migrated" not in cli.run("sessions", "show", parent, "--events").out
+
+
 def test_a_text_without_what_waits_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
     """The dry run says so with its exit code, and the migration changes nothing."""
     file, session_id = cli.cwd / "flows/talk.yml", paused["sessionId"]

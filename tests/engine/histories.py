@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from engine.decide import fork as forks
-from engine.decide import migration
 from engine.decide.commands import (
     Answer,
     Due,
@@ -30,6 +28,7 @@ from engine.decide.commands import (
     Steer,
     Unreachable,
 )
+from engine.decide.past import Past, fork
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
 from engine.journal.events import Event, decode_event
@@ -428,10 +427,10 @@ def migrated() -> Scenario:
     """A session that goes on with another text."""
     case = begin(TWO).when(NodeDone("a", 1, OUTPUT))
     new = flow_of(TWO.replace("  - {id: b", "  - {id: new, type: noop}\n  - {id: b"))
-    plan = migration.plan_or_refuse(case.flow, new, case.state)
-    made, case.state = migration.events(plan, case.state, new, BEN, case.now)
-    case.events += made
-    case.flow = new
+    past = Past(case.state, case.now)
+    past.under(case.flow, new, BEN)
+    case.state, case.flow = past.state, new
+    case.events += past.events
     return drive(case)
 
 
@@ -439,7 +438,7 @@ def forked() -> Scenario:
     """A fork of a session with a lock, votes and a question that was shown; it asks for the lock anew."""
     parent = locked()
     at = next(event.seq for event in parent.events if event.type == "prompt:shown") + 1
-    made = forks.fork(parent.events, at, "session-f0rk", BEN, parent.now, "entropy")
+    made = fork(parent.events, at, "session-f0rk", BEN, parent.now, "entropy")
     case = Scenario(parent.flow)
     case.events, case.state, case.now, case.epoch = list(made.events), made.state, parent.now, 1
     return drive(case.claimed().when(LockQueued("db", "session-other")).when(LockGranted("db")))
@@ -449,10 +448,10 @@ def interrupted_fork() -> Scenario:
     """A fork of a session that was held while something ran."""
     case = begin(TWO)
     case.only(Hold(ANA, "lunch", waits=True)).only(NodeCut("a", 1, "cut"))
-    made = forks.fork(case.events, len(case.events), "session-f0rk", BEN, case.now, "entropy")
-    fork = Scenario(case.flow)
-    fork.events, fork.state = list(made.events), made.state
-    return drive(fork.claimed())
+    made = fork(case.events, len(case.events), "session-f0rk", BEN, case.now, "entropy")
+    copy = Scenario(case.flow)
+    copy.events, copy.state = list(made.events), made.state
+    return drive(copy.claimed())
 
 
 def compacted() -> Talk:

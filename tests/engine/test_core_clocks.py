@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.decide.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
-from engine.decide.fork import fork
+from engine.decide.past import fork
 from engine.flow.load import load_flow
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.errors import FlowError, PromptClosed

@@ -10,12 +10,12 @@ from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine.decide import fork
+from engine.decide import past
 from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.decide.covered_nodes import digest
 from engine.decide.decide import decide
-from engine.decide.migration import plan
+from engine.decide.past import plan
 from engine.journal.fold import derive_state
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
@@ -315,7 +315,7 @@ def test_a_copy_needs_an_approval_of_its_own() -> None:
 
     def forked(at: int) -> Scenario:
         made = Scenario(case.flow)
-        begun = fork.fork(case.events, at, "session-0f0f0f0f", BEN, case.now, "entropy")
+        begun = past.fork(case.events, at, "session-0f0f0f0f", BEN, case.now, "entropy")
         made.state, made.events, made.now = begun.state, list(begun.events), case.now
         return made
 

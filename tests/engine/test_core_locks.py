@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from engine.decide import fork as forks
-from engine.decide import limits
+from engine.decide import limits, past
 from engine.decide.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
 from engine.decide.projections import lock_rows
 from engine.journal.events import LockAcquired
@@ -173,7 +172,7 @@ def test_the_verdict_is_the_order_of_the_queue() -> None:
 def test_a_fork_asks_for_the_lock_anew() -> None:
     """What its parent acquired is not in its journal, and nothing of it starts before it has the lock itself."""
     parent = asked().when(LockGranted("deploy-api"))
-    fork = forks.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
+    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
     assert "lock:acquired" not in [event.type for event in fork.events]
     case = Scenario(parent.flow)
     case.state, case.events = fork.state, list(fork.events)
@@ -187,7 +186,7 @@ def test_a_fork_asks_for_the_lock_anew() -> None:
 def test_a_fork_without_its_lock_ends_without_finally() -> None:
     """What runs at the end runs under the lock."""
     parent = asked().when(LockGranted("deploy-api"))
-    fork = forks.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
+    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
     case = Scenario(parent.flow)
     case.state, case.events = fork.state, list(fork.events)
     case.when(Abort(ANA))
@@ -198,6 +197,6 @@ def test_a_fork_without_its_lock_ends_without_finally() -> None:
 def test_a_waiting_session_is_forked() -> None:
     """A fork of it waits too: as the last one."""
     parent = waiting()
-    fork = forks.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
+    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
     assert limits.pending(fork.state)
     assert derive_state(fork.events) == fork.state

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from engine.decide.migration import MigrationRefused, plan
+from engine.decide.commands import NodeDone
+from engine.decide.past import MigrationRefused, fork, plan
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.language.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull
+from engine.language.errors import NotAllowed, SessionEnded, SessionRunning, StorageFull, UnknownSession
+from engine.run.verify import verify
 from tests.support.engine import (
     ANA,
     BEN,
     Backing,
     EngineRig,
     FaultyStore,
+    Scenario,
     flow_of,
     nobody_but,
     running,
@@ -267,3 +271,52 @@ async def test_a_called_flow_under_way_gets_no_new_inputs(rig: EngineRig) -> Non
         await rig.engine.migrate(session_id, linked(more), actor=ANA)
     await rig.engine.migrate(session_id, linked(CALLED.replace("Q?", "Really?")), actor=ANA)
     assert (await rig.reply(session_id, "yes")).status == "complete"
+
+
+async def test_a_fork_goes_on_under_another_text(rig: EngineRig) -> None:
+    """A fork at an event of the past runs the new text from there, and its parent keeps its own."""
+    session_id = await waiting(rig)
+    at = (await rig.engine.head(session_id)).seq
+    begun = await rig.engine.fork(session_id, at, actor=ANA, text=flow_of(NEW), answers={"sure": "yes"})
+    assert (await rig.engine.parked(begun)).phase == "waiting"
+    assert rig.shop.ran == ["first", "each[0]/work", "each[0]/after", "each[1]/work", "each[1]/added"]
+    assert (await rig.reply(begun, "yes")).nodes["end"].output == {"said": "new"}
+    journal = await rig.engine.journal(begun)
+    assert verify(journal, flow_of(NEW)) == await rig.engine.state(begun)
+    assert await rig.engine.flow_of(session_id) == flow_of(OLD)
+
+
+def test_a_fork_under_another_text_cuts_what_ran() -> None:
+    """A fork from the middle of a node runs that node again, and then what the new text has after it."""
+    text = "nodes: [{id: a, type: shell, with: {run: [x]}, on_crash: again}, {id: b, type: noop}]"
+    case = Scenario(flow_of(text)).started()
+    new = flow_of(text.replace("b, type", "c, type"))
+    past = fork(case.events, case.state.seq, "session-f0rk", BEN, case.now, "entropy")
+    past.under(case.flow, new, BEN)
+    copy = Scenario(new)
+    copy.events, copy.state = list(past.events), past.state
+    copy.claimed().when(NodeDone("a", 2, {"stdout": ""}))
+    assert (copy.state.status, sorted(copy.state.nodes)) == ("complete", ["a", "c"])
+    verify(copy.events, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is under way"),
+        ("id: each", "id: every", "each[0]: the new text has no such list"),
+        ("inputs: {who", "inputs: {must: {type: string}, who", "needs `must`"),
+    ],
+)
+async def test_a_fork_under_a_text_that_does_not_fit_is_refused(
+    rig: EngineRig, old: str, new: str, said: str
+) -> None:
+    """The rules of a migration hold for a fork, and nothing of it is stored."""
+    session_id = await waiting(rig)
+    at = (await rig.engine.head(session_id)).seq
+    with pytest.raises(MigrationRefused, match=re.escape(said)):
+        await rig.engine.fork(
+            session_id, at, actor=ANA, text=flow_of(OLD.replace(old, new)), fork_id="session-0f"
+        )
+    with pytest.raises(UnknownSession):
+        await rig.engine.head("session-0f")

@@ -11,7 +11,7 @@ from immutables import Map
 
 from bot.compose.environment import Needs, needs
 from engine.decide.commands import Answer
-from engine.decide.migration import MigrationRefused
+from engine.decide.past import MigrationRefused
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
 from engine.journal.fold import derive_state

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.decide import fork
+from engine.decide import past
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
@@ -150,7 +150,7 @@ async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Vis
     asked = next(event.seq for event in journal if event.type == "flow:paused")
     async with roomful.engine_at(home / "sayso.db") as engine:
         child = await engine.fork(
-            parent, fork.seam(journal, asked), actor=Actor.local("ana"), answers={"gate": "reject"}
+            parent, past.seam(journal, asked), actor=Actor.local("ana"), answers={"gate": "reject"}
         )
         await engine.parked(child)
     told = await visitor.get("compare", left=parent, right=child)

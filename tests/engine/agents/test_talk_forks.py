@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.decide import fork
+from engine.decide import past
 from engine.decide.commands import Edit
 from engine.language.errors import SaysoError
 from tests.engine.agents.talks import Talk, talk
@@ -20,7 +20,7 @@ PAGE = {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": 
 
 def copied(case: Talk, at: int) -> Talk:
     """A fork of the session at an event, as a scenario of its own."""
-    begun = fork.fork(case.events, at, "session-0fork", BEN, case.now, "entropy")
+    begun = past.fork(case.events, at, "session-0fork", BEN, case.now, "entropy")
     other = Talk(case.flow)
     other.state, other.events, other._turns = begun.state, list(begun.events), 100
     return other
@@ -98,6 +98,6 @@ def test_a_session_that_failed_with_its_agent_goes_on_at_the_turn(rest: str) -> 
     before = case.request()["messages"]
     case.when(case.broke("access_denied", retryable=False))
     assert case.state.outcome == "failed"
-    other = copied(case, fork.latest(case.events)).claimed()
+    other = copied(case, past.latest(case.events)).claimed()
     assert (other.calling, other.request()["messages"]) == ("helper/turn[2]", before)
     assert other.model("Done.").state.outcome == "complete"

@@ -6,8 +6,7 @@ import pytest
 
 from bot.rendering.notes import end_note
 from engine.decide.commands import Due, NodeCut, NodeDone, Steer
-from engine.decide.fork import fork
-from engine.decide.migration import events, plan
+from engine.decide.past import Past, fork, plan
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.history import Entry, marks, tree
@@ -154,8 +153,9 @@ def test_a_conversation_goes_on_with_a_new_text_of_its_flow() -> None:
     assert (made.problems, made.waits, made.passed_over) == ([], {"helper": "agent"}, ["early"])
     assert made.nodes == {"helper": 1}
     after = Talk(new)
-    migrated, after.state = events(made, case.state, new, BEN, case.now)
-    after.events = [*case.events, *migrated]
+    past = Past(case.state, case.now)
+    past.under(case.flow, new, BEN)
+    after.state, after.events = past.state, [*case.events, *past.events]
     brought_to_its_end(after)
     assert after.state.status == "complete"
     results = [each.path for each in after.events if each.type == "agent:toolResult"]

@@ -1,0 +1,505 @@
+"""A past under a text: the events with which a session goes on from what it has done. Pure.
+
+Two things make one. A *fork* is a past in a new session, under its own text or another one. A *migration* is a past in the
+same session under another text. `Past.under` has the rules about the text for both.
+
+**In a new session** the journal begins with a copy of the other one's up to the chosen event, under the fork's own ids. It is
+a copy and no reference: the fork can be read, exported and reaped without its parent, and every reader of a journal works
+on it unchanged. Its chain of MACs begins at the parent's journal row of that event, which proves where it comes from.
+
+* What has completed stays completed, with its output and its times: nothing of it runs again.
+* Open questions are open again and not shown to anybody yet, so that their clocks start anew.
+* The fork cannot know the outcome of a node that was running. The node is recorded as interrupted, and `on_crash` decides as
+  after a crash: it runs again, or a person is asked.
+* Waits keep their time. A hold is lifted, since a fork is made to go on. A thread out of reach is the parent's.
+* What agents have used counts on, against caps as people raised them. A permission to pass the cap of the day does not carry over.
+* A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
+* The working folder begins as a copy of the parent's as that is now; paths into the parent's folder name the copy. A model's
+  conversation stays byte for byte, unless it has such a path: then the API is asked to drop the thinking bound to it.
+* The person who forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
+
+**Under another text** completed nodes keep their outcomes, also those that the text does not have. What is under way must
+stand in the text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
+node that the text has before that place is not run any more. Lists with edges must have the same nodes and edges, and a
+called flow that is under way the inputs that it was called with. An approval covers the same node as before.
+
+A node that was not launched because its type cannot be used here is under way in name only: it begins as what the new
+text has in its place, or is left out where that has nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from msgspec.structs import replace
+
+from engine.decide import prompt_timers
+from engine.decide.limits import pending
+from engine.flow import Flow, coerce_inputs
+from engine.flow.model import NodeList
+from engine.journal import events as ev
+from engine.journal.events import Event, decode_event
+from engine.journal.fold import derive_state, evolve
+from engine.journal.queries import TURN, open_prompt_at
+from engine.journal.state import Frame, NodeRun, State, in_finally, scope_of
+from engine.language import codec
+from engine.language.actors import Actor
+from engine.language.codec import Json, encode
+from engine.language.errors import InvalidAnswer, InvalidInputs, SessionEnded, SessionError, SessionRunning
+from engine.nodes.types.registry import MISSING, mode_of
+
+
+class MigrationRefused(SessionError):
+    """The session cannot go on with the new text; says each reason."""
+
+    code = "migration_refused"
+
+
+@dataclass
+class Past:
+    """The state to go on from, and the events that were written to get there. For a fork `seq` is the parent's event that it
+    follows, and `copied` how many of the events are the parent's."""
+
+    state: State
+    now: str
+    events: list[Event] = field(default_factory=list)
+    seq: int = 0
+    copied: int = 0
+
+    def add(self, event: Event) -> None:
+        """Write an event that was made elsewhere."""
+        self.events.append(event)
+        self.state = evolve(self.state, event)
+
+    def write(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Write a new event."""
+        self.add(kind(seq=self.state.seq + 1, timestamp=self.now, **fields))
+
+    def under(self, old: Flow, new: Flow, actor: Actor) -> Plan:
+        """Go on with `new` in place of `old`; nothing is written where they are the same.
+
+        Raises `SessionEnded`, `SessionRunning`, `MigrationRefused`.
+        """
+        state = self.state
+        if state.ended or state.phase == "finalizing":
+            raise SessionEnded(f"Session {state.session_id} is {state.status}; it has nothing left to run.")
+        if state.phase not in ("waiting", "held") and not (self.copied and state.phase == "running"):
+            remedy = "fork at another event" if self.copied else "pause it first (sayso sessions pause)"
+            raise SessionRunning(f"Session {state.session_id} is running; {remedy}.")
+        made = plan(old, new, state)
+        if made.problems:
+            raise MigrationRefused(
+                f"Session {state.session_id} cannot go on with this text: {'; '.join(made.problems)}."
+            )
+        if new.digest == old.digest:
+            return made
+        if state.phase == "waiting" and (made.anew or made.left_out):
+            self.write(ev.FlowResumed, injected_messages=0)
+        for path in (*made.anew, *made.left_out):
+            prompt = open_prompt_at(self.state, path)
+            if prompt is not None:
+                reason = "the session goes on with another text"
+                self.write(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)
+        for path in made.left_out:
+            run, reason = self.state.nodes[path], "the new text of the flow does not have it"
+            self.write(ev.NodeSkipped, path=path, node_id=run.node_id, node_type=run.type, reason=reason)
+        places = {"frames": made.frames, "nodes": made.nodes, "anew": made.anew or None}
+        self.write(ev.FlowMigrated, flow_digest=new.digest, actor=actor.record(), input=made.inputs, **places)
+        return made
+
+
+# --- in a new session ----------------------------------------------------------------------------------------------
+
+
+def seam(journal: Sequence[Event], at: int) -> int:
+    """The event after which a fork at event `at` begins: `at`, or the end of the step that it is in the middle of.
+
+    Raises `SessionError` for an event that does not exist, `SessionEnded` where nothing is left to run.
+    """
+    if not 1 <= at <= len(journal):
+        raise SessionError(f"There is no event {at} to fork at; the journal has events 1 to {len(journal)}.")
+    state = derive_state(journal[:at])
+    while not state.ended and state.phase != "finalizing":
+        # A step may have ended here where nothing is owed, and all that waited for this event has taken it.
+        in_between = "prompt:answered", "prompt:expired", "timer:fired", "session:start"
+        begun = state.inputs is not None or state.open_prompts or pending(state)
+        if begun and not state.owed and journal[state.seq - 1].type not in in_between:
+            return state.seq
+        if state.seq == len(journal):
+            break
+        state = evolve(state, journal[state.seq])
+    raise SessionEnded(
+        f"After event {at} the session only ends; there is nothing to run. Fork at an earlier event."
+    )
+
+
+def latest(journal: Sequence[Event]) -> int:
+    """The event at which a fork begins where nobody says one: the last one, or of a session that failed with an agent its
+    last model call, which is made again."""
+    failed = [event for event in journal if isinstance(event, ev.Closure) and event.status == "failed"]
+    calls = [
+        event.seq
+        for event in journal
+        if isinstance(event, ev.Start) and event.node_type == TURN and not in_finally(event.path or "")
+    ]
+    return calls[-1] if failed and calls else len(journal)
+
+
+def fork(
+    journal: Sequence[Event],
+    at: int,
+    session_id: str,
+    actor: Actor,
+    now: str,
+    entropy: str,
+    folders: tuple[str, str] | None = None,
+) -> Past:
+    """The beginning of a fork of this journal; `folders` are the parent's working folder and its copy. Raises what `seam`
+    raises."""
+    seq = seam(journal, at)
+    copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy)
+    past = Past(State(), now, seq=seq)
+    # A conversation that names the folder: the fork's names the copy, and the API drops thinking bound to the other words.
+    said = (event for event in journal[:seq] if event.type.startswith("agent:"))
+    drop = folders is not None and any(_moved(event, *folders) is not event for event in said)
+    for event in journal[:seq]:
+        copied = copier.copy(event, past.state.seq + 1)
+        if drop and isinstance(copied, ev.AgentOpened):
+            copied = replace(copied, drop=True)
+        if copied is not None:
+            past.add(copied if folders is None else _moved(copied, *folders))
+    past.copied = len(past.events)
+    if past.state.phase == "held":
+        past.write(ev.FlowResumed, injected_messages=0)
+    elif past.state.phase == "unreachable":
+        past.write(ev.SessionReachable)
+    for path in sorted(past.state.active):
+        run = past.state.nodes[path]
+        if run.status == "started" and mode_of(run.type) in ("run", "delivery"):
+            past.write(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="cut")
+    return past
+
+
+def _moved(event: Event, old: str, new: str) -> Event:
+    """The event with paths in one folder as paths in another one, wherever they stand in it."""
+    was, becomes = (encode(folder)[1:-1] for folder in (old, new))
+    data = event.to_bytes()
+    if was not in data:
+        return event
+    # Not within a longer name; a path ends at a slash, or where the text goes on with something else.
+    return decode_event(re.sub(re.escape(was) + rb"(?![\w.-])", lambda _: becomes, data))
+
+
+def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str, Json]:
+    """Answers by the id of the prompt that each is for; a key is a path, a node's id or an id in the parent.
+
+    Raises `InvalidAnswer` for a key that names no open prompt, or several.
+    """
+    asked = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+    there: dict[str, list[str]] = {}
+    for prompt_id in past.open_prompts:
+        there.setdefault(past.prompts[prompt_id].path, []).append(prompt_id)
+    found: dict[str, Json] = {}
+    for key, answer in answers.items():
+        named = [
+            prompt
+            for prompt in asked
+            if key in (prompt.path, prompt.node_id, prompt.prompt_id) or key in there.get(prompt.path, ())
+        ]
+        if len(named) != 1:
+            paths = ", ".join(prompt.path for prompt in asked) or "none"
+            raise InvalidAnswer(
+                f"{key!r} names {len(named) or 'no'} open question{'s' if len(named) != 1 else ''}; "
+                f"open at that event: {paths}."
+            )
+        found[named[0].prompt_id] = answer
+    return found
+
+
+class _Copier:
+    """Gives events the ids of the fork. Ids are derived, so that each old one has one new one."""
+
+    def __init__(self, past: State, session_id: str, actor: Actor, entropy: str) -> None:
+        self._past = past
+        self._session_id = session_id
+        self._actor = actor
+        self._entropy = entropy
+
+    def copy(self, event: Event, seq: int) -> Event | None:
+        """The event under that number, or None for what does not hold for the fork: where an open question is
+        shown, and that its parent got the lock, and was let past the cap of a day."""
+        match event:
+            case ev.SessionStarted():
+                return replace(
+                    event,
+                    session_id=self._session_id,
+                    parent_session_id=event.session_id,
+                    actor=self._actor.record(),
+                    thread=None,
+                )
+            case ev.LockAcquired():
+                return None
+            case ev.PromptShown() if event.prompt_id in self._past.open_prompts:
+                return None
+            case ev.TimerSet() | ev.TimerFired() if self._is_clock_of_an_open_prompt(event.timer_id):
+                return None
+            case ev.PromptReminded() | ev.PromptEscalated() if event.prompt_id in self._past.open_prompts:
+                return None
+            case ev.PromptVoted() if event.prompt_id in self._past.open_prompts:
+                # They voted on another session, and whoever forks it may be one of them.
+                return None
+            case ev.AgentBudget() if event.scope == "day":
+                # The cap of a day is one of the installation: who lets an agent past it, lets that one.
+                return None
+        return replace(event, seq=seq, **self._ids(event))
+
+    def _ids(self, event: Event) -> dict[str, Any]:
+        new: dict[str, Any] = {}
+        prompt_id = getattr(event, "prompt_id", None)
+        if prompt_id is not None:
+            new["prompt_id"] = self._prompt(prompt_id)
+        timer_id = getattr(event, "timer_id", None)
+        if timer_id is not None:
+            new["timer_id"] = self._timer(timer_id)
+        if isinstance(event, ev.PromptRequested):
+            nonce = self._random(f"nonce {event.prompt_id}")
+            new["prompt"] = {**event.prompt, **self._covers(event.prompt_id, event.prompt), "nonce": nonce}
+        elif isinstance(event, ev.PromptEdited):
+            new |= self._covers(event.prompt_id, {"covers": event.covers})
+        if isinstance(event, ev.PromptEdited):
+            new["nonce"] = self._random(f"nonce {event.prompt_id} {event.seq}")
+        return new
+
+    def _is_clock_of_an_open_prompt(self, timer_id: str) -> bool:
+        """Whether this is a timer that starts anew when the question is shown in the fork."""
+        name, _, word = timer_id.removeprefix(f"{self._past.session_id}:").partition(":")
+        return name in self._past.open_prompts and word.rstrip("0123456789") in prompt_timers.PURPOSES
+
+    def _covers(self, prompt_id: str, told: Mapping[str, Json]) -> dict[str, Json]:
+        """What an approval covers that the fork is still to give; one that was given counts where it was given."""
+        covers = told.get("covers")
+        if covers is None or prompt_id not in self._past.open_prompts:
+            return {}
+        return {"covers": {**covers, "sessionId": self._session_id}}
+
+    def _prompt(self, prompt_id: str) -> str:
+        return "prompt-" + self._random(prompt_id)
+
+    def _timer(self, timer_id: str) -> str:
+        """Timers are named after their session, and those of a prompt after that as well."""
+        rest = timer_id.removeprefix(f"{self._past.session_id}:")
+        name, colon, word = rest.partition(":")
+        if name in self._past.prompts:
+            rest = f"{self._prompt(name)}{colon}{word}"
+        return f"{self._session_id}:{rest}"
+
+    def _random(self, salt: str) -> str:
+        material = f"{self._entropy}|{self._session_id}|{salt}"
+        return blake2b(material.encode(), digest_size=6).hexdigest()
+
+
+# --- under another text --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Plan:
+    """What a migration would do. `problems` stand against it, each in a sentence.
+
+    `waits` are the paths that wait, with what the new text has there. `gone` are nodes with an outcome that the new
+    text does not have, `passed_over` new nodes that stand before the place where the session is. Of the nodes that waited
+    for a type that is not to be had, `anew` begin as what the new text has there, `left_out` are not in it.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    waits: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    anew: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    inputs: dict[str, Json] | None = None
+    frames: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """The plan for a machine."""
+        return {
+            "possible": not self.problems,
+            "problems": self.problems,
+            "waits": self.waits,
+            "gone": self.gone,
+            "passedOver": self.passed_over,
+            "anew": self.anew,
+            "leftOut": self.left_out,
+        }
+
+
+def plan(old: Flow, new: Flow, state: State) -> Plan:
+    """What it would mean for this session to go on with `new` in place of `old`."""
+    made = Plan()
+    if new.digest != old.digest:
+        made.problems += new.absent.values()
+    _plan_inputs(made, old, new, state)
+    for scope in sorted(state.frames):
+        frame = state.frames[scope]
+        owner = state.containers.get(frame.owner or "")
+        if owner is not None and owner.kind == "agent":  # a part of a conversation is no node of the file
+            continue
+        there = new.lists.get(frame.list_id)
+        if there is None:
+            made.problems.append(f"{scope or 'the flow'}: the new text has no such list of nodes")
+            continue
+        _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
+    _plan_calls(made, new, state)
+    _plan_agents(made, old, new, state)
+    return made
+
+
+def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
+    asked = [state.prompts[key] for key in state.open_prompts if state.prompts[key].kind == "input"]
+    for prompt in asked:
+        name = prompt.input_name
+        here = new.inputs.get(name)
+        if here is None or here.type != old.inputs[name].type:
+            made.problems.append(
+                f"{prompt.path}: the new text has no such input of type {old.inputs[name].type}"
+            )
+        made.waits[prompt.path] = "input"
+    if state.inputs is None:
+        return
+    kept = {name: value for name, value in state.inputs.items() if name in new.inputs}
+    try:
+        values, missing = coerce_inputs(new, kept)
+    except InvalidInputs as error:
+        made.problems.append(f"inputs: {error}")
+        return
+    made.problems += [
+        f"inputs: the new text needs `{name}`, which this session was not given" for name in missing
+    ]
+    made.inputs = codec.copy(values)
+
+
+def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple[NodeList, NodeList]) -> None:
+    before, after = lists
+    places = {node.id: node.index for node in after.nodes}
+    done: list[int] = []
+    active: list[int] = []
+    for node_id, path in sorted(frame.nodes.items()):
+        run = state.nodes[path]
+        if path in state.active and run.status == "interrupted" and run.reason == MISSING:
+            (made.anew if node_id in places else made.left_out).append(path)
+            active += [places[node_id]] if node_id in places else []
+            made.nodes |= {path: places[node_id]} if node_id in places else {}
+        elif path in state.active:
+            here = after.by_id.get(node_id)
+            stays = here is not None and here.type == run.type
+            if here is None:
+                made.problems.append(f"{path}: is under way, and the new text does not have it")
+            elif not stays:
+                made.problems.append(
+                    f"{path}: is under way as {run.type}, and the new text has {here.type} there"
+                )
+            else:
+                active.append(here.index)
+                made.nodes[path] = here.index
+            made.problems += _approves_less(path, run, state, after)
+            if path not in state.containers:
+                made.waits[path] = run.type if stays else "missing"
+        elif node_id in places:
+            made.problems += _approves_less(path, run, state, after)
+            done.append(places[node_id])
+            made.nodes[path] = places[node_id]
+        else:
+            made.gone.append(path)
+    if before.is_graph or after.is_graph:
+        if before.is_graph != after.is_graph or [n.id for n in before.nodes] != [n.id for n in after.nodes]:
+            where = scope or "the flow"
+            made.problems.append(f"{where}: a list with edges must have the same nodes in the new text")
+        elif _edges(before) != _edges(after):
+            where = scope or "the flow"
+            made.problems.append(
+                f"{where}: its nodes are under way, and other edges lead from one to the other in the new text"
+            )
+        return
+    position = min(active) if active else max(done, default=-1) + 1
+    late = [after.nodes[place].id for place in done if active and place > position]
+    if late:
+        made.problems.append(f"{scope or 'the flow'}: {', '.join(late)} is done and would come again")
+    made.frames[scope] = position
+    made.passed_over += [
+        f"{scope}/{node.id}" if scope else node.id
+        for node in after.nodes[:position]
+        if node.id not in frame.nodes
+    ]
+
+
+def _edges(nodes: NodeList) -> list[tuple[str, str, str, int | None, str]]:
+    """What leads where; conditions may be others, as long as they were not asked yet."""
+    return sorted((edge.from_, edge.to, edge.type, edge.max_iterations, edge.gate) for edge in nodes.edges)
+
+
+def _plan_calls(made: Plan, new: Flow, state: State) -> None:
+    """A called flow that is under way has its inputs already: the new text of it can have no others."""
+    for path, container in sorted(state.containers.items()):
+        if container.kind != "flow" or path not in state.nodes:
+            continue
+        there = new.lists.get(state.frames[scope_of(path)].list_id)
+        node = None if there is None else there.by_id.get(state.nodes[path].node_id)
+        called = None if node is None or node.calls is None else new.flows.get(node.calls, new)
+        lacking = (
+            [] if called is None else [name for name in called.inputs if name not in (container.inputs or {})]
+        )
+        if lacking:
+            names = ", ".join(f"`{name}`" for name in lacking)
+            made.problems.append(f"{path}: is under way, and the flow that it calls has new inputs: {names}")
+
+
+def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
+    """A conversation that is under way goes on with the tools that it has: the model was told of them, and what it asked
+    for refers to them by their place."""
+    for path, container in sorted(state.containers.items()):
+        if container.kind != "agent" or path not in state.nodes:
+            continue
+        list_id = state.frames[scope_of(path)].list_id
+        before = old.lists[list_id].by_id[container.node_id].agent
+        there = new.lists[list_id].by_id.get(container.node_id) if list_id in new.lists else None
+        # Where it is no agent any more, that is a problem already.
+        if before is None or there is None or there.agent is None:
+            continue
+        tools = [
+            [(tool.name, tool.kind, tool.node.type) for tool in plan.tools] for plan in (before, there.agent)
+        ]
+        if tools[0] != tools[1]:
+            made.problems.append(f"{path}: is under way, and the agent has other tools in the new text")
+        made.waits.setdefault(path, "agent")
+
+
+def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:
+    """An approval that covers a node covers it in the new text too: what people were shown is what may run."""
+    prompt = state.prompts.get(run.prompt_id or "")
+    covers = None if prompt is None else prompt.covers
+    here = after.by_id.get(run.node_id)
+    if not covers or here is None or here.covers == covers["nodeId"] or covers["path"] in state.nodes:
+        return []
+    return [f"{path}: approves what `{covers['nodeId']}` does, and the new text does not say so"]
+
+
+def lines(made: Plan) -> Iterator[str]:
+    """The plan in words."""
+    for path, kind in made.waits.items():
+        yield f"waits at {path}: " + (
+            "not in the new text" if kind == "missing" else f"{kind}, in the new text too"
+        )
+    for path in made.gone:
+        yield f"{path} is done and not in the new text; its outcome is kept"
+    for path in made.anew:
+        yield f"{path} could not run for want of its node type; it begins as what the new text has there"
+    for path in made.left_out:
+        yield f"{path} could not run for want of its node type, and is not in the new text; it is left out"
+    for path in made.passed_over:
+        yield f"{path} is new and stands before the place where the session is; it will not run"
+    for problem in made.problems:
+        yield f"cannot: {problem}"
