@@ -17,7 +17,7 @@ from typing import Literal, NotRequired, Protocol, TypeAlias, TypedDict
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from engine.decide.policy import ACTION_OF, Target, authorize
+from engine.decide.policy import Target, authorize
 from engine.decide.question import DECIDED
 from engine.forms.question import Question
 from engine.journal.events import Event
@@ -278,7 +278,7 @@ def may_act_on(actor: Actor, prompts: Iterable[PromptState], target: Target) -> 
         prompt.prompt_id
         for prompt in prompts
         if authorize(
-            actor, ACTION_OF[prompt.kind], replace(target, prompt=prompt, requester_id=prompt.requester_id)
+            actor, prompt.rules.action, replace(target, prompt=prompt, requester_id=prompt.requester_id)
         ).allowed
     )
 

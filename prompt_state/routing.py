@@ -522,11 +522,11 @@ def _sent_after(message: Message, prompt: PromptState) -> bool:
 
 def _takes_text(prompt: PromptState) -> bool:
     """Free text never reaches an approval or a question about an interruption, whatever the prompt says."""
-    return prompt.accepts_text and prompt.kind in ("ask", "input")
+    return prompt.accepts_text and prompt.rules.action == "answer"
 
 
 def _takes_files(prompt: PromptState) -> bool:
-    return prompt.accepts_files and prompt.kind == "ask"
+    return prompt.accepts_files and prompt.rules.action == "answer"
 
 
 def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:

@@ -47,7 +47,6 @@ from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
 from engine.journal.phases import ENDED
-from engine.journal.queries import ELICIT
 from engine.journal.records import DropLock, Head, LockRow
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -207,7 +206,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         print(f"  - or other words  {paint('dim', '--text ...')}")
     if prompt.editable:
         _show_editable(prompt, paint)
-    for field in [] if prompt.options and prompt.kind != ELICIT else prompt.fields:
+    for field in [] if prompt.options and not prompt.fills_beside else prompt.fields:
         first, *rest = (one_line(line, 300) for line in field_lines(field))
         needed = "needed" if field["required"] else "if any"
         print(f"  {paint('bold', field['name'])} ({needed}): {first}")

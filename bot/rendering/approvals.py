@@ -47,7 +47,7 @@ def handle(prompt: Asked) -> str:
 def tally(prompt: Asked) -> str | None:
     """How the votes stand, as mrkdwn: `1 of 2 approved: Ana`. None where one person decides."""
     most = prompt.required
-    if prompt.kind != "approval" or (most < 2 and not prompt.votes):
+    if not prompt.is_approval or (most < 2 and not prompt.votes):
         return None
     approved, *others = ([vote for vote in prompt.votes if vote["vote"] == value] for value in DECIDED)
     words = f"{len(approved)} of {most} approved"
@@ -96,7 +96,7 @@ def _people(votes: Sequence[Mapping[str, Json]]) -> str:
 def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     """What an approval proposes, field by field, with what people changed: old → new. Where that is too much for a
     message it says so, and a button shows all of it."""
-    if prompt.kind != "approval" or not prompt.fields:
+    if not prompt.is_approval or not prompt.fields:
         return []
     if prompt.tool and not prompt.editors:
         return []  # what the call covers is shown, and says all of it
@@ -291,7 +291,7 @@ def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
 
 def words_view(prompt: Question, option: Mapping[str, Json]) -> str | None:
     """The kind of the view in which the words are written that a decision needs; None where a press says it all."""
-    if prompt.kind != "approval":
+    if not prompt.is_approval:
         return None
     if option.get("value") == ANSWER:
         return IN_PLACE

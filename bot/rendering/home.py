@@ -26,11 +26,11 @@ _STANDING = {"paused": "waiting"}
 _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
 KINDS = {
     "all": ("Everything", None),
-    "approval": ("Approvals", ("approval",)),
-    "question": ("Questions", ("ask", "input", "elicit")),
-    "problem": ("Problems", ("interrupted", "failed", "budget", "limit", "outcome", "listing")),
+    "approval": ("Approvals", "decide"),
+    "question": ("Questions", "answer"),
+    "problem": ("Problems", "resolve"),
 }
-"""What can be shown of what waits: the label, and the kinds of questions."""
+"""What can be shown of what waits: the label, and what it is called to answer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Look:
 
     def shows(self, entry: Waiting) -> bool:
         """Whether a question is among it."""
-        kinds = KINDS[self.kind][1]
-        return (kinds is None or entry.prompt.kind in kinds) and self.flow in ("", entry.flow_name)
+        action = KINDS[self.kind][1]
+        return action in (None, entry.prompt.rules.action) and self.flow in ("", entry.flow_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
     """What a prompt asks for, with its place: `rollout › us › Confirm`."""
     named = prompt.node_name
     label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
-    if prompt.kind == "input":
+    if prompt.input:
         return label
     return " › ".join([*around(state, flow, prompt.path), label])
 

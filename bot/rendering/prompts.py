@@ -43,7 +43,7 @@ from engine.decide.prompt_timers import goto_of
 from engine.decide.question import DECIDED, summary
 from engine.flow import Flow
 from engine.forms.question import Question
-from engine.journal.queries import ELICIT, agent_of, is_outage, people_among
+from engine.journal.queries import agent_of, is_outage, people_among
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
@@ -57,22 +57,6 @@ _COVERED_ROOM = 1_000
 _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
 
-_ASKS = {
-    "approval": "🔐 *Approval needed* from {whom}",
-    "ask": "💬 *Question for* {whom}",
-    "input": "💬 *Input needed* from {whom}",
-    "interrupted": "⚠️ *Please check:* {whom}",
-    "failed": "❌ *A step failed:* {whom}",
-    "budget": "💰 *At a cap:* {whom}",
-    "limit": "🔁 *At a limit:* {whom}",
-    "listing": "🔧 *A tool was changed:* {whom}",
-    "outcome": "🤖 *An agent cannot go on:* {whom}",
-    "elicit": "🔌 *A server asks:* {whom}",
-    "outage": "⏳ *The model is away:* {whom}",
-    "admins": "🔐 *For the admins of sayso* · a run of {whom}",
-}
-_ASKED = {**_ASKS, "approval": "🔐 *Approval*, asked of {whom}", "input": "💬 *Input* from {whom}"}
-"""The first line of a prompt that is closed: nothing is needed any more."""
 _EXPIRED = {
     "fail": "the step failed",
     "reject": "it counts as rejected",
@@ -160,12 +144,12 @@ def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is
 
 def _form(prompt: Asked) -> list[Block]:
     """What a form asks for; what an approval proposes is told with its values."""
-    return [] if prompt.kind == "approval" or not prompt.fields else form_about(prompt)
+    return [] if prompt.is_approval or not prompt.fields else form_about(prompt)
 
 
 def _decision(prompt: Asked, *, is_open: bool) -> list[Block]:
     """What an approval proposes, how its votes stand, and who let whom answer in their place."""
-    if prompt.kind != "approval" and not prompt.handed:
+    if not prompt.is_approval and not prompt.handed:
         return []
     lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
     said = [line for line in lines if line]
@@ -183,7 +167,7 @@ def closed_prompt(
     """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     outcome = outcome_text(prompt, flow, reason)
-    head = [section(_lead(state, prompt, flow, names, _ASKED), key, most=900)]
+    head = [section(_lead(state, prompt, flow, names, closed=True), key, most=900)]
     answer = _answer(prompt)
     grants = []
     if (grant := state.grants.get(prompt.prompt_id)) is not None:
@@ -233,22 +217,26 @@ def _lead(
     prompt: Asked,
     flow: Flow,
     names: Mapping[str, str] | None,
-    forms: Mapping[str, str] = _ASKS,
+    *,
+    closed: bool = False,
 ) -> str:
     """Whom it asks, and what it is about: of two questions that differ only in their items each says which it is."""
     entries = asked(prompt, state.actor, names)
-    everybodys = prompt.kind in ("budget", "outcome") and prompt.exclude_requester
-    kind = "admins" if everybodys else "outage" if is_outage(prompt) else prompt.kind
-    form = forms.get(kind, forms["ask"])
-    lead = form.format(whom=whom(entries, state.actor, names))
-    outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
+    kind = prompt.rules
+    lead = f"{kind.icon} {(kind.closed if closed else '') or kind.lead}"
+    if prompt.everybodys:
+        lead = "🔐 *For the admins of sayso* · a run of {whom}"
+    elif is_outage(prompt):
+        lead = "⏳ *The model is away:* {whom}"
+    lead = lead.format(label=kind.label, whom=whom(entries, state.actor, names))
+    outside = around(state, flow, prompt.path) if not prompt.input else []
     return f"{lead} · *{' › '.join(outside)}*" if outside else lead
 
 
 def more_menu(prompt: Asked) -> Block:
     """What is needed rarely: the menu behind the three dots."""
     entries = [("Hand over to somebody else…", "hand")]
-    if prompt.kind == "approval" and not prompt.require_reason:
+    if prompt.is_approval and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
     if prompt.tool and "always" in prompt.tool:
         entries.insert(0, ("Always allow…", "always"))
@@ -294,7 +282,7 @@ def place_line(state: State, prompt: Asked, flow: Flow) -> str:
     number = prompt.number
     counted = f"#{int(number)} · " if number else ""
     node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
-    outside = around(state, flow, prompt.path) if prompt.kind != "input" else []
+    outside = around(state, flow, prompt.path) if not prompt.input else []
     path = " › ".join([safe(one_line(flow.name, 80)), *outside, node])
     return f"{counted}{path}"
 
@@ -309,9 +297,9 @@ def buttons_of(prompt: Asked, room: int) -> list[Block]:
     if len(options) > _BUTTONS:
         return [*told, *_select(prompt, options, room - size(told))]
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
-    if prompt.kind == "approval" and prompt.editable:
+    if prompt.is_approval and prompt.editable:
         buttons.append(approvals.opens("Edit…", "edit", prompt))
-    if prompt.kind == ELICIT and prompt.fields:
+    if prompt.fills_beside:
         buttons.insert(0, approvals.opens("Fill in…", "form", prompt, "primary"))
     return [*told, actions(buttons)]
 
@@ -377,7 +365,7 @@ _VERDICTS = {"approve": "✅ *Approved*", "answer": "✍️ *Answered in its pla
 
 
 def _answered(prompt: Asked, when: str) -> str:
-    if prompt.kind != "approval":
+    if not prompt.is_approval:
         where = ", in the reply below" if _stands_below(prompt) else ":"
         return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
     answer = prompt.answer or {}
@@ -400,7 +388,7 @@ def _stands_below(prompt: Asked) -> bool:
 
 def _answer(prompt: Asked) -> list[Block]:
     """What was answered, as a text in which no markup counts, unless it stands below. Approvals say it in their outcome."""
-    if prompt.status != "answered" or prompt.kind == "approval" or _stands_below(prompt):
+    if prompt.status != "answered" or prompt.is_approval or _stands_below(prompt):
         return []
     values = (prompt.answer or {}).get("values")
     if values:

@@ -53,18 +53,6 @@ MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5
 _VALUES, _RUNS, _WHOLE = 6, 400, 1_200
-_KINDS = {
-    "approval": "🔐 Approval",
-    "ask": "💬 Question",
-    "input": "💬 Input",
-    "interrupted": "⚠️ Please check",
-    "failed": "❌ A step failed",
-    "budget": "💰 At a cap",
-    "limit": "🔁 At a limit",
-    "listing": "🔧 A tool was changed",
-    "outcome": "🤖 An agent cannot go on",
-    "elicit": "🔌 A server asks",
-}
 
 
 class Waiting(Struct, frozen=True):
@@ -87,7 +75,7 @@ def alike(entries: Sequence[Waiting]) -> dict[str, list[Waiting]]:
     """Approvals that can be decided together, by the id of the first of them."""
     found: dict[tuple[object, ...], list[Waiting]] = {}
     for entry in entries:
-        if entry.prompt.kind == "approval":
+        if entry.prompt.is_approval:
             found.setdefault(entry.alike, []).append(entry)
     return {group[0].prompt.prompt_id: group for group in found.values() if len(group) > 1}
 
@@ -127,8 +115,7 @@ def _head(entry: Waiting) -> str:
     beside = f" · asked of {whom(people, requester(prompt), call=False)}" if len(people) > 1 else ""
     until = f" · until {date(prompt.deadline)}" if prompt.deadline else ""
     votes = f" · {len(prompt.votes)} of {prompt.required} voted" if prompt.required > 1 else ""
-    what = _KINDS.get(prompt.kind, "Question")
-    return f"*{what}* · *{linked(entry)}*{by}{_since(prompt)}{beside}{until}{votes}"
+    return f"*{prompt.rules.icon} {prompt.rules.label}* · *{linked(entry)}*{by}{_since(prompt)}{beside}{until}{votes}"
 
 
 def _since(prompt: PromptState) -> str:
@@ -138,7 +125,7 @@ def _since(prompt: PromptState) -> str:
 
 def _proposed(prompt: PromptState) -> list[str]:
     """What an approval proposes and what will run, as far as there is room; a button shows all of it."""
-    if prompt.kind != "approval":
+    if not prompt.is_approval:
         return []
     lines = [
         f"• {safe(one_line(str(field.get('title') or field['name']), 60))}: "
@@ -162,7 +149,7 @@ def pressed_value(prompt: PromptState, index: int) -> str:
 def _buttons(prompt: PromptState) -> list[Block]:
     many = len(prompt.options) > _MOST_BUTTONS
     made = [] if many else [_option(prompt, index) for index in range(len(prompt.options))]
-    if prompt.kind != "approval" and prompt.fields:
+    if not prompt.is_approval and prompt.fields:
         made.append(_opens("Fill in…", "form", prompt, None if made else "primary"))
     elif many or prompt.accepts_text:
         made.append(_opens("Answer…", ANSWER, prompt, None if made else "primary"))
@@ -172,11 +159,11 @@ def _buttons(prompt: PromptState) -> list[Block]:
 
 def _rare(prompt: PromptState) -> Iterator[tuple[str, str]]:
     """What is needed rarely: the menu behind the three dots."""
-    if prompt.covers or (prompt.kind == "approval" and prompt.fields):
+    if prompt.covers or (prompt.is_approval and prompt.fields):
         yield "See all of it", approvals.WHOLE
-    if prompt.kind == "approval" and prompt.editable:
+    if prompt.is_approval and prompt.editable:
         yield "Edit…", "edit"
-    if prompt.kind == "approval" and not prompt.require_reason:
+    if prompt.is_approval and not prompt.require_reason:
         yield "Reject with a reason…", "reject"
     yield "Hand over to somebody else…", "hand"
 

@@ -21,7 +21,7 @@ from engine.decide.commands import (
     Revoke,
     Steer,
 )
-from engine.decide.policy import ACTION_OF, Gate
+from engine.decide.policy import Gate
 from engine.decide.question import DECIDED
 from engine.forms import match_option
 from engine.forms.question import split_words
@@ -138,8 +138,7 @@ class Hand:
         return found[0]
 
     def _may(self, state: State, prompt: Asked) -> bool:
-        action = ACTION_OF.get(prompt.kind)
-        return action is not None and self._gate(self._actor, action, state, prompt) is None
+        return self._gate(self._actor, prompt.rules.action, state, prompt) is None
 
 
 def _stands(state: State, prompt: Asked) -> bool:

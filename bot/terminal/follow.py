@@ -19,7 +19,7 @@ from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
 from bot.rendering.text import asked, elapsed, plain
 from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, moment, one_line, print_json, writing
-from bot.terminal.follower import Follower, due_moments, engine_action, open_prompts, terminal_label
+from bot.terminal.follower import Follower, due_moments, open_prompts, terminal_label
 from bot.terminal.narration import asked_of, covers_json, error_text, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
@@ -274,7 +274,7 @@ def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, a
         at = f"{found}: " if (found := where(state, prompt.path)) else ""
         screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}")
         answer = place.command("prompts", "answer", prompt.prompt_id)
-        if gate(actor, engine_action(prompt.kind), state, prompt) is None:
+        if gate(actor, prompt.rules.action, state, prompt) is None:
             screen.note(f"    answer it: {answer} ANSWER")
         elif not state.thread:
             whom = next((entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME")

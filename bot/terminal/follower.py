@@ -35,7 +35,6 @@ from bot.terminal.frontend import (
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
-from engine.decide.policy import ACTION_OF
 from engine.decide.question import ANSWER
 from engine.forms import match_option
 from engine.forms.question import Question, split_words
@@ -350,7 +349,7 @@ class Follower:
     def _is_asked(self, state: State, prompt: Asked) -> bool:
         """Whether this person may answer, and has not voted on it already."""
         voted = any(vote["actor"].get("id") == self.actor.id for vote in prompt.votes)
-        return not voted and self.policy(self.actor, engine_action(prompt.kind), state, prompt) is None
+        return not voted and self.policy(self.actor, prompt.rules.action, state, prompt) is None
 
     async def _line(self, seq: int) -> str | None:
         """What was typed; None when the person left, or the session moved on without them."""
@@ -433,11 +432,6 @@ def asks_why(prompt: Question, line: str) -> bool:
 def due_moments(state: State) -> list[str]:
     """The moments at which the session goes on by itself: a wait is over, a node is tried again, an answer stands."""
     return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry")]
-
-
-def engine_action(kind: str) -> Any:
-    """What it is called to answer a prompt of this kind; a kind that is not known is refused by the policy."""
-    return ACTION_OF.get(kind, kind)
 
 
 def open_prompts(state: State) -> list[Asked]:

@@ -12,7 +12,6 @@ from bot.rendering.notes import as_plain, given_files
 from engine.forms import Field, check_form, is_empty, is_numbered, limits_text, parse_typed, value_text
 from engine.forms.question import Question, field_options
 from engine.journal.events import Event
-from engine.journal.queries import ELICIT
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer
@@ -118,7 +117,7 @@ def filling_of(prompt: Question) -> Filling | None:
 
 def fills_in(prompt: Question) -> bool:
     """Whether it is a form that can also be turned down."""
-    return prompt.kind == ELICIT and bool(prompt.fields)
+    return prompt.fills_beside
 
 
 def editing_of(prompt: Question) -> Filling | None:

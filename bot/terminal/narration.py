@@ -166,7 +166,7 @@ def proposal_lines(prompt: Asked) -> list[str]:
     """What an approval proposes, what runs once it is given, and how far the votes are."""
     fields = prompt.fields
     values, lines = prompt.values, []
-    for field in fields if prompt.kind == "approval" else ():
+    for field in fields if prompt.is_approval else ():
         lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")
     lines += covered_lines(prompt.covers)
     if prompt.required > 1:
@@ -214,9 +214,6 @@ _HELPED = {
 }
 """What an agent does by itself after a model call without an answer to go on with."""
 
-_RESOLVED = ("interrupted", "failed", "budget", "limit", "outcome", "listing")
-"""Kinds of prompts that ask how a node goes on, and are not its own question."""
-
 
 def mark(status: str, name: str, more: str, paint: Paint) -> str:
     """A node's line: a mark, its id, and what there is to say."""
@@ -235,7 +232,7 @@ def _completed(state: State, event: ev.Completion) -> str:
     """How a node came to its end: who answered, or how long it took where that is worth knowing."""
     path = event.path or ""
     for prompt in state.prompts.values():
-        if prompt.path == path and prompt.status == "answered" and prompt.kind not in _RESOLVED:
+        if prompt.path == path and prompt.status == "answered" and prompt.rules.action != "resolve":
             return f"{one_line(question.summary(prompt), 60)}, {_who(prompt.actor or {})}"
     run = state.nodes.get(path)
     if run is None or run.started_at is None or mode_of(run.type) != "run":
@@ -283,9 +280,9 @@ def _answered(state: State, event: ev.PromptAnswered, paint: Paint) -> str | Non
     prompt = state.prompts.get(event.prompt_id)
     if prompt is None:
         return None
-    if prompt.kind == "input":
+    if prompt.input:
         return mark("completed", prompt.node_id, one_line(question.summary(prompt), 60), paint)
-    if prompt.kind in _RESOLVED:
+    if prompt.rules.action == "resolve":
         choice = f"{question.summary(prompt)}, says {_who(event.actor)}"
         return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
     return None

@@ -203,7 +203,7 @@ class TerminalScreen:
         for part in proposal_lines(prompt):
             self.line(f"  {part}")
         about = [at] if (at := where(state, prompt.path)) else []
-        if prompt.kind == "approval":
+        if prompt.is_approval:
             about.append(f"asked: {asked_of(state, prompt)}")
         if prompt.deadline and prompt.timeout_seconds:
             about.append(f"until {moment(prompt.deadline)}")
@@ -274,6 +274,6 @@ def option_lines(prompt: Asked) -> list[str]:
     ]
     if options and prompt.accepts_text:
         lines.append("- or other words")
-    edits = prompt.kind == "approval" and editing_of(prompt) is not None
+    edits = prompt.is_approval and editing_of(prompt) is not None
     fills = [f"- {FILL}: fill it in"] if filling_of(prompt) is None and fills_in(prompt) else []
     return [*fills, *lines, f"- {EDIT}: change it first"] if edits else [*fills, *lines]

@@ -241,7 +241,7 @@ def _prompt(state: State, prompt: Asked, paint: Paint, command: Callable[..., st
     yield from (f"  {part}" for part in rest)
     yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
     until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
-    place = f"{clean(prompt.path)}: " if "/" in prompt.path and prompt.kind != "input" else ""
+    place = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
     yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
     labels = " | ".join(clean(str(option["label"])) for option in prompt.options)
     yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"

@@ -29,7 +29,7 @@ from bot.wire.users import LookupFailed, People
 from engine.decide.agents.grants import USUAL_SECONDS
 from engine.decide.agents.kinds import reading
 from engine.decide.commands import Action, Answer, Command, HandOver
-from engine.decide.policy import ACTION_OF, Gate, authorize
+from engine.decide.policy import Gate, authorize
 from engine.decide.question import ANSWER as ANSWERED
 from engine.decide.question import check, timed_out
 from engine.flow import Flow
@@ -162,7 +162,7 @@ class PromptKind(Kind, ABC):
 
     def action(self, asked: OpenPrompt) -> Action:
         """What the policy calls it."""
-        return ACTION_OF[asked.row.kind]
+        return asked.row.rules.action
 
     async def open(self, opening: Opening) -> Opened:
         """The view, or why there is none."""

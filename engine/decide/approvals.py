@@ -258,7 +258,7 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
     if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in excluded:
         known = taker.name if taker is not None and taker.name else to
         raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
-    if prompt.kind != "approval" or not prompt.exclude_requester:
+    if not prompt.is_approval or not prompt.exclude_requester:
         return
     if to == state.actor.get("id"):
         raise InvalidAnswer(f"{to} started this and cannot approve it. Hand it to somebody else.")

@@ -8,14 +8,12 @@ to a fixpoint in every step, so resuming after a crash needs nothing of its own.
 
 from __future__ import annotations
 
-from engine.decide import edges, limits
+from engine.decide import edges
 from engine.decide.step import Step, context
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
 from engine.journal.queries import (
-    LISTING,
-    OUTCOME,
     alive,
     asked_in_order,
     doomed,
@@ -138,8 +136,7 @@ def _give_up(step: Step, path: str, container: ContainerRun) -> None:
     """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
-        inside = prompt.path != path and below(path, prompt.path)
-        if inside or (prompt.path == path and prompt.kind in ("budget", OUTCOME, LISTING, limits.KIND)):
+        if below(path, prompt.path):
             step.withdraw(prompt, f"{container.node_id} failed")
     if container.kind == ON_FAILURE:
         step.close(path)

@@ -117,7 +117,7 @@ def enforce(flow: Flow, state: State, node: Node, path: str, config: Json, now: 
 
 def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now: str) -> str | None:
     name, prompt = f"`{gate.node_id}`", gate.prompt
-    if _decision(gate.run) != "approve" or prompt is None or prompt.kind != "approval" or prompt.at is None:
+    if _decision(gate.run) != "approve" or prompt is None or not prompt.is_approval or prompt.at is None:
         return _unsaid(gate)
     shown = prompt.covers or {}
     if shown.get("sessionId") != state.session_id:

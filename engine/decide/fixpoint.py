@@ -9,7 +9,7 @@ from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Step
 from engine.journal import events as ev
 from engine.journal.phases import Status
-from engine.journal.queries import LISTING, asked_in_order, doomed, interrupted, open_prompt_at
+from engine.journal.queries import asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.language.codec import Json
@@ -27,7 +27,7 @@ def run_to_fixpoint(step: Step) -> None:
         for path in interrupted(step.state):
             _ask_if_interrupted(step, path)
         for prompt in [step.state.prompts[each] for each in asked_in_order(step.state)]:
-            if prompt.kind == LISTING and prompt.path not in step.state.containers:
+            if not prompt.rules.waits and prompt.path not in step.state.containers:
                 step.withdraw(prompt, "the agent has ended")
         _finish_or_pause(step)
     if step.state.phase == "unreachable":

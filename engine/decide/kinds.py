@@ -105,7 +105,7 @@ class Passes(Kind):
         """Its passes begin anew."""
         return False
 
-    def decided(self, step: Step, prompt: Asked, key: str | None) -> None:
+    def decided(self, step: Step, prompt: Asked) -> None:
         """A loop edge of a child is used up: the pass goes on as people said."""
         edges.limit_decided(step, prompt, limits.decision(prompt))
 
@@ -163,12 +163,12 @@ class Loop(Passes):
         elif open_prompt_at(step.state, path) is None:
             step.ask(path, limits.loop_prompt(node, container.begun, step.state.nodes[path].attempt))
 
-    def decided(self, step: Step, prompt: Asked, key: str | None) -> None:
+    def decided(self, step: Step, prompt: Asked) -> None:
         """How it goes on at its limit."""
         if prompt.path in step.state.containers:
             self._at_limit(step, prompt.path, limits.decision(prompt))
         else:
-            super().decided(step, prompt, key)
+            super().decided(step, prompt)
 
     def _at_limit(self, step: Step, path: str, decision: str) -> None:
         """One round more begins by itself."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from msgspec import Struct, field
 
 from engine.decide.commands import Action
+from engine.forms import question_kinds
 from engine.forms.question import Question
 from engine.journal.state import State
 from engine.language.actors import Actor, account_of, fold, requester_of
@@ -29,20 +30,6 @@ from engine.language.codec import Json, nfc
 
 ROTA = "rota:"
 """What an entry begins with that means whoever is on call: `rota:payments`."""
-
-ACTION_OF: Mapping[str, Action] = {
-    "ask": "answer",
-    "input": "answer",
-    "approval": "decide",
-    "interrupted": "resolve",
-    "failed": "resolve",
-    "budget": "resolve",
-    "outcome": "resolve",
-    "listing": "resolve",
-    "limit": "resolve",
-    "elicit": "answer",
-}
-"""What it is called to answer a prompt of this kind."""
 
 
 class Verdict(Struct, frozen=True):
@@ -185,7 +172,7 @@ def _look(actor: Actor, action: Action, target: Target) -> str | None:
 
 def _answer(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
-    if prompt is None or ACTION_OF.get(prompt.kind) != "answer":
+    if prompt is None or prompt.rules.action != "answer":
         return "This is not answered with a reply: please use its buttons."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
@@ -201,7 +188,7 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
 
 def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
-    if prompt is None or prompt.kind != "approval":
+    if prompt is None or not prompt.is_approval:
         return "This is no approval."
     if prompt.exclude_requester and _changed_it(actor, prompt) and not _asked_for_it(actor, target):
         return _somebody_else("You changed this", actor, prompt, target)
@@ -232,14 +219,14 @@ def _somebody_else(why: str, actor: Actor, prompt: Question, target: Target) -> 
 def _edit(actor: Actor, action: Action, target: Target) -> str | None:
     """Whoever may decide, and who changed it before: that person cannot approve it any more, but mend it."""
     prompt = target.prompt
-    if prompt is None or prompt.kind != "approval":
+    if prompt is None or not prompt.is_approval:
         return "This is no approval, so there is nothing to change."
     return _approver(actor, prompt, target)
 
 
 def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
-    if prompt is None or ACTION_OF.get(prompt.kind) != "resolve":
+    if prompt is None or prompt.rules is question_kinds.UNKNOWN or prompt.rules.action != "resolve":
         return "This is no question about an interrupted or failed step, or about a cap."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
@@ -247,15 +234,14 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
         return None
     admins = sorted(target.admins - {"channel", "requester"})
     # The cap of the day, and the key of the installation, are everybody's.
-    everybodys = prompt.kind in ("budget", "outcome") and prompt.exclude_requester
-    if everybodys and admins and not _is_listed(actor, admins, target):
+    if prompt.everybodys and admins and not _is_listed(actor, admins, target):
         return "This is about everybody's runs, so only SAYSO_ADMINS can say how it goes on."
     return _owner(actor, "resolve", target)
 
 
 def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
     """Whoever may answer it themselves; an ask also the requester and the admins."""
-    kind = None if target.prompt is None else ACTION_OF.get(target.prompt.kind)
+    kind = None if target.prompt is None else target.prompt.rules.action
     if kind == "decide":
         return _decide(actor, kind, target)
     if kind == "resolve":

@@ -284,10 +284,9 @@ def _checked(
     files: Sequence[Mapping[str, Json]] | None,
     words: str | None,
 ) -> dict[str, Json]:
-    filled = prompt.kind == ELICIT and (values is not None or isinstance(value, dict))
-    if filled and prompt.fields:
+    if prompt.fills_beside and (values is not None or isinstance(value, dict)):
         return {**form_answer(prompt, None, None, values if values is not None else value), "value": "accept"}
-    if prompt.fields and prompt.kind in ("ask", "input"):
+    if prompt.fields and prompt.rules.action == "answer" and not prompt.fills_beside:
         return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
     if prompt.options and not _own_words(prompt, value, text):
         if files:
@@ -325,7 +324,7 @@ def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]
     cleaned, _ = clean_text(text)
     if not cleaned.strip():
         raise InvalidAnswer("The answer is empty.")
-    if prompt.kind != "input":
+    if not prompt.input:
         return {"value": None if prompt.options else cleaned, "text": cleaned}
     try:
         value = parse_input(flow.inputs[prompt.input_name], cleaned.strip())
@@ -336,7 +335,7 @@ def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]
 
 def _input_fits(flow: Flow, prompt: Asked, answer: dict[str, Json]) -> dict[str, Json]:
     """The field of an input says less than the input itself, which has the last word."""
-    if prompt.kind == "input":
+    if prompt.input:
         entry = flow.inputs[prompt.input_name]
         problem = check_value(entry, answer["value"])
         if problem is not None:
@@ -363,7 +362,7 @@ def refuse_long(*given: Json) -> None:
 def output(prompt: Asked) -> dict[str, Json]:
     """The output of the node whose prompt was answered."""
     answer = prompt.answer or {}
-    if prompt.kind == "approval":
+    if prompt.is_approval:
         return {
             "decision": answer["value"],
             "by": [_named(actor) for actor in deciders(prompt)],
@@ -395,7 +394,7 @@ def _named(actor: dict[str, Json]) -> dict[str, Json]:
 
 def expired_output(prompt: Asked, outcome: str) -> dict[str, Json]:
     """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
-    if prompt.kind == "approval":
+    if prompt.is_approval:
         values = prompt.values
         return {"decision": outcome, "by": [], "reason": "timeout", "values": values, "at": prompt.at}
     return {**default_answer(prompt), "files": [], "by": None, "at": prompt.at}
@@ -404,7 +403,7 @@ def expired_output(prompt: Asked, outcome: str) -> dict[str, Json]:
 def summary(prompt: Asked) -> str:
     """The answer in a few words: for the card, the closed prompt, and the one who came second."""
     answer = prompt.answer or {}
-    if prompt.kind == "approval":
+    if prompt.is_approval:
         return DECIDED.get(str(answer.get("value")), "rejected")
     return str(answer.get("label") or answer.get("text") or "")
 

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from engine.decide import limits, prompt_timers, question
 from engine.decide.approvals import vote
 from engine.decide.commands import Abort, Answer, Due, EndRest, Hold, Message, Resume, Shown, Steer
-from engine.decide.policy import ACTION_OF
 from engine.decide.prompt_timers import OPEN_PHASES, is_over, open_prompt
 from engine.decide.question import conclude
 from engine.decide.step import Step
@@ -34,7 +33,7 @@ def answer(step: Step, command: Answer) -> None:
     if command.key in step.state.seen:
         return
     prompt = open_prompt(step, command.prompt_id, command.nonce)
-    command = replace(command, actor=step.permit(command.actor, ACTION_OF[prompt.kind], prompt))
+    command = replace(command, actor=step.permit(command.actor, prompt.rules.action, prompt))
     answer = question.check(
         step.flow,
         prompt,
@@ -44,7 +43,7 @@ def answer(step: Step, command: Answer) -> None:
         files=command.files,
         words=command.reason,
     )
-    if prompt.kind == "approval":
+    if prompt.is_approval:
         decided = vote(step, prompt, command, answer)
         if decided is None:
             return
@@ -161,7 +160,7 @@ def _is_choice(prompt: Asked, text: str) -> bool:
 
 
 def _may_answer(step: Step, actor: Actor, prompt: Asked) -> bool:
-    return step.facts.policy(actor, ACTION_OF[prompt.kind], step.state, prompt) is None
+    return step.facts.policy(actor, prompt.rules.action, step.state, prompt) is None
 
 
 def shown(step: Step, command: Shown) -> None:
@@ -249,7 +248,7 @@ class _Interrupted(_Question):
                     "sayso first, or abort the run. Nothing was decided."
                 )
             if agent_of(step.state, prompt.path) is not None and run.type != TURN:
-                step.around(prompt.path).decided(step, prompt, command.key)
+                step.around(prompt.path).decided(step, prompt)
             else:
                 step.complete(prompt.path, dict(step.node(prompt.path).spec.unknown_output))
         elif choice == "skip":
@@ -285,7 +284,7 @@ class _Limit(_Question):
         """It fails."""
         container = step.state.containers.get(prompt.path)
         kind = step.around(prompt.path) if container is None else step.kinds[container.kind]
-        kind.decided(step, prompt, None)
+        kind.decided(step, prompt)
 
 
 class _OfAgent(_Question):
@@ -293,11 +292,11 @@ class _OfAgent(_Question):
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
         """The agent goes on as people said."""
-        step.kinds["agent"].decided(step, prompt, command.key)
+        step.kinds["agent"].decided(step, prompt)
 
     def expired(self, step: Step, prompt: Asked) -> None:
         """The agent goes on as it does without an answer."""
-        step.kinds["agent"].decided(step, prompt, None)
+        step.kinds["agent"].decided(step, prompt)
 
 
 def _skip(step: Step, prompt: Asked, reason: str) -> None:

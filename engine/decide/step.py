@@ -305,7 +305,7 @@ class Kind(Protocol):
     def keeps(self, step: Step, path: str) -> bool:
         """Whether it keeps what its passes did when it fails and people may let it go on."""
 
-    def decided(self, step: Step, prompt: Asked, key: str | None) -> None:
+    def decided(self, step: Step, prompt: Asked) -> None:
         """People answered a question about it or about a child, or nobody did in time."""
 
     def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:

@@ -24,6 +24,7 @@ from engine.forms.parse import (
     match_option,
     parse_typed,
 )
+from engine.forms.question_kinds import CALL_WIRE, KINDS, UNKNOWN, QuestionKind
 from engine.language.actors import ACCOUNT
 from engine.language.codec import Json, clean_text, place_of
 from engine.language.errors import InvalidAnswer, MalformedJournal
@@ -109,6 +110,27 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     """The tools that a server describes in other words than a conversation was opened with, `{"tools": [...]}`."""
 
     @property
+    def rules(self) -> QuestionKind:
+        """What is true of all questions of its kind."""
+        return KINDS.get(self.kind, UNKNOWN)
+
+    @property
+    def is_approval(self) -> bool:
+        """Whether it is decided, by votes where several have to agree."""
+        return self.rules.action == "decide"
+
+    @property
+    def fills_beside(self) -> bool:
+        """Whether its form is filled in beside its choices, as one more."""
+        return self.kind == "elicit" and bool(self.fields)
+
+    @property
+    def everybodys(self) -> bool:
+        """Whether it is about everybody's runs, and so for the admins: the cap of the day, the installation's key."""
+        excludes = self.exclude_requester and "excludeRequester" in self.rules.wire
+        return excludes and not self.is_approval
+
+    @property
     def fields(self) -> list[Field]:
         """The fields of its form; none where it has no form."""
         fields: list[Field] = (self.form or {}).get("fields") or []
@@ -132,7 +154,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     def to_wire(self) -> dict[str, Json]:
         """The question as `prompt:requested` and the state's document have it."""
         wire: dict[str, Json] = {}
-        for name in (*_WIRE.get("tool" if self.tool else self.kind, _STEP), *_LATER):
+        for name in (*(CALL_WIRE if self.tool else self.rules.wire), *_LATER):
             wire_name = name.rstrip("?")
             value = getattr(self, _NAMES[wire_name])
             if wire_name == name or value not in (None, False, ()):
@@ -151,33 +173,6 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 _NAMES = dict(zip(Question.__struct_encode_fields__, Question.__struct_fields__, strict=True))
-
-_HEAD = ("kind", "message", "nodeId", "nodeName")
-_TIME = ("timeoutSeconds", "onTimeout")
-_CLOCKS = (*_TIME, "remindSeconds?", "escalate?", "hours?", "options", "acceptsText")
-_DECISION = (
-    "approvers",
-    "excludeRequester",
-    "required",
-    "veto",
-    "requireReason",
-    "editable",
-    "form",
-    "values",
-)
-_FILES = ("acceptsFiles?", "maxFiles?", "maxSize?")
-_STEP = (*_HEAD, "options", "acceptsText", "who", *_TIME, "attempt?")
-_WIRE = {
-    "ask": (*_HEAD, *_CLOCKS, "form?", *_FILES, "who", "default", "covers"),
-    "approval": (*_HEAD, *_CLOCKS, *_DECISION, "covers"),
-    "tool": (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, "tool", "covers"),
-    "input": (*_HEAD, "form?", "options", "acceptsText", "who", *_TIME, "input"),
-    "budget": (*_STEP, "scope", "excludeRequester", "caps"),
-    "outcome": (*_STEP, "scope", "excludeRequester"),
-    "listing": (*_STEP, "listing"),
-    "elicit": (*_STEP, "form?"),
-}
-"""What each kind of question says on the wire, in this order, null too; with `?` only where there is any."""
 
 _LATER = ("number?", "nonce", "editors?", "excluded?", "handed?")
 
@@ -278,14 +273,14 @@ def split_words(prompt: Question, line: str) -> tuple[str, str | None]:
     if not colon or match_option(prompt.options, line) is not None:
         return line, None
     option = match_option(prompt.options, said, by_number=True)
-    if prompt.kind != "approval" and not (option or {}).get("asks"):
+    if not prompt.is_approval and not (option or {}).get("asks"):
         return line, None
     return said, words.strip() or None
 
 
 def takes_typed_choice(prompt: Question) -> bool:
-    """Whether a choice may be typed. A decision, and what to do about a step that broke, is pressed and never typed."""
-    return bool(prompt.options) and prompt.kind in ("ask", "input", "limit")
+    """Whether it has choices, and one may be typed."""
+    return bool(prompt.options) and prompt.rules.typed
 
 
 def files_answer(prompt: Question, text: str | None, files: Sequence[Mapping[str, Json]]) -> dict[str, Json]:

@@ -115,7 +115,7 @@ def asked_in_order(state: State) -> list[str]:
 def open_prompt_at(state: State, path: str) -> Asked | None:
     """The open prompt that the node at this path waits for."""
     for prompt_id in state.open_prompts:
-        if state.prompts[prompt_id].path == path and state.prompts[prompt_id].kind != LISTING:
+        if state.prompts[prompt_id].path == path and state.prompts[prompt_id].rules.waits:
             return state.prompts[prompt_id]
     return None
 
@@ -141,9 +141,9 @@ def is_outage(prompt: Question) -> bool:
 
 def asked_people(state: State, prompt: Asked) -> list[str]:
     """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
-    if prompt.kind == "approval":
+    if prompt.is_approval:
         return list(prompt.approvers or ())
-    if prompt.who is not None or prompt.kind in ("interrupted", "failed"):
+    if prompt.who is not None or prompt.rules.owners:
         return list(prompt.who or ())
     return ["requester"] if requester_of(state.actor) else ["channel"]
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from bot.rendering import home, waiting
-from bot.rendering import prompts as rendering
 from bot.rendering.blocks import MOST_UNITS, block_key, size
 from bot.rendering.clocks import deleted_too_often, reminder
 from bot.rendering.notes import duplicate, message_blocks, note
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
+from engine.forms.question_kinds import KINDS
 from engine.journal.state import Asked
 from engine.language.codec import Json
 from prompt_state.question_row import PromptKind, PromptState, prompt_row
@@ -50,10 +50,10 @@ def closed_as(one: Asked, **options: Any) -> str:
 
 def test_every_kind_of_question_has_its_words() -> None:
     """Wherever a question is shown, it is said what it is; the Home shows each kind under one heading."""
-    kinds = set(get_args(PromptKind))
-    assert set(rendering._ASKS) - {"outage", "admins"} == kinds
-    assert set(waiting._KINDS) == kinds
-    assert sorted(kind for _, some in home.KINDS.values() for kind in some or ()) == sorted(kinds)
+    assert set(KINDS) == set(get_args(PromptKind))
+    assert len({(kind.icon, kind.label) for kind in KINDS.values()}) == len(KINDS)
+    shown_under = [action for _, action in home.KINDS.values() if action is not None]
+    assert sorted(shown_under) == sorted({kind.action for kind in KINDS.values()})
 
 
 def test_a_prompt_carries_its_key_where_it_can_be_found_again() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from engine.decide.policy import ACTION_OF, Action, Gate, Target, authorize
+from engine.decide.policy import Action, Gate, Target, authorize
 from engine.forms.question import Question
+from engine.forms.question_kinds import KINDS
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.errors import MalformedJournal
@@ -602,8 +603,8 @@ def test_the_prompts_that_somebody_may_act_on() -> None:
 
 def test_every_kind_of_prompt_has_its_action() -> None:
     """Each kind of prompt is answered by exactly one action that the policy knows."""
-    assert set(ACTION_OF.values()) <= set(ACTIONS)
-    assert set(ACTION_OF) == set(get_args(PromptKind))
+    assert {kind.action for kind in KINDS.values()} <= set(ACTIONS)
+    assert set(KINDS) == set(get_args(PromptKind))
 
 
 def test_the_cap_of_the_day_is_for_the_admins() -> None:

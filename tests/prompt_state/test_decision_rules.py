@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from engine.decide.policy import ACTION_OF, Action, Target, authorize
+from engine.decide.policy import Action, Target, authorize
 from engine.forms.question import Question
 from engine.journal.state import Asked
 from engine.language.actors import Actor
@@ -80,7 +80,7 @@ def may(action: Action, asked: Asked, mine: bool) -> set[str]:
     }
     if action == "revoke":
         return OWNERS | ({asked.answered_by} if asked.answered_by else set())
-    return rules.get((ACTION_OF.get(asked.kind, "nothing"), action), set())
+    return rules.get((asked.rules.action, action), set())
 
 
 @pytest.mark.parametrize("action", ACTIONS)

@@ -79,19 +79,9 @@ class Agent(Passes):
         """Its conversation."""
         return conversation.may_go_on(step, path)
 
-    def decided(self, step: Step, prompt: Asked, key: str | None) -> None:
+    def decided(self, step: Step, prompt: Asked) -> None:
         """A tool call, a cap, tools in other words, how it goes on without an answer, or what came out of a call."""
-        match prompt.kind:
-            case "budget":
-                conversation.cap_decided(step, prompt)
-            case "interrupted":
-                tool_calls.told(step, prompt)
-            case _ if prompt.kind == LISTING:
-                listings.decided(step, prompt)
-            case _ if prompt.kind == OUTCOME:
-                conversation.outcome_decided(step, prompt, key)
-            case _:
-                tool_calls.decided(step, prompt)
+        _DECIDED[prompt.kind](step, prompt)
 
     def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
         """The agents of the session take it: instructions the one that is meant, the rest all that listen."""
@@ -113,5 +103,13 @@ class Agent(Passes):
         """By whoever could give it."""
         grants.revoke(step, command)
 
+
+_DECIDED = {
+    "approval": tool_calls.decided,
+    "interrupted": tool_calls.told,
+    "budget": conversation.cap_decided,
+    LISTING: listings.decided,
+    OUTCOME: conversation.outcome_decided,
+}
 
 AGENT = Agent()

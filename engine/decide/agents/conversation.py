@@ -429,8 +429,8 @@ def cap_decided(step: Step, prompt: Asked) -> None:
     step.fail(prompt.path, {"type": "budget", "message": message})
 
 
-def outcome_decided(step: Step, prompt: Asked, key: str | None) -> None:
+def outcome_decided(step: Step, prompt: Asked) -> None:
     """People said, or nobody did in time, how an agent goes on without an answer of the model."""
-    outcomes.decided(step, prompt, key)
+    outcomes.decided(step, prompt, prompt.answer_key)
     if is_outage(prompt):
         try_now(step, prompt.path)

@@ -460,7 +460,7 @@ def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
     if prompt is None or prompt.status not in ("answered", "expired"):
         raise MalformedJournal(f"{path} completed without an answer")
     told = output if isinstance(output, dict) else {}
-    if prompt.answer is not None and prompt.kind == "approval":
+    if prompt.answer is not None and prompt.is_approval:
         same(told.get("decision"), prompt.answer.get("value"), "decision")
     elif prompt.answer is not None:
         same(told.get("text"), prompt.answer.get("text"), "answer")

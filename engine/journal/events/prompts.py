@@ -23,7 +23,18 @@ from engine.journal.queries import (
     unanswered,
     votes_without,
 )
-from engine.journal.state import AGAIN, ASKS, ON_FAILURE, RETRY, UNFINISHED, Asked, Owed, State, scope_of
+from engine.journal.state import (
+    AGAIN,
+    ASKS,
+    ON_FAILURE,
+    RETRY,
+    UNFINISHED,
+    Asked,
+    NodeRun,
+    Owed,
+    State,
+    scope_of,
+)
 from engine.language.actors import account_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
@@ -50,12 +61,12 @@ class PromptRequested(
         path, question = self.at, self.question
         if question.number is not None:
             same(question.number, state.prompts_asked + 1, "number")
-        if question.kind == "input":
-            _asks_input(state, path, question)
-        elif question.tool:
-            state = _asks_about_call(state, path, question.tool, self.prompt_id)
-        else:
-            _asks_about_node(state, path, question.kind, question.scope)
+        _rules(question).asks(state, path, question)
+        if question.tool:
+            owner = agent_around(state, path)
+            agent = agent_at(state, owner)
+            calls = agent.calls.set(path, replace(agent.calls[path], prompt_id=self.prompt_id))
+            state = with_agent(state, owner, replace(agent, calls=calls))
         if self.prompt_id in state.prompts:
             raise MalformedJournal(f"prompt {self.prompt_id} was requested before")
         prompt = Asked(
@@ -68,7 +79,7 @@ class PromptRequested(
         run, nodes = state.nodes.get(path), state.nodes
         # What is asked about the edges behind a node is no question of the node, which has its outcome; nor is one that nothing
         # waits for.
-        if run is not None and run.status in UNFINISHED and question.kind != LISTING:
+        if run is not None and run.status in UNFINISHED and question.rules.waits:
             nodes = nodes.set(path, replace(run, prompt_id=self.prompt_id))
         return replace(
             state,
@@ -118,7 +129,7 @@ class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
     def fold(self, state: State) -> State:
         prompt = _open(state, self)
         _new_key(state, self.key)
-        if prompt.kind != "approval":
+        if not prompt.is_approval:
             raise MalformedJournal(f"prompt {self.prompt_id} is no approval, so nobody votes on it")
         vote = {"actor": self.actor, "vote": self.vote, "reason": self.reason, "at": self.timestamp}
         vote |= {"always": self.always} if self.always is not None else {}
@@ -196,10 +207,10 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
             raise MalformedJournal(
                 f"prompt {self.prompt_id} offers {', '.join(map(str, options))}, not {value}"
             )
-        if prompt.kind == "approval":
+        if prompt.is_approval:
             same(self.answer.get("values") or {}, prompt.values, "values")
         voted = prompt.votes[-1] if prompt.votes else None
-        if prompt.kind != "approval" or not (voted or prompt.required > 1):
+        if not prompt.is_approval or not (voted or prompt.required > 1):
             _new_key(state, self.key)
         else:
             _decided_by_votes(prompt, self, value)
@@ -213,19 +224,11 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
             answer_key=self.key,
         )
         closed = replace(close_prompt(state, answered), seen=seen)
-        if prompt.kind == "failed" and value == RETRY:
-            run = replace(run_at(closed, prompt.path, *UNFINISHED), status="interrupted", reason=RETRY)
-            return replace(closed, nodes=closed.nodes.set(prompt.path, run))
-        if prompt.kind == ELICIT:
-            return _told_server(closed, prompt, self.answer)
-        if prompt.kind != "interrupted" or value != AGAIN:
-            return closed
-        run = replace(run_at(closed, prompt.path, *UNFINISHED), reason=AGAIN)
-        return replace(closed, nodes=closed.nodes.set(prompt.path, run))
+        return _rules(prompt).answered(closed, prompt, self.answer)
 
     def owes(self, before: State) -> tuple[Owed, ...]:
         prompt = before.prompts[self.prompt_id]
-        return _answer_owes(before, prompt, self.answer.get("value"))
+        return _rules(prompt).owes(before, prompt, self.answer.get("value"))
 
     def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
         value = self.answer.get("value")
@@ -244,13 +247,11 @@ class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
         if not state.owed:
             raise MalformedJournal(f"the deadline of prompt {self.prompt_id} is not over")
         closed = close_prompt(state, replace(prompt, status="expired", at=self.timestamp))
-        return _told_server(closed, prompt, {"value": "cancel"}) if prompt.kind == ELICIT else closed
+        return _rules(prompt).answered(closed, prompt, {"value": "cancel"})
 
     def owes(self, before: State) -> tuple[Owed, ...]:
         prompt = before.prompts[self.prompt_id]
-        if prompt.kind in ("interrupted", "failed"):
-            return (Owed(FAILED, prompt.path),)
-        return _answer_owes(before, prompt, None)
+        return _rules(prompt).owes(before, prompt, None)
 
 
 class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
@@ -324,67 +325,10 @@ class PromptCancelled(
         container = state.containers.get(prompt.path)
         failed = container is not None and container.error is not None
         missing = run is not None and run.status == "interrupted" and run.reason == MISSING
-        over = is_outage(prompt) or prompt.kind == LISTING or _given_up(state, prompt.path)
+        over = is_outage(prompt) or not prompt.rules.waits or _given_up(state, prompt.path)
         if not (state.phase == "finalizing" or failed or missing or over):
             raise MalformedJournal(f"prompt {self.prompt_id} still waits for its answer")
         return close_prompt(state, replace(prompt, status="cancelled", at=self.timestamp))
-
-
-def _asks_input(state: State, path: str, question: Question) -> None:
-    name = question.input_name
-    same(path, f"inputs/{name}", "path")
-    if state.inputs is not None or state.open_prompts:
-        raise MalformedJournal("the flow has its inputs, or another one is being asked for")
-    if name in state.given or any(prompt.path == path for prompt in state.prompts.values()):
-        raise MalformedJournal(f"the input {name} is known")
-
-
-def _asks_about_call(state: State, path: str, tool: dict[str, Json], prompt_id: str) -> State:
-    owner = agent_around(state, path)
-    agent = agent_at(state, owner)
-    call = agent.calls.get(path)
-    if call is None or path in state.nodes or call.prompt_id in state.open_prompts:
-        raise MalformedJournal(f"{path} is no tool call that people decide now")
-    same(tool.get("toolUseId"), call.tool_use_id, "call")
-    calls = agent.calls.set(path, replace(call, prompt_id=prompt_id))
-    return with_agent(state, owner, replace(agent, calls=calls))
-
-
-def _asks_about_node(state: State, path: str, kind: str, scope: str | None) -> None:
-    if kind == "limit" and path not in state.containers:
-        _asks_about_edges(state, path)
-        return
-    run = run_at(state, path, *UNFINISHED)
-    if kind == LISTING:
-        agent_at(state, path)
-        return
-    if run.prompt_id in state.open_prompts:
-        raise MalformedJournal(f"{path} has an open question already")
-    if kind == run.type:
-        if run.status != "started" or not state.owed:
-            raise MalformedJournal(f"{path} asks when it begins, and once")
-    elif kind == "failed":
-        run_at(state, path, "failing")
-        if path in state.containers:
-            raise MalformedJournal(f"the `on_failure` of {path} is not over")
-    elif kind == "interrupted":
-        run_at(state, path, "interrupted")
-    elif kind == ELICIT:
-        if run_at(state, path, "interrupted").reason != ASKS:
-            raise MalformedJournal(f"the server of {path} asks for nothing")
-    elif kind == OUTCOME:
-        agent = container_at(state, path).agent
-        if agent is None or (agent.stuck is None) != (scope == OUTAGE):
-            raise MalformedJournal(f"{path} is not stuck")
-    elif container_at(state, path).kind == ON_FAILURE or run.status != "started":
-        raise MalformedJournal(f"{path} has nothing to ask")
-
-
-def _asks_about_edges(state: State, path: str) -> None:
-    """A node has its outcome, and a loop edge that leaves it is used up."""
-    frame, run = frame_at(state, scope_of(path)), state.nodes.get(path)
-    if run is None or frame.graph is None or run.node_id not in frame.graph.ended:
-        raise MalformedJournal(f"the edges that leave {path} are resolved, or it has no outcome yet")
 
 
 def _open(state: State, event: PromptEvent) -> Asked:
@@ -416,7 +360,7 @@ def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
 def with_people(state: State, prompt: Asked, more: list[str]) -> Asked:
     """A question that these may answer too."""
     people = tuple(dict.fromkeys([*asked_people(state, prompt), *more]))
-    return replace(prompt, approvers=people) if prompt.kind == "approval" else replace(prompt, who=people)
+    return replace(prompt, approvers=people) if prompt.is_approval else replace(prompt, who=people)
 
 
 def close_prompt(state: State, prompt: Asked) -> State:
@@ -432,18 +376,8 @@ def close_prompt(state: State, prompt: Asked) -> State:
     )
 
 
-def _told_server(state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
-    """What people said is kept for the call, which goes on once nothing more is asked."""
-    run = run_at(state, prompt.path, "interrupted")
-    told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
-    key = unanswered(run.saved)["key"]
-    saved = {**run.saved, "answers": {**run.saved["answers"], key: told}}
-    run = replace(run, saved=saved, reason=AGAIN if unanswered(saved) is None else ASKS)
-    return replace(state, nodes=state.nodes.set(prompt.path, run))
-
-
 def _takes_more(prompt: Asked) -> bool:
-    return bool(prompt.accepts_text or prompt.accepts_files or (prompt.kind == ELICIT and prompt.fields))
+    return bool(prompt.accepts_text or prompt.accepts_files or prompt.fills_beside)
 
 
 def _decided_by_votes(prompt: Asked, event: PromptAnswered, value: Json) -> None:
@@ -467,46 +401,194 @@ def _given_up(state: State, path: str) -> bool:
     return scope_of(path) in state.frames and doomed(state, path)
 
 
-def _answer_owes(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-    if prompt.kind in ("interrupted", "failed"):
-        return _resolved(prompt, value)
-    if prompt.kind == "budget":
-        return _at_cap(state, prompt, value)
-    if prompt.kind == "listing":
-        return (Owed(("agent:opened",), prompt.path),) if value == "offer" else ()
-    if prompt.kind == "outcome":
-        return (Owed(("agent:outcome",), prompt.path),)
-    if prompt.kind == "limit":
-        return _at_limit(state, prompt, value)
-    if prompt.tool:
+# --- kinds of questions ------------------------------------------------------------------------------------
+
+
+class _Rules:
+    """When a question of a kind can be asked, and what an answer means; by default of a node's own question."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        """Raise `MalformedJournal` unless it can be asked now."""
+        run = _asking(state, path)
+        if question.kind != run.type or run.status != "started" or not state.owed:
+            raise MalformedJournal(f"{path} asks when it begins, and once")
+
+    def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
+        """The state once it is closed, by an answer, or by the value `cancel` where nobody answered in time."""
+        return state
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        """What must follow an answer with this value, or with None that nobody answered in time."""
+        return (Owed(ANY_OUTCOME, prompt.path),)
+
+
+class _OfInput(_Rules):
+    """An input of the flow that was not given."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        name = question.input_name
+        same(path, f"inputs/{name}", "path")
+        if state.inputs is not None or state.open_prompts:
+            raise MalformedJournal("the flow has its inputs, or another one is being asked for")
+        if name in state.given or any(prompt.path == path for prompt in state.prompts.values()):
+            raise MalformedJournal(f"the input {name} is known")
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        return ()
+
+
+class _OfCall(_Rules):
+    """The call of a tool, which people decide."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        call = agent_at(state, agent_around(state, path)).calls.get(path)
+        if call is None or path in state.nodes or call.prompt_id in state.open_prompts:
+            raise MalformedJournal(f"{path} is no tool call that people decide now")
+        same((question.tool or {}).get("toolUseId"), call.tool_use_id, "call")
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
         return () if value == "approve" else (Owed(("agent:toolResult",), prompt.path),)
-    run = state.nodes.get(prompt.path)
-    return () if run is None or run.type != prompt.kind else (Owed(ANY_OUTCOME, prompt.path),)
 
 
-def _resolved(prompt: Asked, value: object) -> tuple[Owed, ...]:
-    if value in (AGAIN, RETRY):
+class _Interrupted(_Rules):
+    """A node that was interrupted."""
+
+    status, again = "interrupted", AGAIN
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        _asking(state, path, self.status)
+
+    def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
+        if answer.get("value") != self.again:
+            return state
+        run = replace(run_at(state, prompt.path, *UNFINISHED), status="interrupted", reason=self.again)
+        return replace(state, nodes=state.nodes.set(prompt.path, run))
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        follows = {None: FAILED, "done": COMPLETED, "skip": ("node:skipped",)}
+        if value in (AGAIN, RETRY):
+            return ()
+        return (Owed(follows[value], prompt.path),) if value in follows else (Owed(("session:abort",)),)
+
+
+class _Failed(_Interrupted):
+    """A node that failed."""
+
+    status, again = "failing", RETRY
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        super().asks(state, path, question)
+        if path in state.containers:
+            raise MalformedJournal(f"the `on_failure` of {path} is not over")
+
+
+class _OfServer(_Rules):
+    """What an MCP server asks in the middle of a call."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        if _asking(state, path, "interrupted").reason != ASKS:
+            raise MalformedJournal(f"the server of {path} asks for nothing")
+
+    def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
+        """What people said is kept for the call, which goes on once nothing more is asked."""
+        run = run_at(state, prompt.path, "interrupted")
+        told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
+        key = unanswered(run.saved)["key"]
+        saved = {**run.saved, "answers": {**run.saved["answers"], key: told}}
+        run = replace(run, saved=saved, reason=AGAIN if unanswered(saved) is None else ASKS)
+        return replace(state, nodes=state.nodes.set(prompt.path, run))
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
         return ()
-    if value == "done":
-        return (Owed(COMPLETED, prompt.path),)
-    return (Owed(("node:skipped",), prompt.path),) if value == "skip" else (Owed(("session:abort",)),)
 
 
-def _at_cap(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-    if value != "raise":
-        return (Owed(FAILED, prompt.path),)
-    # Who lets an agent past the cap of a day lets that session past it, not its forks.
-    left_out = prompt.scope == "day" and state.parent_session_id is not None
-    return () if left_out else (Owed(("agent:budget",), prompt.path),)
+class _AtCap(_Rules):
+    """An agent at a cap."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        run = _asking(state, path)
+        if container_at(state, path).kind == ON_FAILURE or run.status != "started":
+            raise MalformedJournal(f"{path} has nothing to ask")
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        if value != "raise":
+            return (Owed(FAILED, prompt.path),)
+        # Who lets an agent past the cap of a day lets that session past it, not its forks.
+        left_out = prompt.scope == "day" and state.parent_session_id is not None
+        return () if left_out else (Owed(("agent:budget",), prompt.path),)
 
 
-def _at_limit(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-    """How a loop goes on at its limit, or what follows a node whose loop edge is used up."""
-    if prompt.path not in state.containers:
-        return (Owed(("edge:resolved",), prompt.path),)
-    if value == AGAIN:
-        return ()
-    return (Owed(("container:completed",) if value == "continue" else FAILED, prompt.path),)
+class _AtLimit(_AtCap):
+    """A loop at its limit, or a node that has its outcome and leaves by a loop edge that is used up."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        if path in state.containers:
+            super().asks(state, path, question)
+            return
+        frame, run = frame_at(state, scope_of(path)), state.nodes.get(path)
+        if run is None or frame.graph is None or run.node_id not in frame.graph.ended:
+            raise MalformedJournal(f"the edges that leave {path} are resolved, or it has no outcome yet")
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        if prompt.path not in state.containers:
+            return (Owed(("edge:resolved",), prompt.path),)
+        if value == AGAIN:
+            return ()
+        return (Owed(("container:completed",) if value == "continue" else FAILED, prompt.path),)
+
+
+class _Stuck(_Rules):
+    """An agent without an answer of its model."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        _asking(state, path)
+        agent = container_at(state, path).agent
+        if agent is None or (agent.stuck is None) != (question.scope == OUTAGE):
+            raise MalformedJournal(f"{path} is not stuck")
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        return (Owed(("agent:outcome",), prompt.path),)
+
+
+class _Listed(_Rules):
+    """Tools that their server describes in other words than a conversation was opened with."""
+
+    def asks(self, state: State, path: str, question: Question) -> None:
+        run_at(state, path, *UNFINISHED)
+        agent_at(state, path)
+
+    def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+        return (Owed(("agent:opened",), prompt.path),) if value == "offer" else ()
+
+
+def _asking(state: State, path: str, *statuses: str) -> NodeRun:
+    """A node that has no open question, in one of these states."""
+    run = run_at(state, path, *UNFINISHED)
+    if run.prompt_id in state.open_prompts:
+        raise MalformedJournal(f"{path} has an open question already")
+    return run_at(state, path, *statuses) if statuses else run
+
+
+def _rules(question: Question) -> _Rules:
+    return _RULES.get("tool" if question.tool else question.kind) or _RULES["ask"]
+
+
+_RULES: dict[str, _Rules] = {
+    "ask": _Rules(),
+    "approval": _Rules(),
+    "tool": _OfCall(),
+    "input": _OfInput(),
+    "interrupted": _Interrupted(),
+    "failed": _Failed(),
+    ELICIT: _OfServer(),
+    "budget": _AtCap(),
+    "limit": _AtLimit(),
+    OUTCOME: _Stuck(),
+    LISTING: _Listed(),
+}
+
+
+# --- clocks ------------------------------------------------------------------------------------------------
 
 
 def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:

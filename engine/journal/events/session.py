@@ -381,7 +381,7 @@ class SessionEnd(Closure, tag="session:end", phases=moves("ended", "finalizing")
 
 
 def _answered(state: State) -> dict[str, object]:
-    prompts = [prompt for prompt in state.prompts.values() if prompt.kind == "input"]
+    prompts = [prompt for prompt in state.prompts.values() if prompt.input]
     return {prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts}
 
 
