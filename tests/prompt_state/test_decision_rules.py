@@ -9,7 +9,7 @@ import pytest
 
 from engine.decide.policy import Action, Target, authorize
 from engine.forms.question import Question
-from engine.forms.question_kinds import KINDS
+from engine.forms.question_kinds import KINDS as KNOWN
 from engine.journal.state import Asked
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -81,7 +81,7 @@ def may(action: Action, asked: Asked, mine: bool) -> set[str]:
     }
     if action == "revoke":
         return OWNERS | ({asked.answered_by} if asked.answered_by else set())
-    return rules.get((KINDS[asked.kind].action if asked.kind in KINDS else "nothing", action), set())
+    return rules.get((KNOWN[asked.kind].action if asked.kind in KNOWN else "nothing", action), set())
 
 
 @pytest.mark.parametrize("action", ACTIONS)
