@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from errno import EMFILE, ENFILE
 
 from engine.language.errors import SaysoError
 
@@ -30,9 +31,10 @@ def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
 
 def expected(record: logging.LogRecord) -> bool:
     """Make a line of what was expected, without a traceback: an error of ours says all that there is to say (a database that
-    another program holds, a server that starts again)."""
-    if record.exc_info and isinstance(record.exc_info[1], SaysoError):
-        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
+    another program holds, a server that starts again), and so does that of a system that opens no more files."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, SaysoError) or (isinstance(error, OSError) and error.errno in (EMFILE, ENFILE)):
+        record.msg, record.args = f"{record.getMessage().splitlines()[0]}: {error}", ()
         record.exc_info = record.exc_text = None
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Iterator
@@ -136,13 +137,15 @@ def test_a_setting_without_a_value_is_refused(tmp_path: Path, line: str) -> None
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_expected_trouble_is_a_line(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    """A locked database has no traceback, whoever logs it; what nobody foresaw has one."""
+    """Neither a locked database nor too many open files have a traceback, whoever logs them; what nobody foresaw has one."""
     set_up({}, as_json=as_json)
-    for error in (StorageBusy("sayso.db was held by another process"), RuntimeError("oops")):
+    full = OSError(errno.EMFILE, "Too many open files")
+    for error in (StorageBusy("sayso.db was held by another process"), full, OSError(errno.EIO, "oops")):
         try:
             raise error
         except Exception:
-            logging.getLogger("slack_bolt.App").exception("a listener failed")
-    first, second = capsys.readouterr().err.strip().split("a listener failed")[1:]
+            logging.getLogger("asyncio").exception("a listener failed\nsocket: <7>")
+    first, files, second = capsys.readouterr().err.strip().split("a listener failed")[1:]
     assert ("held by another process" in first, "Traceback" in first) == (True, False)
+    assert ("Too many open files" in files, "Traceback" in files, "socket" in files) == (True, False, False)
     assert "Traceback" in second
