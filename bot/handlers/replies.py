@@ -1,7 +1,7 @@
 """What people say and press, carried out: inbox rows → engine commands, control words, and words where
 nothing is done.
 
-A reply that answers a question in its thread: `Replies.reply` has the session's `PromptState`, and calls
+A reply, a press, a form and files that answer a question become an `Answer`, and go through `Replies.do` to
 `Engine.resume(session, message)`, which loads the snapshot. A refusal is told to its author only.
 
 Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing

@@ -193,7 +193,10 @@ class Sessions:
         """The state of a session as loaded."""
         state = fold(loaded)
         if state is None:
-            log.info("the snapshot of %s is not used", loaded.head.session_id)
+            log.warning(
+                "The snapshot of %s is of another release. The journal is read in its place.",
+                loaded.head.session_id,
+            )
             state = derive_state(await self.journal(loaded.head.session_id))
         return state
 

@@ -571,8 +571,8 @@ async def test_a_lost_snapshot_is_the_journal_read_again(
     assert len([line for line in said if session_id in line]) == 1
 
 
-async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> None:
-    """After a restart an answer reads the snapshot, and no row of the journal, however long that is."""
+async def read_by_an_answer(backing: Backing, tmp_path: Path) -> list[bytes]:
+    """The events that an answer reads after a restart, in a session of some thousand."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(LONG)).session_id
     store, read = backing.open(), []
@@ -585,4 +585,22 @@ async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> N
 
         store._events = noted  # type: ignore[method-assign]
         assert (await rig.reply(session_id, "yes")).status == "complete"
-    assert read == []
+    return read
+
+
+async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> None:
+    """After a restart an answer reads the snapshot, and no event of the journal, however long that is."""
+    assert await read_by_an_answer(backing, tmp_path) == []
+
+
+async def test_a_pause_without_its_snapshot_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeded fault: only what runs gets snapshots, so that an answer reads the events up to its pause."""
+    taken = stepper._snapshot
+    monkeypatch.setattr(
+        stepper,
+        "_snapshot",
+        lambda live, after, stored: None if after.status == "paused" else taken(live, after, stored),
+    )
+    assert await read_by_an_answer(Backing("sqlite", tmp_path), tmp_path) != []
