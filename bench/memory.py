@@ -30,7 +30,7 @@ from engine.flow.load import load_flow
 from engine.language.codec import Json, encode
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.run.stored import utc_now
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.support.acting import Workspace
 
 FEW = 10

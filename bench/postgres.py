@@ -23,7 +23,7 @@ from bench.processes import environment
 from bench.report import Row, median, quantile
 from engine.journal.records import InboxItem
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import NOW, done, event, new_session, step
 from tests.support import postgres
 

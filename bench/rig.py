@@ -19,8 +19,8 @@ from engine.language.actors import Actor
 from engine.nodes.runtime.python import python
 from engine.nodes.runtime.runner import Completed, Runner
 from engine.run.engine import Engine
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from prompt_state.question_row import projection
 
 ANA = Actor(id="U0LOCALANA", name="ana", facts_known=True)

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from engine.run.runtime import Runtime as Runtime
     from engine.run.session import Session as Session
     from engine.storage.open import open_store as open_store
-    from engine.storage.port import Store as Store
     from engine.storage.sqlite import open_sqlite as open_sqlite
+    from engine.storage.store import Store as Store
 
 _PLACES = {
     "Actor": "language.actors",
@@ -82,7 +82,7 @@ _PLACES = {
     "Session": "run.session",
     "State": "journal.state",
     "Status": "journal.phases",
-    "Store": "storage.port",
+    "Store": "storage.store",
     "decode_event": "journal.events",
     "derive_state": "journal.fold",
     "load_flow": "flow.load",

@@ -295,7 +295,7 @@ def projection(before: State, after: State, events: Sequence[Event]) -> Sequence
 
 
 class PromptReader(Protocol):
-    """The part of `engine.storage.port.Store` that is needed here."""
+    """The part of `engine.storage.store.Store` that is needed here."""
 
     def prompt(self, prompt_id: str) -> PromptRow | None: ...
 

@@ -47,7 +47,7 @@ from engine.run.remote_commands import item
 from engine.run.session import Receipt, carry_out, receipt_of, withdraw
 from engine.run.stored import stored_state, utc_now
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 REPLY_SECONDS = 15.0
 """How long a living process has to take a request."""

@@ -29,9 +29,9 @@ from engine.journal.records import Head
 from engine.language.codec import Json, canonical, decode_signed, encode
 from engine.language.errors import Corrupt, Erased, MalformedJournal, NotJson
 from engine.language.timestamps import from_text
-from engine.storage.port import Store
 from engine.storage.private_files import durable_file
 from engine.storage.sealing import Sealer
+from engine.storage.store import Store
 
 _PURPOSE = "audit"
 _CURSOR = "audit cursor"

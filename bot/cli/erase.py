@@ -19,8 +19,7 @@ from bot.terminal.console import (
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.errors import SessionError
-from engine.storage.port import Store
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     pass
@@ -42,7 +41,7 @@ def erase(
     settings = place.settings()
     need_database(settings, "nothing to erase")
     with writing(settings) as store:
-        database, kept = _database(store), Retention.of(settings, store)
+        kept = Retention.of(settings, store)
         if person is None:
             heads = list(
                 {
@@ -50,9 +49,9 @@ def erase(
                 }.values()
             )
         else:
-            heads = sessions_naming(database, person)
-        heads = [head for head in heads if not is_erased(database, head.session_id)]
-        refused = _refused(database, heads)
+            heads = sessions_naming(store, person)
+        heads = [head for head in heads if not is_erased(store, head.session_id)]
+        refused = _refused(store, heads)
         if refused and person is None:
             raise SessionError(f"{next(iter(refused.values()))} Nothing was erased.")
         going = [head for head in heads if head.session_id not in refused]
@@ -60,13 +59,13 @@ def erase(
         if not dry_run:
             for head in going:
                 kept.remove_files(head.session_id)
-                erase_session(database, head.session_id)
-            elsewhere = erase_elsewhere(database, person) if person else 0
+                erase_session(store, head.session_id)
+            elsewhere = erase_elsewhere(store, person) if person else 0
     _tell_erased(going, refused, elsewhere, dry_run=dry_run, as_json=as_json)
     return Exit.REFUSED if refused else Exit.OK
 
 
-def _refused(store: DatabaseStore, heads: Sequence[Head]) -> dict[str, str]:
+def _refused(store: Store, heads: Sequence[Head]) -> dict[str, str]:
     from engine.storage.erasing import refuse_to_erase
 
     found = {}
@@ -100,8 +99,3 @@ def _tell_erased(
         return
     more = f", and {plural(elsewhere, 'other row')}" if elsewhere else ""
     print(f"{count} erased with all files{more}. Their chains still verify. Backups hold what they held.")
-
-
-def _database(store: Store) -> DatabaseStore:
-    assert isinstance(store, DatabaseStore), "every URL names a database"
-    return store

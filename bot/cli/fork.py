@@ -27,7 +27,7 @@ from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
 from engine.run.session import carry_out
 from engine.run.stored import stored_state
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 
 def fork_session(

@@ -31,7 +31,7 @@ from engine.language.errors import (
     UnknownSession,
 )
 from engine.run.stored import known_flow, stored_state
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 

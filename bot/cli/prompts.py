@@ -52,7 +52,7 @@ from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import AlreadyAnswered, Corrupt, InvalidAnswer, PromptClosed, PromptTimedOut
 from engine.run.stored import stored_state, utc_now
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 

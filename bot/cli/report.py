@@ -19,7 +19,7 @@ from engine.journal.records import Head
 from engine.language.codec import Json, encode
 from engine.language.template import shown
 from engine.messages.money import dollars
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 _MOST = 4_000
 """Characters of an input or a result that are printed; the digest is of all of it."""

@@ -22,8 +22,8 @@ from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
 from engine.run.session import carry_out
 from engine.run.stored import stored_state
-from engine.storage.port import Store
 from engine.storage.sealing import BEGINS
+from engine.storage.store import Store
 
 GO_ON = "resume"
 """What a held session is told where the person says nothing else."""

@@ -44,7 +44,7 @@ from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.leases import BEAT_SECONDS, FreeLease, Served, Serving, lease
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state.question_row import thread_key
 
 _LOOK_SECONDS = 0.05

@@ -28,7 +28,7 @@ from engine.journal.records import NANO, Head, SpendRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state, utc_now
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row as prompt_store
 from prompt_state.question_row import PromptState
 

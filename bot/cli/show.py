@@ -27,8 +27,8 @@ from engine.journal.state import State
 from engine.language.codec import encode
 from engine.language.errors import Corrupt, FlowError, MalformedJournal, StorageError
 from engine.run.stored import stored_flow, utc_now
-from engine.storage.port import Store
 from engine.storage.private_files import durable_file
+from engine.storage.store import Store
 
 
 @dataclass(frozen=True)

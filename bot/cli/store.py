@@ -54,9 +54,9 @@ from engine.run.export import check_signature
 from engine.run.stored import utc_now
 from engine.run.verify import verify
 from engine.storage.open import place_of
-from engine.storage.port import Store
 from engine.storage.private_files import read_key
 from engine.storage.sealing import BEGINS, Sealer
+from engine.storage.store import Store
 
 
 def release_store(place: Place) -> int:

@@ -10,9 +10,7 @@ from bot.config.settings import load_settings, read_env_file
 from bot.terminal.console import Exit, Place, UsageError, clean, plural, url_of
 from engine.storage.copying import copy_store
 from engine.storage.open import open_store, place_of
-from engine.storage.port import Store
 from engine.storage.private_files import read_key
-from engine.storage.store import DatabaseStore
 
 _SQLITE = "sqlite:///"
 
@@ -36,7 +34,7 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
         closing(open_store(from_url, key, before.encryption_keys)) as old,
         closing(open_store(to_url, after.secret_key or key, after.encryption_keys)) as new,
     ):
-        sessions = copy_store(_database(old), _database(new))
+        sessions = copy_store(old, new)
     print(f"{clean(place_of(to_url))} holds {plural(sessions, 'session')}, read back and verified.")
     told = "" if to_env is None else f", and its keys to those of {clean(str(to_env))}"
     print(
@@ -50,8 +48,3 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
 
 def _file(url: str) -> Path | None:
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
-
-
-def _database(store: Store) -> DatabaseStore:
-    assert isinstance(store, DatabaseStore), "every URL names a database"
-    return store

@@ -18,7 +18,7 @@ from bot.web.access import Access
 from bot.web.server import Room, running
 from bot.workspace.pages import LOOPBACK
 from engine.language.actors import Actor
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 
 def web_command(place: Place, port: int | None, host: str, write: bool, open_it: bool | None) -> int:

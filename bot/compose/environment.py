@@ -47,7 +47,7 @@ from engine.run.runtime import ToolServers
 from engine.run.stored import stored_state
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state.question_row import projection
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from engine.language.codec import decode
 from engine.language.errors import LockHeld, SaysoError
 from engine.run.stored import stored_state
 from engine.storage.backoff import passes
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state.question_row import prompt_row
 
 log = logging.getLogger("sayso")

@@ -24,7 +24,7 @@ from engine.language.errors import SaysoError, StoreSuspended
 from engine.nodes.runtime.kept_files import kept_folder
 from engine.run.snapshot_files import SnapshotFiles
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     from engine.storage.blobs import Blobs

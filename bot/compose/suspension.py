@@ -17,7 +17,7 @@ from engine.language.errors import SaysoError, StoreSuspended
 from engine.run.stored import stored_state
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso")
 

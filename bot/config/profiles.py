@@ -12,7 +12,7 @@ from engine.language import timestamps, working_hours
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import NotJson
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 _SCOPE = "person:"
 

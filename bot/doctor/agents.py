@@ -33,7 +33,7 @@ from engine.nodes.runtime.mcp_servers import (
     servers,
 )
 from engine.nodes.runtime.secrets import SecretSource
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 
 def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:

@@ -42,7 +42,7 @@ from engine.nodes.runtime.secrets import SecretSource
 from engine.run.flow_files import load_flows
 from engine.run.stored import stored_state
 from engine.storage.open import open_store, place_of
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 SLACK_SECONDS = 30.0
 """How long Slack may take for all that is asked of it."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bot.doctor.findings import Check
-from engine.storage.port import Store
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 
 
 def check_encryption(store: Store) -> Iterator[Check]:
     """Which key writes, and what is plain or under another key. Nothing where no keys are set."""
-    if not isinstance(store, DatabaseStore) or store.vault is None:
+    if store.vault is None:
         return
     from engine.storage.erasing import plain
 

@@ -10,7 +10,7 @@ from bot.outbound.shards import SHARDS, lease_of
 from bot.terminal.console import plural
 from engine.language import timestamps
 from engine.storage.leases import LEADER
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 WITHOUT = {
     "socket": "nothing is taken from Slack",

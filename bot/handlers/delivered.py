@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 NOTED_SECONDS = 600.0
 """After how long nothing older than a delivered message is still on its way."""

@@ -32,7 +32,7 @@ from engine.journal.records import OutboxRow, PutOutbox
 from engine.language import working_hours
 from engine.language.codec import Json, encode
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState, may_act_on
 

@@ -19,7 +19,7 @@ from bot.serve.bolt import SlackApp
 from bot.serve.roles import Replica
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso")
 

@@ -56,7 +56,7 @@ from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups
 from engine.run.engine import DRAIN_SECONDS
 from engine.run.supervision import supervised
 from engine.storage.backoff import is_busy, waited_out
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso")
 P = ParamSpec("P")

@@ -33,7 +33,7 @@ from engine.language import timestamps
 from engine.language.errors import SaysoError, StorageError
 from engine.run.engine import Engine
 from engine.run.stored import stored_state
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row
 
 _WAITS = (10, 30, 60, 300, 900, 3600, 4 * 3600, 86400, 3 * 86400, 7 * 86400)

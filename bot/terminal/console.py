@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.config.settings import Settings
     from engine.journal.state import State
     from engine.language.codec import Json
-    from engine.storage.port import Store
+    from engine.storage.store import Store
 
 
 _SQLITE = "sqlite:///"

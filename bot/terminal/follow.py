@@ -31,7 +31,7 @@ from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""

@@ -30,7 +30,7 @@ from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode
 from engine.language.errors import FlowError, SaysoError, StorageError, UnknownSession
 from engine.run.stored import stored_flow
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 _KEPT = 6
 """Journals that are kept decoded: the slider asks for one again and again."""

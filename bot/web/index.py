@@ -20,7 +20,7 @@ from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.language.errors import Erased, SaysoError
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row
 
 _AT_ONCE = 100

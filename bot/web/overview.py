@@ -15,7 +15,7 @@ from engine.journal.records import InboxRow, PromptRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state
-from engine.storage.port import Store
+from engine.storage.store import Store
 from prompt_state import question_row
 from prompt_state.question_row import PromptState
 

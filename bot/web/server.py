@@ -31,7 +31,7 @@ from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, U
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso.web")
 PAGE = Path(__file__).parent / "page"

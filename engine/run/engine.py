@@ -61,7 +61,7 @@ from engine.run.snapshot_files import Copies, SnapshotFiles
 from engine.run.stepper import Stepper
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     from engine.decide.past import Past, Plan

@@ -43,7 +43,7 @@ from engine.run import remote_commands
 from engine.run.engine import Engine
 from engine.storage.fence import WorkPermit
 from engine.storage.leases import Holder, Serving
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso.frontend")
 

@@ -9,7 +9,7 @@ from engine.decide.agents import listings, memory
 from engine.journal.records import KeptRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     from engine.models.turn_runner import Approved, SaidIn

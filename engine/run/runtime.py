@@ -57,7 +57,7 @@ from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.leases import holder_of
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory

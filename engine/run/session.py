@@ -38,7 +38,7 @@ from engine.run import remote_commands
 from engine.run.dispatcher import perform
 from engine.run.engine import Engine
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 REPLY_SECONDS = 30.0
 """How long a living process has to carry a request out."""

@@ -55,7 +55,7 @@ from engine.run.executor import ActiveSession, Cached
 from engine.run.stored import flow_form, stored_flow, stored_state
 from engine.storage.fence import WorkPermit
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 if TYPE_CHECKING:
     from engine.run.shared_files import SharedFiles

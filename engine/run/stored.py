@@ -17,7 +17,7 @@ from engine.journal.records import FlowForm
 from engine.journal.snapshot import fold
 from engine.journal.state import State
 from engine.language import timestamps
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 _READERS = ("flow", "flow.checks", "forms", "language", "nodes.types", "types")
 """The rooms that say what a text of a flow means."""

@@ -1,4 +1,4 @@
-"""Where sessions are kept: one port (`engine.storage.port`), and SQLite (a file, or memory) or Postgres behind it.
+"""Where sessions are kept: one class (`engine.storage.store.Store`), on SQLite (a file, or memory) or Postgres.
 
 May import: `journal` and below.
 

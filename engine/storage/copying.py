@@ -15,7 +15,7 @@ from engine.journal.records import Head
 from engine.language.errors import Corrupt, Erased, RowRefused, StorageError
 from engine.storage.flows import TEXT_ABOUT, TEXTS
 from engine.storage.sealing import ENCRYPTED, JOURNAL, JournalRecord
-from engine.storage.store import META, PUT_META, DatabaseStore, has_rows
+from engine.storage.store import META, PUT_META, Store, has_rows
 from engine.storage.tables import COPIED, DATA_KEYS, JOURNALS, Copied, session_number
 from engine.storage.vault import ERASED
 
@@ -27,7 +27,7 @@ _CHAINS = """SELECT s.session_id, s.origin, s.chain, p.chain FROM sessions s
 _ERASED = DATA_KEYS.where("key_id = ?")
 
 
-def copy_store(source: DatabaseStore, target: DatabaseStore) -> int:
+def copy_store(source: Store, target: Store) -> int:
     """Copy all rows to an empty store; how many sessions came. Raises `StorageError`."""
     if has_rows(target._db):
         raise StorageError(
@@ -65,7 +65,7 @@ def copy_store(source: DatabaseStore, target: DatabaseStore) -> int:
 class _Copy:
     """One copy, inside the transactions of both stores."""
 
-    def __init__(self, source: DatabaseStore, target: DatabaseStore) -> None:
+    def __init__(self, source: Store, target: Store) -> None:
         self._source, self._target = source, target
         self._chains: dict[bytes, bytes] = {}
         """Where the chain of a head or a snapshot stands in the copy, by where it stands in the source."""
@@ -169,7 +169,7 @@ class _Copy:
         return record.but(body=body, mac=sealer.link(session_id, record.seq, chain, record.version, body))
 
 
-def _read(store: DatabaseStore, table: Copied, row: tuple[Any, ...]) -> Any:
+def _read(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
     """The record of a row or the text of a flow, decrypted unless it was erased; None where it does not verify."""
     try:
         if table.table is None:
@@ -182,13 +182,13 @@ def _read(store: DatabaseStore, table: Copied, row: tuple[Any, ...]) -> Any:
         return None
 
 
-def _told(store: DatabaseStore, table: Copied, row: tuple[Any, ...]) -> Any:
+def _told(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
     """What a row says under whatever keys."""
     record = _read(store, table, row)
     return record.but(chain=b"") if record is not None and "chain" in table.columns else record
 
 
-def _state_of(store: DatabaseStore, head: Head) -> object:
+def _state_of(store: Store, head: Head) -> object:
     """What a session says; the kind of damage where it does not verify."""
     try:
         return store.head(head.session_id), list(store.journal(head.session_id))

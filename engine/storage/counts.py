@@ -22,7 +22,7 @@ class CountTables(Tables):
 
     @reads
     def counts(self) -> Counts:
-        """See `Store.counts`."""
+        """How much there is of what waits, unverified: for metrics, never for a decision."""
         inbox, outbox = self._db.one(_INBOX) or (0, None), self._db.one(_OUTBOX) or (0, None)
         return Counts(
             sessions=dict(self._db.all(_SESSIONS)),

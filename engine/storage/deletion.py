@@ -38,14 +38,17 @@ class SessionDeletion(SessionTables):
 
     @reads
     def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
-        """See `Store.ended`."""
+        """Sessions that ended before that time, in the order of their starts. One whose head does not verify is left out:
+        a date that was changed must not delete a living session."""
         heads = self._by_n(self._db.each(_ENDED, (before,)))
         genuine_ones = (head for head in heads if genuine(self._sealer, head))
         return [head.session_id for head in islice(genuine_ones, limit)]
 
     @writes
     def delete(self, session_ids: Sequence[str]) -> list[str]:
-        """See `Store.delete`."""
+        """Delete sessions with all their rows, for a few milliseconds; those that are still to be deleted. What was spent
+        stays, and consumed inbox rows, whose keys are needed longer. A session that has not ended raises `SessionError`
+        unless it is quarantined; one that does not exist is no error."""
         left = list(session_ids)
         until = time.monotonic() + _SLICE_SECONDS
         while left and time.monotonic() < until:

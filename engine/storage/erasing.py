@@ -12,7 +12,7 @@ from engine.journal.records import DataKey, Head
 from engine.language.codec import Json, decode
 from engine.language.errors import Corrupt, Erased, SessionError, UnknownSession
 from engine.storage.sealing import ENCRYPTED
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 from engine.storage.tables import (
     DATA_KEYS,
     FORMS,
@@ -51,7 +51,7 @@ _DROP_KEPT = "DELETE FROM kept WHERE n = ?"
 _INBOX = INBOX.where("id = ?")
 
 
-def erase_session(store: DatabaseStore, session_id: str) -> None:
+def erase_session(store: Store, session_id: str) -> None:
     """Erase what a session held. Its head, its encrypted journal and its data key's place remain, so that its chain verifies;
     prompts, intents, its snapshot go, and what the inbox took for it is emptied. Raises `SessionError`, `Corrupt`."""
     with store._db.thorough():
@@ -60,7 +60,7 @@ def erase_session(store: DatabaseStore, session_id: str) -> None:
         store.vault.forget()
 
 
-def _erase_session(store: DatabaseStore, session_id: str) -> None:
+def _erase_session(store: Store, session_id: str) -> None:
     head = store.head(session_id)
     if head is None:
         raise UnknownSession(f"There is no session {session_id}.")
@@ -77,14 +77,14 @@ def _erase_session(store: DatabaseStore, session_id: str) -> None:
     store._forget(session_id)
 
 
-def plain(store: DatabaseStore) -> int:
+def plain(store: Store) -> int:
     """How many rows hold something that is not encrypted."""
     with store._db.read():
         found = [store._number(table.count_plain, *[ENCRYPTED] * len(table.secret)) for table in _WITH_BODIES]
         return sum(found) + store._number(_COUNT_TEXTS, ENCRYPTED) + store._number(_COUNT_EVENTS, ENCRYPTED)
 
 
-def refuse_to_erase(store: DatabaseStore, head: Head) -> None:
+def refuse_to_erase(store: Store, head: Head) -> None:
     """Raise `SessionError` for a session that cannot be erased: it goes on, a bot is about to send what it says, or its rows
     are plain."""
     if head.ended_at is None and not head.quarantined:
@@ -103,7 +103,7 @@ def refuse_to_erase(store: DatabaseStore, head: Head) -> None:
         )
 
 
-def is_erased(store: DatabaseStore, session_id: str) -> bool:
+def is_erased(store: Store, session_id: str) -> bool:
     """Whether what the session held was erased."""
     with store._db.read():
         row = store._db.one(_KEY, (session_id,))
@@ -111,7 +111,7 @@ def is_erased(store: DatabaseStore, session_id: str) -> bool:
     return record is not None and record.key_id == ERASED
 
 
-def _message_keys(store: DatabaseStore, session_id: str) -> set[str]:
+def _message_keys(store: Store, session_id: str) -> set[str]:
     """The keys of the inbox rows that a session has taken, as far as it can be read."""
     found: set[str] = set()
     try:
@@ -131,7 +131,7 @@ def _named_key(value: Json) -> set[str]:
     return own.union(*map(_named_key, value.values()))
 
 
-def _empty(store: DatabaseStore, ids: Iterable[tuple[int]]) -> None:
+def _empty(store: Store, ids: Iterable[tuple[int]]) -> None:
     for (row_id,) in ids:
         try:
             row = store._held(INBOX, _INBOX, row_id)
@@ -147,7 +147,7 @@ def naming(person: str) -> Callable[[bytes], bool]:
     return lambda body: pattern.search(body) is not None
 
 
-def sessions_naming(store: DatabaseStore, person: str) -> list[Head]:
+def sessions_naming(store: Store, person: str) -> list[Head]:
     """All sessions whose journal names a person: who started, said or decided something, was asked or mentioned."""
     named = naming(person)
     found = []
@@ -160,14 +160,14 @@ def sessions_naming(store: DatabaseStore, person: str) -> list[Head]:
     return found
 
 
-def erase_elsewhere(store: DatabaseStore, person: str) -> int:
+def erase_elsewhere(store: Store, person: str) -> int:
     """Take what names a person outside of sessions: notes and grants, messages that were taken, and what was sent of no
     session. How many rows."""
     with store._db.thorough():
         return store._db.atomically(lambda: _erase_elsewhere(store, naming(person)))
 
 
-def _erase_elsewhere(store: DatabaseStore, named: Callable[[bytes], bool]) -> int:
+def _erase_elsewhere(store: Store, named: Callable[[bytes], bool]) -> int:
     taken = [key for key, row in _readable(store, INBOX, _INBOX_DONE) if named(row.payload)]
     sent = [key for key, row in _readable(store, OUTBOX, _OUTBOX_DONE) if named(row.payload)]
     kept = [key for key, row in _readable(store, KEPT, _KEPT_ALL) if named(row.body)]
@@ -177,7 +177,7 @@ def _erase_elsewhere(store: DatabaseStore, named: Callable[[bytes], bool]) -> in
     return len(taken) + len(sent) + len(kept)
 
 
-def _readable(store: DatabaseStore, table: Table[R], ids: str) -> Iterator[tuple[tuple[int], R]]:
+def _readable(store: Store, table: Table[R], ids: str) -> Iterator[tuple[tuple[int], R]]:
     """The records of a table that can be read, each with its number."""
     for key in store._db.all(ids):
         try:

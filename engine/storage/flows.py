@@ -25,7 +25,7 @@ class FlowTables(Tables):
 
     @reads
     def flow(self, digest: str) -> bytes:
-        """See `Store.flow`."""
+        """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
         row = self._db.one(_FLOW, (digest,))
         if row is None:
             raise StorageError(f"No flow with digest {digest} is stored.")
@@ -38,7 +38,8 @@ class FlowTables(Tables):
 
     @reads
     def form(self, digest: str, release: str) -> bytes | None:
-        """See `Store.form`."""
+        """What this release made of the pinned flow, verified; None where it has not, or where it does not verify. Raises what
+        `flow` raises: a text that was changed is never run, in no form."""
         self.flow(digest)
         try:
             kept = self._get(FORMS, _FORM, digest)
@@ -49,7 +50,7 @@ class FlowTables(Tables):
 
     @writes
     def keep_form(self, form: FlowForm) -> None:
-        """See `Store.keep_form`."""
+        """Keep what this release made of a pinned flow, in place of what another one has."""
         self._update(FORMS, form)
 
     def _pin(self, digest: str, body: bytes) -> None:

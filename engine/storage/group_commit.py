@@ -25,7 +25,7 @@ from msgspec import Struct
 from engine.journal.records import Commit, InboxItem
 from engine.language.errors import RowRefused, StorageBroken, StorageError
 from engine.storage.backoff import passes
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 log = logging.getLogger("sayso.storage")
 P = ParamSpec("P")

@@ -31,7 +31,7 @@ class KeptTables(Tables):
 
     @reads
     def kept(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
-        """See `Store.kept`."""
+        """What is kept of a kind in these scopes, or in all, oldest first. Rows that do not verify are left out."""
         if scopes is None:
             return list(self._each(KEPT, _KEPT, self._db.all(_OF_KIND, (kind,))))
         ids = self._db.all(_IN, (kind, listed(scopes)))
@@ -39,6 +39,6 @@ class KeptTables(Tables):
 
     @reads
     def kept_row(self, kept_id: str) -> KeptRow | None:
-        """See `Store.kept_row`."""
+        """One of them, verified: `Corrupt` where it was changed outside."""
         found = self._db.one(_N_OF, (kept_id,))
         return self._get(KEPT, _KEPT, found[0]) if found else None

@@ -75,7 +75,7 @@ class LockTables(Tables):
 
     @reads
     def locks(self, name: str | None = None) -> list[LockRow]:
-        """See `Store.locks`."""
+        """The queue for a lock, or all queues by name; each in its order, the first has the lock or is to get it."""
         ids = self._db.all(_LOCKS) if name is None else self._db.all(_LOCKS_OF_NAME, (name,))
         return [self._lock_row(n, name or "?") for (n,) in ids]
 
@@ -90,13 +90,13 @@ class LockTables(Tables):
 
     @reads
     def unplaced(self) -> list[tuple[str, str]]:
-        """See `Store.unplaced`."""
+        """Open sessions that have no place in any queue that verifies, each with the digest of its flow."""
         changed = [row.session_id for row in self.locks() if not row.verified]
         return self._db.all(_UNPLACED) + [row for name in changed for row in self._db.all(_DIGEST, (name,))]
 
     @reads
     def grants(self, limit: int = 100) -> list[str]:
-        """See `Store.grants`. A row that does not verify gets nothing."""
+        """Sessions that are first in their queue and have not taken the lock yet, longest waiting first. A row that does not verify gets nothing."""
         return [row.session_id for row in self._each(LOCKS, _LOCK, self._db.all(_LOCK_GRANTS, (limit,)))]
 
 
@@ -124,10 +124,10 @@ class SpendTables(Tables):
 
     @reads
     def spent(self, day: str) -> int:
-        """See `Store.spent`."""
+        """What counts on that day, in billionths of a dollar."""
         return self._number(_SPENT, day)
 
     @reads
     def spend(self, since: str) -> list[SpendRow]:
-        """See `Store.spend`."""
+        """The model calls of that day and of all later ones, oldest first. Rows that do not verify are left out."""
         return list(self._each(SPEND, _SPEND, self._db.all(_SPEND_SINCE, (since,))))

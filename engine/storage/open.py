@@ -20,11 +20,10 @@ import apsw
 from engine.language.errors import StorageError
 from engine.storage.connection import Connection
 from engine.storage.leases import MemoryOwners
-from engine.storage.port import Store
 from engine.storage.schema import STEPS, take_steps
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
-from engine.storage.store import vault_of
+from engine.storage.store import Store, vault_of
 
 _SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")

@@ -18,7 +18,7 @@ from engine.storage.postgres_leases import PostgresOwners, ServingLease, interru
 from engine.storage.postgres_words import steps
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
-from engine.storage.store import DatabaseStore, check_key, vault_of
+from engine.storage.store import Store, check_key, vault_of
 
 _HAS_TABLES = """SELECT count(*) = 2 FROM pg_class
  WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('format', 'changes')"""
@@ -62,7 +62,7 @@ def open_postgres(url: str, key: bytes | None, encryption_keys: Sequence[bytes] 
         raise
 
 
-class PostgresStore(DatabaseStore):
+class PostgresStore(Store):
     """`Store` on a Postgres database. Threads may share it; their calls run one after the other."""
 
     _db: PostgresConnection

@@ -190,7 +190,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @writes
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
-        """See `Store.ingest`."""
+        """Store items; the new row's id for each, or None where the key was known. Durable on return."""
         return [self._receive(item, now) for item in items]
 
     def _receive(self, item: InboxItem, now: str) -> int | None:
@@ -210,7 +210,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return self._next("inbox")
 
     def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
-        """See `Store.inbox`."""
+        """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
+        marked with outcome `corrupt` and left out."""
         corrupt: list[int] = []
         with self._db.read():
             ids = self._db.all(_INBOX_OPEN, (after, at_most(limit)))
@@ -220,11 +221,12 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
-        """See `Store.lanes`."""
+        """The ordering keys of rows of these kinds that nobody has consumed, the oldest first: each with its newest id, and
+        with how many there are."""
         return self._db.all(_LANES, (listed(list(kinds)),))
 
     def lane(self, lane: str) -> list[InboxRow]:
-        """See `Store.lane`."""
+        """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `inbox`."""
         corrupt: list[int] = []
         with self._db.read():
             rows = list(self._each(INBOX, _INBOX, self._db.all(_LANE, (lane,)), corrupt))
@@ -233,17 +235,18 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def inbox_row(self, key: str) -> InboxRow | None:
-        """See `Store.inbox_row`."""
+        """One row by its key, consumed or not."""
         return self._get(INBOX, _INBOX_BY_KEY, key)
 
     @reads
     def dead_letters(self, limit: int = 1000) -> list[InboxRow]:
-        """See `Store.dead_letters`."""
+        """Rows whose outcome is `dead`, oldest first. Rows that do not verify are left out."""
         return list(self._each(INBOX, _INBOX, self._db.each(_INBOX_DEAD, (limit,))))
 
     @writes
     def decide_letter(self, key: str, *, again: bool) -> bool:
-        """See `Store.decide_letter`."""
+        """Open a dead letter anew, under a new id since readers are past the old one, or drop it. False where there is
+        no dead letter with this key."""
         row_id = self._inbox_id() if again else 0
         row = self._held(INBOX, _INBOX_BY_KEY, key)
         if row is None or row.outcome != DEAD:
@@ -256,7 +259,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @writes
     def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
-        """See `Store.consume`."""
+        """Mark rows as done outside of any session, with intents that follow, in one transaction."""
         self._consume(consumed)
         self._put_all(rows, now)
 
@@ -278,7 +281,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             self._db.post(_CONSUME, (after.outcome, result, after.session_id, mac, after.id))
 
     def empty_inbox(self, after: int = 0) -> int | None:
-        """See `Store.empty_inbox`."""
+        """Empty consumed inbox rows of sessions that are gone, for a few milliseconds: their keys stay. After which row to go
+        on, or None when that was all; then the log, which has what was deleted, is emptied too, unless others read it."""
         after = self._db.atomically(partial(self._empty_some, after))
         if not after:
             with self._db.thorough():
@@ -299,7 +303,9 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @writes
     def sweep(self, at: Sweep) -> Sweep | None:
-        """See `Store.sweep`. Rows are looked at in the order in which they came, so the first one that is too young ends
+        """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
+        consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
+        none, what was spent, and notes that are over, from before the other time, texts of flows that nobody pins. Then free pages are given back. Rows are looked at in the order in which they came, so the first one that is too young ends
         its table."""
         if at.stage == len(_SWEPT):
             return at if self._db.give_back() else None
@@ -321,7 +327,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def derived(self, session_id: str) -> Derived:
-        """See `Store.derived`."""
+        """The rows of a session that follow from its journal, to be compared with it. Those that do not verify are left out,
+        but for locks."""
         found = Derived([], [], [])
         try:
             rows = self._db.all(_DERIVED, (session_id,))
@@ -341,7 +348,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def prompt(self, prompt_id: str) -> PromptRow | None:
-        """See `Store.prompt`."""
+        """One prompt, verified."""
         return self._get(PROMPTS, _PROMPT, prompt_id)
 
     @reads
@@ -353,7 +360,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         statuses: Sequence[str] = (),
         limit: int | None = 500,
     ) -> list[PromptRow]:
-        """See `Store.prompts`."""
+        """Prompts, oldest first; rows that do not verify are left out."""
         if session_id is not None:
             asked, sql = [session_id], _PROMPTS_OF_SESSION_AND_STATUS if statuses else _PROMPTS_OF_SESSION
         elif thread_key is not None:
@@ -368,7 +375,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def timers(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
-        """See `Store.timers`."""
+        """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 
@@ -396,17 +403,19 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @writes_suspended
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
-        """See `Store.give_notice`."""
+        """Intents that tell people of a suspended store: `outbox` gives no others then. Those that were not sent are
+        dropped by `unsuspend`."""
         self._put_all([row.but(key=NOTICE + row.key) for row in notices], now)
 
     def unsuspend(self) -> None:
-        """See `Store.unsuspend`."""
+        """Take what is stored for true, and allow writes: a person has seen to what may happen a second time."""
         with self._db.write(suspended=True):
             self._db.run(_DROP_NOTICES, (NOTICE,))
         self._db.watch.release()
 
     def outbox(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
-        """See `Store.outbox`."""
+        """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
+        back the later rows of its lane. A row that does not verify is set to `failed` and left out."""
         corrupt: list[int] = []
         with self._db.read():
             if self._db.watch.suspended is None:
@@ -419,13 +428,13 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def outbox_row(self, key: str) -> OutboxRow | None:
-        """See `Store.outbox_row`."""
+        """One row by its key, in any state."""
         found = self._db.one(_OUTBOX_ID, (key,))
         return self._get(OUTBOX, _OUTBOX, found[0]) if found else None
 
     @reads
     def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
-        """See `Store.outbox_of`."""
+        """The rows of a session whose keys begin so, in any state, oldest first. Those that do not verify are left out."""
         return list(self._each(OUTBOX, _OUTBOX, self._db.all(_OUTBOX_OF_SESSION, (session_id, prefix))))
 
     def _outbox(self, row_id: int) -> OutboxRow:
@@ -437,7 +446,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @writes_suspended
     def outbox_attempt(self, row_id: int, attempts: int, now: str) -> bool:
-        """See `Store.outbox_attempt`."""
+        """Count an attempt, durably, before the request is made. False, and nothing is changed, where the row is not as it
+        was read: it has another number of `attempts`, or is not pending any more."""
         row = self._outbox(row_id)
         if (row.attempts, row.state) != (attempts, "pending"):
             return False
@@ -456,7 +466,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         not_before: str | None = None,
         items: Sequence[InboxItem] = (),
     ) -> bool:
-        """See `Store.outbox_finish`. A result that was there stays when none is given."""
+        """Record what became of an attempt, and ingest what follows (`prompt shown`), in one transaction.
+        When the row was replaced meanwhile (`rev` moved) the result is kept and the row stays pending: False. A result that was there stays when none is given."""
         row = self._outbox(row_id)
         after = row.but(result=row.result if result is None else result)
         if row.rev == rev:
@@ -472,7 +483,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def mark(self, scope: str) -> str | None:
-        """See `Store.mark`."""
+        """How far a catch-up read has come in that thread or channel (a Slack ts)."""
         try:
             found = self._get(MARKS, _MARK, scope)
         except Corrupt as error:
@@ -482,13 +493,14 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
 
     @reads
     def marks(self, prefix: str) -> list[tuple[str, str]]:
-        """See `Store.marks`."""
+        """The marks whose scope begins so, each with its ts, in the order of their scopes. Those that do not verify are
+        left out."""
         found = (MARKS.verified(self._sealer, row) for row in self._db.all(_MARKS, (prefix,)))
         return [(mark.scope, mark.ts) for mark in found if mark is not None]
 
     @writes
     def set_mark(self, scope: str, ts: str) -> None:
-        """See `Store.set_mark`."""
+        """Move a mark forward; it never goes back. A mark that does not verify counts as none."""
         self._db.hold(f"mark {scope}")
         before = self.mark(scope)
         if before is None or _ts_order(ts) > _ts_order(before):

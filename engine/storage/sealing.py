@@ -48,7 +48,7 @@ class StoredHead(Record, frozen=True):
     mac: bytes = b""
 
     def head(self, quarantined: str | None) -> Head:
-        """What the port shows; a session that was set aside is owned by nobody."""
+        """What a store shows; a session that was set aside is owned by nobody."""
         shown = self.but(owner=None) if quarantined else self
         *columns, _origin, _chain, _mac = astuple(shown)
         return Head(*(*columns, quarantined))

@@ -159,7 +159,8 @@ class SessionTables(RowTables):
 
     @reads
     def head(self, session_id: str) -> Head | None:
-        """See `Store.head`."""
+        """Where a session stands, or None. Raises `Corrupt` for a head that does not verify, unless the session is
+        quarantined: then the head is shown as it was found."""
         reason = self._reason(session_id)
         if reason is None:
             record = self._find(session_id)
@@ -176,7 +177,8 @@ class SessionTables(RowTables):
         limit: int | None = 100,
         before: str | None = None,
     ) -> list[Head]:
-        """See `Store.heads`."""
+        """Sessions, newest first; with no limit all of them; with `before` those that are older than that session. One whose
+        head does not verify is listed with a `quarantined` that says so."""
         row = None if before is None else self._db.one(_NUMBER, (before,))
         until = at_most(None) if before is None else row[0] if row else 0
         wanted = (listed(statuses), thread_key, at_most(limit), until)
@@ -184,12 +186,12 @@ class SessionTables(RowTables):
 
     @reads
     def stirred(self, since: str) -> list[Head]:
-        """See `Store.stirred`."""
+        """The sessions of `heads` that have been changed at that time or later, in no order."""
         return self._listed(self._db.all(_STIRRED, (since,)))
 
     @reads
     def opening(self, session_id: str) -> bytes:
-        """See `Store.opening`."""
+        """The first event of a session, verified; what follows is not read. Raises `Corrupt`, `UnknownSession`."""
         head = self._stored(session_id)
         row = self._db.one(_FIRST, (session_number(session_id),))
         if row is None:
@@ -206,7 +208,7 @@ class SessionTables(RowTables):
 
     @reads
     def orphans(self, limit: int = 100) -> list[str]:
-        """See `Store.orphans`. One whose head does not verify is among them: its claim will say so."""
+        """Sessions of status `running` that nobody alive owns: work to be taken up after a crash. One whose head does not verify is among them: its claim will say so."""
         alive, heads = cache(self._alive), self._by_n(self._db.all(_RUNNING))
         return list(islice((h.session_id for h in heads if h.owner is None or not alive(h.owner)), limit))
 
@@ -220,7 +222,8 @@ class SessionTables(RowTables):
 
     @reads
     def load(self, session_id: str) -> Loaded:
-        """See `Store.load`."""
+        """Snapshot and tail, verified. A snapshot that does not verify, or is ahead of the journal, is ignored and
+        the whole journal returned. A journal or head that does not verify raises `Corrupt`. `UnknownSession`."""
         record = self._stored(session_id)
         head = record.head(self._reason(session_id))
         try:
@@ -234,7 +237,8 @@ class SessionTables(RowTables):
 
     @reads
     def journal(self, session_id: str, *, after: int = 0) -> Iterator[bytes]:
-        """See `Store.journal`."""
+        """All events from the first, verified from the beginning; those with seq > `after` are given. Everything
+        is read and verified before this returns, so the iterator may be used on any thread."""
         return iter(self._whole(self._stored(session_id))[after:])
 
     def _whole(self, record: StoredHead) -> tuple[bytes, ...]:
@@ -260,7 +264,9 @@ class SessionTables(RowTables):
     # -- writing
 
     def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """See `Store.commit`. Nearly always all of them can be stored: only where one cannot are they undone, and
+        """All commits in one transaction: for each None, or why that one alone was left out (`Fenced`, ...). A failure
+        of the transaction itself raises and nothing of the batch is stored. One that claims its session may also be
+        refused as `Owned`, `SessionQuarantined`, or `Overtaken` where the session is not where it was found. Nearly always all of them can be stored: only where one cannot are they undone, and
         carried out once more so that each can be undone alone."""
         parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
         outcomes: list[Exception | None] = []
@@ -413,7 +419,9 @@ class SessionTables(RowTables):
 
     @writes
     def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
-        """See `Store.quarantine`."""
+        """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
+        as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the
+        first reason. With intents (the thread is told)."""
         self._quarantine(session_id, reason, now)
         self._put_all(rows, now)
 
@@ -429,7 +437,8 @@ class SessionTables(RowTables):
 
     @writes
     def release(self, session_id: str) -> None:
-        """See `Store.release`."""
+        """Take back a quarantine: its head and its whole journal are verified first, and its snapshot, which may be what
+        was damaged, is deleted. `Corrupt` where they do not verify, and nothing is changed; `UnknownSession`."""
         self._whole(self._stored(session_id))
         self._db.run(DROP_SNAPSHOT, (session_id,))
         self._db.run(DROP_QUARANTINE, (session_id,))

@@ -35,7 +35,7 @@ from engine.storage.private_files import (
 )
 from engine.storage.schema import copy_to, migrate, refuse_foreign
 from engine.storage.sealing import Sealer
-from engine.storage.store import DatabaseStore, check_key, has_rows, vault_of
+from engine.storage.store import Store, check_key, has_rows, vault_of
 
 
 def open_sqlite(
@@ -89,7 +89,7 @@ def _prepared(
     return store
 
 
-class SqliteStore(DatabaseStore):
+class SqliteStore(Store):
     """`Store` on one SQLite database. Threads may share it; their calls run one after the other."""
 
 

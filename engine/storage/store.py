@@ -1,4 +1,14 @@
-"""A store on a database: which workspace it belongs to, with which key its rows are signed, who owns what."""
+"""A store: what it does beside its rows, and what all of it is.
+
+Two transactions carry everything. *Ingest* stores what came from outside under a key that is unique; only after
+it returned may Slack be told that the delivery was taken. *Commit* appends a session's events together with all
+that follows from them (consumed inbox rows, prompts, timers, outbox intents, snapshot) or nothing at all; it
+carries the epoch and the seq that the writer believes in and raises `Fenced` when either has moved on.
+
+A store is synchronous. `engine.storage.group_commit.Writer` runs it on one thread and groups commits.
+Times are UTC ISO-8601 text with milliseconds and `Z` (`2026-11-21T22:40:00.000Z`), which sort as they compare.
+Bodies are bytes that the caller encoded; a backend stores them, gives them a MAC, and never looks inside.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +69,16 @@ class AnyOwners(Protocol):
         """Stop being any owner."""
 
 
-class DatabaseStore(SessionDeletion):
-    """`Store` on a database. Threads may share it; their calls run one after the other."""
+class Store(SessionDeletion):
+    """A store on a database. Every method is one transaction; all raise `StorageError` subclasses and nothing else. Threads
+    may share it; their calls run one after the other."""
 
     file: Path | None = None
+    """The database's file; None for one in memory or on a server."""
     dated = True
+    """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
     shared = False
+    """Whether several processes may serve this store at once: each takes work under a `lease`."""
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
@@ -76,13 +90,13 @@ class DatabaseStore(SessionDeletion):
         self._version = db.data_version()
 
     def close(self) -> None:
-        """See `Store.close`."""
+        """Close; durable already, so nothing is flushed."""
         self._owners.close()
         self._db.watch.close()
         self._db.close()
 
     def bind(self, team_id: str, app_id: str) -> None:
-        """See `Store.bind`."""
+        """Bind this database to a Slack team and app at the first call; `WrongWorkspace` for another one later."""
         value = f"{team_id} {app_id}"
         mac = self._sealer.mac(b"meta", "workspace", value)
         with self._db.read():
@@ -104,7 +118,8 @@ class DatabaseStore(SessionDeletion):
 
     @reads
     def check_chain(self, session_id: str) -> None:
-        """See `Store.check_chain`."""
+        """Verify a session's journal from the beginning, without reading what is in it: that needs no key for what is encrypted,
+        and holds for what was erased. Raises `Corrupt`, `UnknownSession`."""
         record = self._stored(session_id)
         rows = self._db.all(_JOURNAL, (session_number(session_id),))
         check_chain(self._sealer, record, [JournalRecord(*row) for row in rows])
@@ -112,11 +127,12 @@ class DatabaseStore(SessionDeletion):
     # -- ownership
 
     def register(self, label: str) -> str:
-        """See `Store.register`."""
+        """Make this process known as an owner and return its owner id. It counts as alive until the process dies
+        or `close()`; a `kill -9` is noticed at once (a lock the kernel holds)."""
         return self._owners.register(label)
 
     def alive(self, owner: str) -> bool:
-        """See `Store.alive`."""
+        """Whether that owner's process lives."""
         return self._owners.alive(owner)
 
     def generation(self) -> int:
@@ -129,58 +145,63 @@ class DatabaseStore(SessionDeletion):
         return self._db.broken is None
 
     def serving(self) -> list[str]:
-        """See `Store.serving`."""
+        """Labels of living owners (`bot`, `cli`, ...), this process included."""
         return [label_of(owner) for owner in self._owners.living()]
 
     def try_serving(self, holder: Holder) -> Serving | None:
-        """See `Store.try_serving`."""
+        """The lease to serve this database, or None while another process has it. Raises `StorageError`."""
         return FreeLease() if self.file is None else try_lease(note_of(self.file), holder)
 
     def served(self) -> Served:
-        """See `Store.served`."""
+        """The error that says who serves it."""
         return Served(self.file or "memory:", None if self.file is None else read_holder(note_of(self.file)))
 
     def serve_beside(self, role: str) -> None:
-        """See `Store.serve_beside`."""
+        """Serve in this role beside others that do the same, from now on; in none: `stopping`. Raises `Served` while a
+        process serves this store alone."""
 
     def lease(self, name: str) -> bool:
-        """See `Store.lease`."""
+        """Take a named lease, or keep it: False while another process has it. It ends with this process, or on `unlease`.
+        Where only one process can serve a store it is always granted."""
         return True
 
     def unlease(self, name: str, *, tell: bool = False) -> None:
-        """See `Store.unlease`."""
+        """Give a lease back; with `tell` others are woken to take it."""
 
     def listen(self, wake: Callable[[str], None]) -> None:
-        """See `Store.listen`."""
+        """Call this, on any thread, when others have committed: with `inbox`, `outbox`, `locks`, `marks` or `all`, and with
+        `peers` when one came or went; with `lost` when the leases of this process are gone. Any of it may be lost."""
 
     def peers(self) -> dict[str, str]:
-        """See `Store.peers`."""
+        """The owners that serve, this process included, with their roles, as they were a moment ago. Asks nobody."""
         return {"": "all"}
 
     def members(self, names: Sequence[str] = ()) -> list[Member]:
-        """See `Store.members`."""
+        """Who has this store open under a lease, with those of these leases that each holds."""
         return []
 
     def give_up(self, why: str) -> None:
-        """See `Store.give_up`."""
+        """Do no work any more, from whatever thread this is called: another process may do what this one did. Everything
+        raises `StorageBroken` from here on."""
         self._db.broken = why
 
     def note_trouble(self, text: str | None) -> None:
-        """See `Store.note_trouble`."""
+        """Note for other processes what this one has trouble with, outside of the database; None: nothing any more."""
         self._owners.note(text)
 
     def troubles(self) -> list[str]:
-        """See `Store.troubles`."""
+        """What living owners have noted, each with its label."""
         return self._owners.notes()
 
     # -- freshness and housekeeping
 
     def sign(self, purpose: str, body: bytes) -> bytes:
-        """See `Store.sign`."""
+        """A MAC under this store's key for what leaves it (an exported snapshot)."""
         return self._sealer.mac(b"sign", purpose, body)
 
     def enclose(self, data: bytes) -> bytes:
-        """See `Store.enclose`."""
+        """What leaves the store as a line of a file, without its end: encrypted where the store is. See
+        `engine.storage.envelopes`."""
         if self.vault is None:
             return data
         from engine.storage.envelopes import enclosed
@@ -188,7 +209,8 @@ class DatabaseStore(SessionDeletion):
         return enclosed(self.vault.wrapping, self._sealer, data)
 
     def disclose(self, data: bytes) -> bytes:
-        """See `Store.disclose`."""
+        """What a file holds that was written so, by this store or by one with the same keys. Raises `SnapshotRefused`,
+        `KeyMissing`."""
         if not data.startswith(BEGINS):
             return data
         from engine.storage.envelopes import disclosed
@@ -197,22 +219,23 @@ class DatabaseStore(SessionDeletion):
         return disclosed(self.vault.wrapping if self.vault else Wrapping.of(()), self._sealer, data)
 
     def suspended(self) -> str | None:
-        """See `Store.suspended`."""
+        """Why nothing may be written, or None: the store is older than what it acknowledged, or its record of that
+        was changed. Then every write raises `StoreSuspended`. Whether somebody released it meanwhile is looked up."""
         return self._db.watch.look_again()
 
     def stale(self) -> str | None:
-        """See `Store.stale`."""
+        """The same, looked up anew: the files may have been changed since the store was opened."""
         return self._db.watch.findings()
 
     def changed(self) -> bool:
-        """See `Store.changed`."""
+        """Whether another connection or process has committed since the last call."""
         before, self._version = self._version, self._db.data_version()
         if self._version != before and self.vault is not None:
             self.vault.forget()
         return self._version != before
 
     def compact(self) -> None:
-        """See `Store.compact`."""
+        """Write everything anew without free space. Only while nobody else uses the store."""
         self._db.compact()
 
 

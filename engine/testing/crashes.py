@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from engine.journal.events import Event, decode_event
 from engine.journal.records import Commit
 from engine.language.errors import Fenced
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
 """Whether the process dies at the commits of this batch."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.cli.app import run
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.support.inprocess import town
 
 ASKS = """

@@ -16,8 +16,8 @@ from engine.decide.commands import Shown
 from engine.journal.records import DropLock, PutLock, TakeLock
 from engine.language.errors import StorageError
 from engine.run.stored import utc_now
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from prompt_state.question_row import projection
 from tests.support.engine import EngineRig, running
 

@@ -24,7 +24,7 @@ from engine.run.stored import utc_now
 from engine.storage import connection, deletion
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import at, done, event, new_session, step
 
 NOW = "2027-06-01T00:00:00.000Z"

@@ -23,8 +23,8 @@ from engine.nodes.runtime.table import runners
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.run.flow_files import load_flow_file
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from engine.testing import CrashingStore, nth
 from tests.support.engine import ANA, everybody
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine.language.errors import Fenced
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 from engine.testing import CrashingStore
 
 READS = {

@@ -14,7 +14,7 @@ from engine.language.errors import SessionError, SessionQuarantined, SnapshotRef
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
 
 DEPLOY = """flow: deploy

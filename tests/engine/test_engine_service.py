@@ -16,7 +16,7 @@ from engine.language.errors import SchemaTooNew, StorageError
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.remote_commands import BadRequest
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.support.engine import (
     ANA,
     BEN,

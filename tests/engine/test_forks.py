@@ -13,7 +13,7 @@ from engine.journal.events import Event
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
 from engine.nodes.runtime.runner import Completed, Failed, NodeContext
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, nobody_but, running
 
 FLOW = """

@@ -15,8 +15,8 @@ from engine.journal.fold import derive_state
 from engine.journal.records import InboxItem
 from engine.run.remote_commands import item
 from engine.run.stored import utc_now
-from engine.storage.port import Store
 from engine.storage.postgres import open_postgres
+from engine.storage.store import Store
 from tests.support import postgres, prefork
 from tests.support.engine import ANA, check_starts, until
 from tests.support.releases import NEWER, main, of_release, ran

@@ -18,7 +18,7 @@ from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
 from engine.run.sessions import Sessions
 from engine.storage import sealing
 from engine.storage.packing import packed_together
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import claim
 from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
 

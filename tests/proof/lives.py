@@ -31,7 +31,7 @@ from engine.language.codec import Json
 from engine.language.errors import Fenced, SessionEnded
 from engine.nodes.types.registry import node_types
 from engine.run.engine import Engine
-from engine.storage.port import Store
+from engine.storage.store import Store
 from engine.testing import CrashingStore
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects

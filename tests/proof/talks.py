@@ -32,8 +32,8 @@ from engine.models.provider import Provider
 from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime.table import with_runner
 from engine.run.engine import Engine
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from engine.testing.crashes import CrashingStore, never, nth
 from tests.support.claude_binding import grows
 from tests.support.claude_mind import Direct, Mind

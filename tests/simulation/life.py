@@ -28,8 +28,8 @@ from bot.serve.main import Bot
 from bot.workspace.methods.files import content_of
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Runner
-from engine.storage.port import Store
 from engine.storage.sqlite import SqliteStore, open_sqlite
+from engine.storage.store import Store
 from tests.simulation.slack import Delivery, Response, Wire, key_of
 from tests.simulation.timeline import SimLoop
 from tests.simulation.writer import InlineWriter

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from engine.language.errors import StorageError
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.simulation.timeline import SimLoop
 
 

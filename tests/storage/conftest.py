@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import OUTER, MemoryBackend, PostgresBackend, SqliteBackend
 
 _KEYS: dict[str, tuple[bytes, ...]] = {"memory": (), "encrypted": (OUTER,)}

@@ -27,8 +27,8 @@ from engine.journal.records import (
 )
 from engine.storage import rows, sessions
 from engine.storage.open import open_store
-from engine.storage.port import Store
 from engine.storage.sealing import digest_of
+from engine.storage.store import Store
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, outcome, step
 
 Part = Callable[[Store, str, int, int], object]

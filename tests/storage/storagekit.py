@@ -26,8 +26,8 @@ from engine.journal.records import (
 )
 from engine.language.errors import Overtaken
 from engine.storage.open import MemoryStore
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from tests.support import prefork
 
 ROOT = Path(__file__).resolve().parents[2]

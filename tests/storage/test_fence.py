@@ -13,9 +13,9 @@ from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.errors import FenceLost, StorageBroken, StorageBusy
 from engine.storage import fence, postgres_leases
 from engine.storage.fence import Signs, WorkPermit
-from engine.storage.port import Store
 from engine.storage.postgres_leases import HeldLock
 from engine.storage.rows import RowTables
+from engine.storage.store import Store
 from tests.storage.storagekit import NOW, PostgresBackend, SqliteBackend
 from tests.support.fencing import Lease
 

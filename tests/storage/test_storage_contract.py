@@ -35,8 +35,8 @@ from engine.language.errors import (
     UnknownSession,
     WrongWorkspace,
 )
-from engine.storage.port import Store
 from engine.storage.sealing import Sealer
+from engine.storage.store import Store
 from tests.storage.storagekit import (
     FLOW,
     FLOW_DIGEST,

@@ -16,7 +16,7 @@ from engine.storage.database import Database
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.sqlite import open_sqlite
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 from engine.storage.tables import COPIED
 from tests.storage.storagekit import (
     KEY,
@@ -34,7 +34,7 @@ from tests.storage.storagekit import (
 OF_ONE_BACKEND = {"data_keys", "freshness", "format", "serving", "transactions", "boots", "meta"}
 
 
-def filled(path: Path) -> DatabaseStore:
+def filled(path: Path) -> Store:
     """A database with a row of each kind."""
     store = open_sqlite(path, key=KEY)
     store.bind("T1", "A1")
@@ -74,8 +74,8 @@ def test_a_copy_of_a_copy_has_the_same_rows(server: PostgresBackend, tmp_path: P
     (tmp_path / "new").mkdir(mode=0o700)
     backends = SqliteBackend(tmp_path / "old"), server, SqliteBackend(tmp_path / "new")
     old, middle, new = filled(backends[0].path), server.open(), backends[2].open()
-    assert isinstance(middle, DatabaseStore)
-    assert isinstance(new, DatabaseStore)
+    assert isinstance(middle, Store)
+    assert isinstance(new, Store)
     assert copy_store(old, middle) == 1
     assert copy_store(middle, new) == 1
     for table in COPIED:

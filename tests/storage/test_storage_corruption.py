@@ -13,9 +13,9 @@ from msgspec.structs import astuple
 from engine.journal.records import Consumed, InboxItem, Loaded, PutOutbox
 from engine.language.errors import Corrupt, Fenced, KeyMissing, SaysoError, StoreSuspended
 from engine.storage import tables
-from engine.storage.port import Store
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from tests.storage.storagekit import (
     KEY,
     NOW,

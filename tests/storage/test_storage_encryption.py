@@ -25,7 +25,7 @@ from engine.storage.packing import unpacked
 from engine.storage.postgres import open_postgres
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import open_sqlite
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 from engine.storage.vault import AESGCM, Vault, id_of
 from tests.storage.storagekit import (
     FLOW_DIGEST,
@@ -52,7 +52,7 @@ def said(what: str) -> bytes:
     return f'{{"text":"{WORD} {what}"}}'.encode()
 
 
-def filled(store: DatabaseStore, session_id: str = "session-1", *, status: str = "complete") -> None:
+def filled(store: Store, session_id: str = "session-1", *, status: str = "complete") -> None:
     """A session with the word in all that it has, and in all that belongs to no session."""
     thread = f"T1:C1:{session_id}"
     items = [
@@ -83,7 +83,7 @@ def filled(store: DatabaseStore, session_id: str = "session-1", *, status: str =
     store.outbox_finish(sent.id, sent.rev, now=NOW, state="sent", result=said("sent"))
 
 
-def all_of(store: DatabaseStore, session_id: str = "session-1") -> list[Any]:
+def all_of(store: Store, session_id: str = "session-1") -> list[Any]:
     """Everything that a store says of a session and beside it."""
     return [
         outcome(lambda: store.load(session_id)),
@@ -153,7 +153,7 @@ def test_a_column_that_was_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch,
     assert told(backend) != []
 
 
-def _swapped(store: DatabaseStore, backend: SqliteBackend) -> object:
+def _swapped(store: Store, backend: SqliteBackend) -> object:
     """What is read of a question after two bodies were swapped by somebody who has the key that signs."""
     sealer = Sealer(KEY)
     rows = backend.rows("prompts")
@@ -339,7 +339,7 @@ def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
     store.close()
 
 
-def _written_after(store: DatabaseStore, other: DatabaseStore) -> object:
+def _written_after(store: Store, other: Store) -> object:
     """What becomes of a row that another process writes for a session after it was erased."""
     filled(store)
     assert other.load("session-1").events

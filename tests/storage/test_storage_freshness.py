@@ -14,8 +14,8 @@ from engine.journal.records import Commit, Consumed, DropLock, PutOutbox
 from engine.language.errors import Corrupt, KeyMissing, StorageError, StoreSuspended
 from engine.storage.freshness import Anchor, Freshness, anchor_of
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
 from engine.storage.sqlite import back_up, open_sqlite, restore
+from engine.storage.store import Store
 from tests.storage.storagekit import (
     KEY,
     NOW,

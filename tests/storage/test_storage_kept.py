@@ -6,7 +6,7 @@ import pytest
 
 from engine.journal.records import KeptRow
 from engine.language.errors import Corrupt, KeptMoved
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import NOW, SqliteBackend, at, reaped
 
 ROW = KeptRow("n1", "note", "channel:C1", 1, at(60), b"{}")

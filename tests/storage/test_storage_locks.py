@@ -9,9 +9,8 @@ import pytest
 
 from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
-from engine.storage.store import DatabaseStore
+from engine.storage.store import Store
 from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
 
 ONE, TWO, THREE = "session-1", "session-2", "session-3"
@@ -112,7 +111,7 @@ def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
 
 def change(store: Store, session_id: str) -> None:
     """Change the place of a session from outside."""
-    assert isinstance(store, DatabaseStore)
+    assert isinstance(store, Store)
     with store._db.write():
         store._db.run("UPDATE locks SET requested_at = ? WHERE session_id = ?", (at(59), session_id))
 

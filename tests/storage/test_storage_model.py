@@ -24,8 +24,8 @@ from engine.journal.records import (
 )
 from engine.language.errors import SaysoError
 from engine.storage.open import MemoryStore
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from tests.storage.storagekit import KEY, at, claim, new_session, reaped, step
 from tests.support.proving import tries
 

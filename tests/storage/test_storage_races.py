@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.storage.open import open_store
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.races import FAULTS, RACES, prepare, verdict
 from tests.storage.storagekit import KEY, python
 from tests.support import postgres

@@ -9,7 +9,7 @@ import pytest
 
 from engine.journal.records import DropTimer, InboxItem, OutboxRow, PromptRow, PutOutbox, Timer
 from engine.language.errors import StorageError
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import NOW, at
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")

@@ -9,7 +9,7 @@ import pytest
 
 from engine.journal.records import NANO, PutSpend, SettleSpend, SpendRow
 from engine.language.errors import DayBudgetSpent
-from engine.storage.port import Store
+from engine.storage.store import Store
 from tests.storage.storagekit import NOW, SqliteBackend, at, done, event, new_session, reaped, step
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"

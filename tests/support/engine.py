@@ -52,8 +52,8 @@ from engine.nodes.types.registry import mode_of
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from engine.testing import ManualClock as Clock
 
 START = "2026-11-21T09:00:00.000Z"

@@ -9,7 +9,7 @@ import pytest
 
 from engine.language.errors import StorageError
 from engine.storage.group_commit import Writer
-from engine.storage.port import Store
+from engine.storage.store import Store
 
 
 class InlineWriter(Writer):

@@ -20,8 +20,8 @@ from bot.web.access import Access
 from bot.web.server import Room
 from bot.workspace.pages import LOOPBACK
 from engine.language.actors import Actor
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from tests.support import roomful
 
 Json = dict[str, Any]

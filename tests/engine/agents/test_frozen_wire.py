@@ -33,8 +33,8 @@ from engine.nodes.runtime.table import with_runner
 from engine.run import stored
 from engine.run.engine import Engine
 from engine.run.memory import descriptions
-from engine.storage.port import Store
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import Store
 from engine.testing.crashes import CrashingStore, nth
 from prompt_state.question_row import projection
 from tests.nodes.pictures import png
