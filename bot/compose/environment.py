@@ -13,7 +13,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.policy import Gate
-from engine.decide.reinstalled import restored
 from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.records import Head
@@ -44,7 +43,6 @@ from engine.run.engine import Engine
 from engine.run.executor import Extension, random_text
 from engine.run.memory import Public, descriptions, nowhere, places
 from engine.run.runtime import ToolServers
-from engine.run.stored import stored_state
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.store import Store
@@ -203,17 +201,9 @@ def _prices(settings: Settings) -> Mapping[str, Price] | None:
 # --- node types of installed packages ----------------------------------------------------------------------
 
 
-@dataclass
-class Needs:
-    """`lacking` has the sessions by what they lack, in a sentence; `back` those that wait for a type that is here."""
-
-    lacking: dict[str, list[Head]] = field(default_factory=dict)
-    back: list[Head] = field(default_factory=list)
-
-
-def needs(store: Store) -> Needs:
-    """What the open sessions of a store need of packages. Sessions that cannot be read are left out."""
-    found = Needs()
+def lacking(store: Store) -> dict[str, list[Head]]:
+    """The open sessions of a store by what they lack of packages, in a sentence. Those that cannot be read are left out."""
+    found: dict[str, list[Head]] = {}
     flows: dict[str, Flow | None] = {}
     for head in store.heads(statuses=("running", "paused"), limit=None):
         if head.quarantined is not None:
@@ -221,12 +211,8 @@ def needs(store: Store) -> Needs:
         if head.flow_digest not in flows:
             flows[head.flow_digest] = _of_packages(store, head.flow_digest)
         flow = flows[head.flow_digest]
-        if flow is None:
-            continue
-        for why in flow.absent.values():
-            found.lacking.setdefault(why, []).append(head)
-        if _has_back(store, head, flow):
-            found.back.append(head)
+        for why in flow.absent.values() if flow is not None else ():
+            found.setdefault(why, []).append(head)
     return found
 
 
@@ -239,25 +225,18 @@ def _of_packages(store: Store, digest: str) -> Flow | None:
         return None
 
 
-def _has_back(store: Store, head: Head, flow: Flow) -> bool:
-    try:
-        return bool(restored(flow, stored_state(store, head.session_id)))
-    except SaysoError:
-        return False
-
-
 async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
-    """Log what is lacking, and let those of the wanted sessions go on that waited for a type that is here again."""
-    found = await engine.writer.call(lambda: needs(engine.store))
-    for why, heads in found.lacking.items():
-        log.warning("%s: %d open sessions use it; what needs it waits", why, len(heads))
-    for head in filter(wants, found.back):
+    """Set those of the wanted sessions aside that lack a node type here, and tell their threads."""
+    found = await engine.writer.call(lambda: lacking(engine.store))
+    for why, heads in found.items():
+        log.warning("%s: %d open sessions use it and are set aside", why, len(heads))
+    for session_id in {head.session_id for heads in found.values() for head in filter(wants, heads)}:
         try:
-            await engine.apply(head.session_id, None)
+            await engine.apply(session_id, None)
         except StorageBroken:
             raise
         except SaysoError as error:
-            log.warning("%s: %s", head.session_id, error)
+            log.warning("%s: %s", session_id, error)
 
 
 # --- models ------------------------------------------------------------------------------------------------

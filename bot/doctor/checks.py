@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bot.compose.environment import needs
+from bot.compose.environment import lacking
 from bot.config.revision import DIRTY, is_dirty, passed_over, version_of
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
@@ -318,11 +318,11 @@ def _is_newer(store: Store, head: Head) -> bool:
 
 def _check_packages(store: Store) -> Iterator[Check]:
     """Node types of packages that open sessions use and that cannot be used here."""
-    for why, heads in needs(store).lacking.items():
+    for why, heads in lacking(store).items():
         some = ", ".join(head.session_id for head in heads[:5])
         hint = (
-            "Put that right where sayso runs, and restart it: what needs the type waits. Or do without: sayso sessions "
-            f"migrate {heads[0].session_id} FILE, or abort."
+            "Put that right where sayso runs, or they are set aside there until you do, restart it, and run: sayso sessions "
+            f"release {heads[0].session_id}"
         )
         yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)
 

@@ -144,9 +144,9 @@ class DeadLetters:
         return head.thread_key
 
 
-def quarantine_rows(head: Head, reason: str) -> Sequence[Row]:
-    """What the thread is told when its session's records do not verify."""
-    return _note(head, "quarantine", phrases.quarantine_text(head.flow_name, head.session_id))
+def quarantine_rows(head: Head, lacks: str | None) -> Sequence[Row]:
+    """What the thread is told when its session's records do not verify, or it lacks a node type here."""
+    return _note(head, "quarantine", phrases.quarantine_text(head.flow_name, head.session_id, lacks))
 
 
 def newer_rows(head: Head) -> Sequence[Row]:

@@ -21,7 +21,6 @@ from engine.journal.queries import TURN, agent_of, is_rejected, verdict
 from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
 from engine.messages.money import dollars
-from engine.nodes.types.registry import MISSING
 from engine.nodes.types.spec import Meter
 
 _DEEPEST = 4
@@ -212,9 +211,11 @@ def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
     container = waits.state.containers.get(path)
     if container is not None:
         return f"🚫 {label} · stopped{_counted(container)}"
-    unbegun = run.attempt == 1 and run.reason == MISSING
-    known = unbegun or run.type in WITHOUT_EFFECT
-    return f"🚫 {label} · withdrawn" if known else f"⚠️ {label} · not known whether it was done"
+    return (
+        f"🚫 {label} · withdrawn"
+        if run.type in WITHOUT_EFFECT
+        else f"⚠️ {label} · not known whether it was done"
+    )
 
 
 def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:

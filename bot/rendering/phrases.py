@@ -395,8 +395,13 @@ def shared_text(flow_name: str) -> str:
     )
 
 
-def quarantine_text(flow_name: str, session_id: str) -> str:
-    """Told to the thread when a session's records do not verify."""
+def quarantine_text(flow_name: str, session_id: str, lacks: str | None) -> str:
+    """Told to the thread when a session's records do not verify, or it lacks a node type here."""
+    if lacks is not None:
+        return (
+            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Nothing of it runs. Please tell whoever runs sayso: once "
+            f"that is put right, restart sayso, and `sayso sessions release {session_id}` lets it go on."
+        )
     return (
         f"⛔ *{escape(flow_name)}* was set aside: its records were changed or damaged outside sayso. "
         "Nothing of it runs, and nothing was guessed. Please tell whoever runs sayso: "

@@ -19,7 +19,7 @@ from engine.journal.records import Head
 from engine.journal.state import ASKS, LEFT, Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.nodes.types.registry import MISSING, mode_of
+from engine.nodes.types.registry import mode_of
 
 MARKS = {
     "pending": ("dim", "·"),
@@ -190,7 +190,6 @@ def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:
 
 _INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
-    MISSING: "has not started: its node type cannot be used here",
     ASKS: "its server asks for something",
     LEFT: "left at a checkpoint; goes on from there",
     "cut": "was stopped; what it did is not known",

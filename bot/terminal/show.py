@@ -29,7 +29,6 @@ from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.nodes.types.registry import MISSING
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def show_lines(
 def _code(state: State, view: View) -> Iterator[str]:
     """What of the code and of the text that it needs is not as it was, or not there."""
     for why in view.absent:
-        yield _fact("needs", f"{one_line(why, 200)}; what is of that type waits")
+        yield _fact("needs", f"{one_line(why, 200)}; without it the session is set aside")
     if view.unread is not None:
         yield _fact(
             "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
@@ -193,8 +192,6 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     match entry.status:
         case "failed":
             return f"{took}{tries}  {error_text(entry.error)}"
-        case "interrupted" if entry.reason == MISSING:
-            return "not started: its node type cannot be used here"
         case "interrupted" if entry.reason == "asks":
             return "its server asks for something; goes on with the answer"
         case "interrupted" if entry.reason == "left":

@@ -19,7 +19,7 @@ from engine.journal.state import scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.nodes.types.registry import MISSING, mode_of
+from engine.nodes.types.registry import mode_of
 
 _MOST_STARTS_A_STEP = 200
 """Pure nodes run inside a step; this bounds how long one step can hold the event loop."""
@@ -108,9 +108,7 @@ def _if_holds(step: Step, node: Node, scope: str) -> bool:
 
 def _checked_config(step: Step, path: str, node: Node, config: Json = None) -> Json:
     """The configuration that a node begins with, which whoever has to approve it has approved: the one that it had, or
-    where it has none yet, one that is evaluated now. That of a type that cannot be used here stays unknown."""
-    if node.type in step.flow.absent:
-        return config
+    where it has none yet, one that is evaluated now."""
     if config is None:
         config = evaluate_config(step.flow, node, step.state, scope_of(path), step.facts.now)
     covered_nodes.enforce(step.flow, step.state, node, path, config, step.facts.now)
@@ -120,13 +118,9 @@ def _checked_config(step: Step, path: str, node: Node, config: Json = None) -> J
 def launch(
     step: Step, path: str, node: Node, config: Json, attempt: int = 1, node_id: str | None = None
 ) -> None:
-    """Begin a node with its evaluated configuration; not without its type."""
-    held = MISSING if step.flow.why_missing(node) is not None else None
+    """Begin a node with its evaluated configuration."""
     step.start(path, node_id or node.id, node.type, node.index, config, attempt)
-    if held is not None:
-        step.interrupt(path, held)
-    else:
-        _PERFORM[mode_of(node.type)](step, path, node, config)
+    _PERFORM[mode_of(node.type)](step, path, node, config)
 
 
 def _skip(step: Step, path: str, node: Node, item: Work, reason: str) -> None:

@@ -85,10 +85,6 @@ class Claimed(Command, frozen=True):
     """The session was claimed under `facts.epoch`: starts of earlier epochs are interrupted."""
 
 
-class Installed(Command, frozen=True):
-    """The session is taken up anew, where node types may be installed that were missing before."""
-
-
 class Begin(Command, frozen=True):
     """Begin everything that is due."""
 

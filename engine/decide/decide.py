@@ -17,7 +17,6 @@ from engine.decide.commands import Command, Facts
 from engine.decide.due import must_ask
 from engine.decide.fixpoint import run_to_fixpoint
 from engine.decide.question import refuse_long
-from engine.decide.reinstalled import installed
 from engine.decide.step import Kinds, Step
 from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
@@ -126,7 +125,6 @@ def _node_cut(step: Step, command: commands.NodeCut) -> None:
 _HANDLERS: dict[type, Callable[[Step, Any], None]] = {
     commands.Start: _start,
     commands.Claimed: _claimed,
-    commands.Installed: installed,
     commands.Begin: begin,
     commands.NodeDone: _node_done,
     commands.NodeBroke: _node_broke,

@@ -21,7 +21,7 @@ from engine.journal.queries import (
     resting,
 )
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally, scope_of
-from engine.nodes.types.registry import MISSING, mode_of
+from engine.nodes.types.registry import mode_of
 
 CRASHES_BEFORE_ASKING = 3
 """A node that was interrupted by this many crashes is never started again without a person's word."""
@@ -128,8 +128,6 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
     if run.reason == ASKS:
         return True
     node = node_at(flow, state, path)
-    if run.reason == MISSING:
-        return flow.why_missing(node) is not None
     policy = node.crash_policy(run.input)
     return policy == "ask" or run.crashes >= CRASHES_BEFORE_ASKING
 

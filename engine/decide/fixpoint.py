@@ -13,7 +13,6 @@ from engine.journal.queries import asked_in_order, doomed, interrupted, open_pro
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
 from engine.language.codec import Json
-from engine.nodes.types.registry import MISSING
 
 
 def run_to_fixpoint(step: Step) -> None:
@@ -142,8 +141,6 @@ def _finally_is_over(step: Step) -> bool:
             message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
             if run.reason == ASKS:
                 message = f"node {node.id}: its server asks people for something, and `finally` asks nobody"
-            elif run.reason == MISSING:
-                message = f"node {node.id}: {step.flow.why_missing(node)}, and `finally` asks nobody"
             if not doomed(step.state, path):
                 step.fail(path, {"type": "interrupted", "message": message})
     containers.progress(step)
@@ -180,4 +177,4 @@ def _ask_if_interrupted(step: Step, path: str) -> None:
     if run.reason == ASKS:
         step.ask(path, question.elicited_prompt(node, run))
         return
-    step.ask(path, question.interrupted_prompt(node, run, step.flow.why_missing(node)))
+    step.ask(path, question.interrupted_prompt(node, run))

@@ -35,7 +35,6 @@ from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
 from engine.language.template import escape_markup
 from engine.nodes.types.preview import action_text
-from engine.nodes.types.registry import MISSING
 
 MAX_TEXT = 16 * 1024
 """Bytes of UTF-8 that an answer may have; longer ones are refused where the author sees it."""
@@ -188,17 +187,8 @@ def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
     return {"value": value, "label": label, "style": style}
 
 
-def interrupted_prompt(node: Node, run: NodeRun, missing: str | None = None) -> Question:
+def interrupted_prompt(node: Node, run: NodeRun) -> Question:
     """The question about a node whose outcome is unknown, or that could not be launched; `missing` says what it lacks."""
-    if run.reason == MISSING:
-        text = (
-            f": {escape_markup(missing or 'its node type cannot be used here')}. It has not started. Please put that "
-            "right and restart sayso, then say how to go on."
-        )
-        # What a model asked for is not ours to leave out: it would wait for the result.
-        skip = [] if "." in node.id else [option("skip", "Go on without it")]
-        again = option("again", "Try again", "primary")
-        return step_prompt(node, "interrupted", text, again, *skip, _ABORT)
     if run.type == TURN:
         # Nobody can answer in the model's place.
         text = (

@@ -238,21 +238,13 @@ class _Interrupted(_Question):
     """A node that was interrupted. It runs again by itself."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """It is done, skipped, or the end of the session."""
+        """It is done, or the end of the session."""
         run, choice = step.state.nodes[prompt.path], (prompt.answer or {})["value"]
         if choice == "done":
-            absent = step.flow.absent.get(run.type)
-            if absent is not None:
-                raise InvalidAnswer(
-                    f"What {run.node_id} gives once it is done is not known: {absent}. Put that right and restart "
-                    "sayso first, or abort the run. Nothing was decided."
-                )
             if agent_of(step.state, prompt.path) is not None and run.type != TURN:
                 step.around(prompt.path).decided(step, prompt)
             else:
                 step.complete(prompt.path, dict(step.node(prompt.path).spec.unknown_output))
-        elif choice == "skip":
-            _skip(step, prompt, "a person skipped it: its node type could not be used")
         elif choice != AGAIN:
             _end_by(step, Abort(command.actor, f"after {run.node_id} was interrupted"))
 

@@ -373,8 +373,6 @@ def evaluate_config(
 ) -> dict[str, Json]:
     """The node's `with` with every expression evaluated, checked, and defaults filled in; `also` are names that this
     place has beside the usual ones. Raises `ConfigError`."""
-    if node.type in flow.absent:
-        raise ConfigError(f"node {node.id}: {flow.absent[node.type]}")
     try:
         if node.constant is not None:
             constant: dict[str, Json] = decode(node.constant)

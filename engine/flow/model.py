@@ -331,16 +331,6 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
         nodes = (node for each in self.lists.values() for node in each.nodes)
         return any(node.agent is not None and node.agent.grants == "flow" for node in nodes)
 
-    def why_missing(self, node: Node) -> str | None:
-        """Why a node cannot be launched here for want of a type; None where it can. An approval needs the type of what
-        it covers: without it nobody could be shown what would run."""
-        if not self.absent:
-            return None
-        kinds = [node.type]
-        if node.covers is not None:
-            kinds.append(self.lists[node.list_id].by_id[node.covers].type)
-        return next((self.absent[kind] for kind in kinds if kind in self.absent), None)
-
     def with_flows(self, flows: "Mapping[str, Flow]") -> Self:
         """The flow together with all flows that are called, each as `alone` gives it."""
         called = {

@@ -75,8 +75,8 @@ class Sessions:
         self.writer = writer
         self.now = now
         self.home = home
-        self.on_quarantine: Callable[[Head, str], Sequence[Row]] = lambda head, reason: ()
-        """What to show when a session is quarantined."""
+        self.on_quarantine: Callable[[Head, str | None], Sequence[Row]] = lambda head, lacks: ()
+        """What to show when a session is quarantined; for one that is sound, with what it lacks here."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
         """What to show when a session is left to a newer release."""
         self.repairs: Callable[[State, Derived], Sequence[Row]] = repairs
@@ -204,6 +204,8 @@ class Sessions:
         """The flow that is stored under this digest. Where its text has to be read, its form is kept for the next process."""
         if digest not in self._flows:
             flow, was_read = await self.writer.call(stored_flow, self.store, digest)
+            if flow.absent:
+                return flow  # its types may be there later
             self._flows[digest] = flow
             if was_read and (form := flow_form(flow)) is not None:
                 with contextlib.suppress(StorageError):  # without it the text is read again
@@ -267,7 +269,8 @@ class Sessions:
 
     async def claim(self, live: ActiveSession) -> None:
         """Make the state in memory the one that is stored, to be claimed by the commit of the next step. That one is
-        refused (`Overtaken`) where another process comes first, so nothing needs to be stored before it."""
+        refused (`Overtaken`) where another process comes first, so nothing needs to be stored before it. A session whose
+        flow has a node type that cannot be used here is quarantined."""
         if live.session_id in self._newer:
             raise SchemaTooNew(_LEFT.format(live.session_id))
         try:
@@ -291,6 +294,9 @@ class Sessions:
         except StorageError:
             self._stale.add(live.session_id)
             raise
+        if live.flow is not None and live.flow.absent and not live.state.ended:
+            self.lose(live)
+            await self.quarantine(live.session_id, "; ".join(live.flow.absent.values()))
 
     async def _load_claimed(self, live: ActiveSession) -> None:
         cached = self._cached.get(live.session_id)
@@ -420,14 +426,14 @@ class Sessions:
         """A step was stored: what is in memory is what is stored."""
         self._stale.discard(live.session_id)
 
-    async def quarantine(self, session_id: str, reason: str, cause: Exception) -> None:
+    async def quarantine(self, session_id: str, reason: str, cause: Exception | None = None) -> None:
         """Quarantine a session and tell its thread. Raises `SessionQuarantined`, and `StorageBroken` where not even that can
         be stored."""
         try:
             # A head that does not verify is shown only once it is quarantined.
             await self.writer.call(self.store.quarantine, session_id, reason, self.now())
             head = await self.writer.call(self.store.head, session_id)
-            rows = self.on_quarantine(head, reason) if head is not None else ()
+            rows = self.on_quarantine(head, reason if cause is None else None) if head is not None else ()
             if rows:
                 await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
         except Corrupt as error:

@@ -24,7 +24,6 @@ from engine.decide.commands import (
     Claimed,
     Command,
     Facts,
-    Installed,
     LockQueued,
     NodeBroke,
     NodeCut,
@@ -239,8 +238,6 @@ class Stepper:
         commands: list[Command] = [Claimed()] if live.fresh and live.state.launched else []
         if command is not None:
             commands.append(command)
-        elif live.fresh:
-            commands.append(Installed())
         for item in commands:
             try:
                 carry_out(step, item)

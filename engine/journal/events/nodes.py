@@ -514,9 +514,9 @@ def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) 
 
 
 _FIRST = {
-    "pure": (*COMPLETED, "node:interrupted", *FAILED),
-    "prompt": ("prompt:requested", "node:interrupted", *FAILED),
-    "timer": ("timer:set", "node:interrupted", *FAILED),
-    "container": ("container:started", "node:interrupted", *FAILED),
+    "pure": (*COMPLETED, *FAILED),
+    "prompt": ("prompt:requested", *FAILED),
+    "timer": ("timer:set", *FAILED),
+    "container": ("container:started", *FAILED),
 }
 """What follows the start of a node at once, by the mode of its type; a process runs the others."""
