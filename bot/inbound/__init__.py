@@ -2,10 +2,18 @@
 
 May import: `wire` and below.
 
-Invariants:
+Theory
+------
+Slack delivers at least once, and gives us three seconds. So a payload becomes a value (`decisions`: take it, ask
+something, skip it, ...) without any look-up, gets a key that is the same for each delivery, and is committed to the
+inbox before it is acknowledged. Who somebody is and what they may do is asked later, by the handlers.
 
+Invariants
+----------
 * What is not persisted is not acknowledged: Slack sends it again.
 * A payload of a wrong shape is counted and acknowledged, and nothing else.
 
-A crash: A payload without an acknowledgement comes again; its idempotency key knows it.
+What a crash does
+-----------------
+A payload without an acknowledgement comes again; its idempotency key knows it.
 """

@@ -2,13 +2,27 @@
 
 May import: `flow` and below.
 
-An event is a fact that was written, and its class has all the rules about it: in which phases of the session it can
-happen, how it is refused where it cannot follow, what it changes, and what has to follow in the same step.
+Theory
+------
+A session is its journal, an append-only list of facts. Its state is a fold: `evolve(state, event)` from the first
+event to the last. Nothing else is remembered between two processes, so everything that decides how a session goes
+on must be an event, and every other record (open questions, timers, locks, intents, snapshots) can be made from the
+events again.
 
-Invariants:
+An event carries its rules in its class: in which phases of the session it can happen (the table of transitions is
+built from that), its `fold` with the guards that refuse it where it cannot follow, and what it `owes`, which is
+what must follow in the same step. A history that a correct session could not have written is therefore refused at
+the first event that is wrong, and by its number.
 
+A *snapshot* is the state after some event, written in the commit that pauses the session. Loading means snapshot
+plus the events behind it, which are normally none. It is a cache: where it is missing or damaged, the whole journal
+is folded, and that is told once.
+
+Invariants
+----------
 * The state is the fold of the events, and comes to be in no other way.
-* An event that its phases or its rules do not allow is a failed fold, not a guess.
+* An event that its phases or its guards do not allow is a failed fold, not a guess.
+* `fold(all) == fold(snapshot + tail)`, and `decode(encode(event)) == event`.
 * Names and fields on the wire are ours for ever; golden histories are read byte for byte.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.

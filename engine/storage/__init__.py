@@ -2,16 +2,30 @@
 
 May import: `journal` and below.
 
-Two transactions carry everything: *ingest* (what came from outside, under a key that is unique) and *commit* (a
-session's events with all that follows from them). `group_commit.Writer` runs a store on one thread and lets sessions
-that are ready together share a transaction.
+Theory
+------
+Two transactions carry everything. *Ingest* keeps what came from outside under a unique key, so that a second
+delivery changes nothing. *Commit* keeps a session's events with all that follows from them.
 
-Invariants:
+*Group commit.* A commit waits for the disk, and the event loop must not. `group_commit.Writer` runs the store on
+one thread. All commits that are queued when the thread comes around share one transaction, and so one wait for the
+disk. A waiter hears of its commit only after COMMIT has returned; a waiter that is cancelled takes nothing back.
 
-* A commit names the epoch and seq that it builds on, and changes nothing when either has moved.
-* Every row carries a MAC and is verified before anything parses it; the journal is a chain, the snapshot a cache of its
-  fold.
+*Leases.* An owner proves that it lives by a lock that the kernel or the server holds for it, and that is dropped
+when the process ends in any way. No clock decides who is dead, where the lock alone can.
 
-A crash: A transaction that returned is there, any other is gone as a whole. The lock that made the process an owner is
-dropped by the kernel or the server, so another may claim its sessions at once, and raises their epoch.
+*Seals.* Every row carries a MAC and is verified before anything parses it. The journal is a chain: each MAC
+includes the one before it, so an event cannot be removed, moved or replaced. A snapshot is a cache of the fold. A
+counter in a small file beside the database (the anchor) shows that an older copy was put back.
+
+Invariants
+----------
+* A commit names the epoch and the sequence number that it builds on, and changes nothing when either has moved.
+* Both dialects pass the same suite of tests; a fault found in one becomes a test of both.
+* Data that cannot be verified is an error with the session's name, never a default.
+
+What a crash does
+-----------------
+A transaction that returned is there, any other is gone as a whole. The dead owner's lock is dropped, so another
+process may claim its sessions at once, and raises their epoch.
 """
