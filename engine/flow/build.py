@@ -54,6 +54,11 @@ def build(
     builder.add(ROOT, document.nodes, ("nodes",), document.edges)
     if document.finally_ is not None:
         builder.add(FINALLY, document.finally_, ("finally",), None)
+    # The packages that the types of nodes and tools come from.
+    kinds = {node.type for nodes in builder.lists.values() for node in nodes.nodes}
+    kinds |= {tool.type for tool in document.tools.values()}
+    found = {kind: pinned[kind] if kind in absent else package_of(kind) for kind in sorted(kinds)}
+    packages = {kind: package for kind, package in found.items() if package is not None}
     return Flow(
         name=document.flow,
         file=located.file,
@@ -67,19 +72,9 @@ def build(
         limits=Limits(**document.limits.model_dump()),
         lock=None if document.lock is None else compile_value(document.lock, exact=("",)),
         on_conflict=document.on_conflict,
-        packages=_packages(builder.lists, document, pinned, absent),
+        packages=packages,
         absent=absent,
     )
-
-
-def _packages(
-    lists: Mapping[str, NodeList], document: FlowDoc, pinned: Mapping[str, str], absent: Mapping[str, str]
-) -> dict[str, str]:
-    """The packages that the types of nodes and tools come from."""
-    kinds = {node.type for nodes in lists.values() for node in nodes.nodes}
-    kinds |= {tool.type for tool in document.tools.values()}
-    found = {kind: pinned[kind] if kind in absent else package_of(kind) for kind in sorted(kinds)}
-    return {kind: package for kind, package in found.items() if package is not None}
 
 
 class _Held(NamedTuple):
@@ -147,7 +142,9 @@ class _Builder:
             line=self.context.located.spans[path][0].line,
             list_id=list_id,
             lists={held.key: held.list_id for held in _held(document)},
-            retry=_retry(document.retry),
+            retry=Retry(**RetryDoc.model_validate(document.retry).model_dump())
+            if isinstance(document.retry, dict)
+            else None,
             on_failure=None if document.on_failure is None else f"{document.id}!",
             as_=None if spec.item_name is None else spec.item_name(config),
             calls=config["flow"] if spec.calls else None,
@@ -191,10 +188,6 @@ def _on_crash(document: NodeDoc) -> OnCrash | None:
     if isinstance(document.retry, str):
         return "again" if document.retry == "safe" else "ask"
     return document.on_crash
-
-
-def _retry(written: Json) -> Retry | None:
-    return Retry(**RetryDoc.model_validate(written).model_dump()) if isinstance(written, dict) else None
 
 
 def _edges(documents: Sequence[EdgeDoc]) -> tuple[Edge, ...]:
@@ -249,7 +242,11 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
     builder = _Tools(node, path, context)
     for index, item in enumerate(node.config.get("tools") or []):
         builder.add(entry_of(item), (*path, "with", "tools", index))
-    memory = _memory(node.config.get("memory"))
+    written = node.config.get("memory")
+    told = MemoryConfig.model_validate(
+        {"write": written or "off"} if not isinstance(written, dict) else written
+    )
+    memory = None if told.write == "off" else Memory(told.scope, told.keep, told.write == "approve")
     if memory is not None:
         builder.add_memory(memory)
     rules = tuple(_rules(node.config.get("approvals") or {}, builder.plans))
@@ -292,13 +289,6 @@ NOTED = Rule(
 """By whom notes are approved, where `approvals` says nothing else of them."""
 
 
-def _memory(written: Json) -> Memory | None:
-    told = MemoryConfig.model_validate(
-        {"write": written or "off"} if not isinstance(written, dict) else written
-    )
-    return None if told.write == "off" else Memory(told.scope, told.keep, told.write == "approve")
-
-
 def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, context: BuildContext) -> Node:
     spec, compiled = context.compiled(kind, config)
     return Node(
@@ -327,7 +317,27 @@ class _Tools:
         if entry.name in self.context.tools and entry.settings is None:
             self._add_own(entry.name, self.context.tools[entry.name])
         else:
-            self._add_builtin(entry, self.context.located.spans[path][0].line)
+            line = self.context.located.spans[path][0].line
+            kind: Any = entry.name
+            given = entry.settings or {}
+            tool = TOOLS[kind]
+            model = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
+            settled = model.model_dump(exclude_none=True)
+            settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
+            for name in tool_names(entry):
+                config = {key: given[key] for key in given if key in tool.given} | model.shared(name)
+                reads = RESOURCES[config["tool"]] if "resources" in config else None
+                node = self._placed(
+                    name,
+                    tool.node_type,
+                    config,
+                    line,
+                    getattr(model, "timeout", None) if kind != "ask_human" else None,
+                    "again" if reads else getattr(model, "on_crash", None),
+                )
+                told = reads.description if reads else _description(kind, given, settings)
+                schema = reads.input_schema if reads else _schema(kind, model)
+                self.plans.append(ToolPlan(name, kind, told, schema, node, settings))
 
     def add_memory(self, memory: Memory) -> None:
         """The tool with which it keeps notes."""
@@ -346,28 +356,6 @@ class _Tools:
         self.plans.append(
             ToolPlan(name, "flow" if is_flow else "node", document.description or "", schema, node)
         )
-
-    def _add_builtin(self, entry: Entry, line: int) -> None:
-        kind: Any = entry.name
-        given = entry.settings or {}
-        tool = TOOLS[kind]
-        model = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
-        settled = model.model_dump(exclude_none=True)
-        settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
-        for name in tool_names(entry):
-            config = {key: given[key] for key in given if key in tool.given} | model.shared(name)
-            reads = RESOURCES[config["tool"]] if "resources" in config else None
-            node = self._placed(
-                name,
-                tool.node_type,
-                config,
-                line,
-                getattr(model, "timeout", None) if kind != "ask_human" else None,
-                "again" if reads else getattr(model, "on_crash", None),
-            )
-            told = reads.description if reads else _description(kind, given, settings)
-            schema = reads.input_schema if reads else _schema(kind, model)
-            self.plans.append(ToolPlan(name, kind, told, schema, node, settings))
 
     def _placed(
         self,

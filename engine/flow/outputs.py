@@ -33,18 +33,16 @@ def output_of(
         statuses.add("failed")
     only_if = may_skip and on_error not in ("continue", "ask")
     for gate in gates:
-        if _goes_on_unapproved(gate):
+        # Whether the flow may go on after an approval that approved nothing.
+        goes_on = (
+            gate.get("on_error", "fail") != "fail"
+            or as_mapping(gate.get("with")).get("on_reject") == "continue"
+        )
+        goes_on_unapproved = goes_on or gate.get("if") is not None or bool(jumps(gate))
+        if goes_on_unapproved:
             why, only_if = f"`{gate.get('id')}` covers it, and may not have approved it", False
             statuses.add("skipped")
     return Output(found, why, _conjuncts(held) if only_if else None, at.facts | held, frozenset(statuses))
-
-
-def _goes_on_unapproved(gate: Mapping[str, Any]) -> bool:
-    """Whether the flow may go on after an approval that approved nothing."""
-    goes_on = (
-        gate.get("on_error", "fail") != "fail" or as_mapping(gate.get("with")).get("on_reject") == "continue"
-    )
-    return goes_on or gate.get("if") is not None or bool(jumps(gate))
 
 
 def _conjuncts(facts: Facts) -> Facts:

@@ -92,7 +92,10 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
             filled = set(trigger_inputs(pattern))
     yield from _places(raw, kind, filled, given)
     if kind == "schedule":
-        yield from _schedule(raw)
+        # A schedule has a known time zone.
+        zone = raw.get("timezone")
+        if isinstance(zone, str) and not _is_zone(zone):
+            yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
     if kind == "webhook":
         yield from _webhook(raw)
     if kind in _ALONE:
@@ -220,13 +223,6 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
         problem = check_value(document.as_input(name), value)
         if problem is not None:
             yield Fault(path, problem, to_text(problem, value))
-
-
-def _schedule(raw: Mapping[str, Any]) -> Iterator[Fault]:
-    """A schedule has a known time zone."""
-    zone = raw.get("timezone")
-    if isinstance(zone, str) and not _is_zone(zone):
-        yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
 
 
 def _webhook(raw: Mapping[str, Any]) -> Iterator[Fault]:

@@ -319,23 +319,19 @@ def _located(segment: Segment, secrets: bool, condition: bool = False, exact: bo
     try:
         expression = compile_expression(segment.source, condition, exact)
         if any(reference.path[0] == "secrets" for reference in expression.references):
-            _check_secret(expression, secrets)
+            if not secrets:
+                raise BadExpression(
+                    "a secret cannot be used here",
+                    "secrets may stand in `env` of shell and in url, query, headers and body of http only",
+                )
+            if expression.secret is None:
+                raise BadExpression(
+                    "a secret stands alone in its {{ }}: nothing can be computed with it",
+                    "write {{ secrets.NAME }} and nothing else in the braces",
+                )
     except BadExpression as error:
         raise BadExpression(error.message, error.hint, segment.offset, segment.text) from error
     return expression
-
-
-def _check_secret(expression: Expression, allowed: bool) -> None:
-    if not allowed:
-        raise BadExpression(
-            "a secret cannot be used here",
-            "secrets may stand in `env` of shell and in url, query, headers and body of http only",
-        )
-    if expression.secret is None:
-        raise BadExpression(
-            "a secret stands alone in its {{ }}: nothing can be computed with it",
-            "write {{ secrets.NAME }} and nothing else in the braces",
-        )
 
 
 def _mixed(
@@ -359,7 +355,14 @@ def _mixed(
                 texts.append(escape(_text_of(value, piece.source)))
         if has_secret:
             return {"$secret_text": texts}
-        return _guard("".join(texts))
+        text = "".join(texts)
+        from engine.language.value_types import check_size
+
+        try:
+            check_size(text)
+        except ValueError as error:
+            raise ExpressionError(f"the text `{trimmed(text)}`: {error}") from error
+        return text
 
     return run
 
@@ -371,16 +374,6 @@ def _text_of(value: Json, source: str) -> str:
         return as_text(value)
     except ValueError as error:
         raise failed(source, str(error)) from error
-
-
-def _guard(text: str) -> str:
-    from engine.language.value_types import check_size
-
-    try:
-        check_size(text)
-    except ValueError as error:
-        raise ExpressionError(f"the text `{trimmed(text)}`: {error}") from error
-    return text
 
 
 def _checked(run: Run) -> Run:

@@ -272,36 +272,30 @@ def _check_tree(tree: nodes.Node) -> None:
         if not level:
             return
         for node in level:
-            _check_node(node)
+            if not isinstance(node, _ALLOWED):
+                raise BadExpression(f"an expression cannot have a {type(node).__name__.lower()}")
+            if isinstance(node, nodes.Filter | nodes.Test):
+                kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
+                if node.name not in known:
+                    hint = FUNCTIONS.get(node.name.lower()) or suggest(node.name, known, "")
+                    raise BadExpression(
+                        f"unknown {kind} `{node.name}`", hint or "the flow reference lists them"
+                    )
+            if isinstance(node, nodes.Call):
+                _check_call(node)
+            if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
+                raise BadExpression("`*` and `**` before an argument are not known here")
+            if isinstance(node, nodes.Const) and isinstance(node.value, str):
+                try:
+                    node.value.encode()
+                except UnicodeEncodeError:
+                    raise BadExpression("a text in the expression is not Unicode") from None
+            if isinstance(node, nodes.Name) and (
+                node.name.startswith("_") or node.name in ("self", "super", "caller")
+            ):
+                raise BadExpression(f"unknown name `{node.name}`")
         level = [child for node in level for child in node.iter_child_nodes()]
     raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}")
-
-
-def _check_node(node: nodes.Node) -> None:
-    if not isinstance(node, _ALLOWED):
-        raise BadExpression(f"an expression cannot have a {type(node).__name__.lower()}")
-    if isinstance(node, nodes.Filter | nodes.Test):
-        kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
-        if node.name not in known:
-            hint = FUNCTIONS.get(node.name.lower()) or suggest(node.name, known, "")
-            raise BadExpression(f"unknown {kind} `{node.name}`", hint or "the flow reference lists them")
-    if isinstance(node, nodes.Call):
-        _check_call(node)
-    if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
-        raise BadExpression("`*` and `**` before an argument are not known here")
-    if isinstance(node, nodes.Const) and isinstance(node.value, str):
-        _check_constant(node.value)
-    if isinstance(node, nodes.Name) and (
-        node.name.startswith("_") or node.name in ("self", "super", "caller")
-    ):
-        raise BadExpression(f"unknown name `{node.name}`")
-
-
-def _check_constant(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadExpression("a text in the expression is not Unicode") from None
 
 
 def _check_call(node: nodes.Call) -> None:
@@ -398,7 +392,16 @@ def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact:
         nonlocal template
         try:
             if template is None:
-                template = _generate(source, condition, exact)
+                tree = _parse(source)
+                for each in [tree, *tree.find_all(nodes.Expr)] if exact else ():
+                    for name, value in joined(each):
+                        made = [_filter(part, _NOT_NULL) for part in value]
+                        setattr(each, name, made if isinstance(getattr(each, name), list) else made[0])
+                tree = _rewritten(tree)
+                if condition:
+                    tree = _nulls_false(tree)
+                body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), tree, lineno=1)]
+                template = _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
             scope = template.new_context(dict(context))
             for _ in template.root_render_func(scope):
                 pass
@@ -414,19 +417,6 @@ def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact:
     return run
 
 
-def _generate(source: str, condition: bool, exact: bool) -> Template:
-    tree = _parse(source)
-    for each in [tree, *tree.find_all(nodes.Expr)] if exact else ():
-        for name, value in joined(each):
-            made = [_filter(part, _NOT_NULL) for part in value]
-            setattr(each, name, made if isinstance(getattr(each, name), list) else made[0])
-    tree = _rewritten(tree)
-    if condition:
-        tree = _nulls_false(tree)
-    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), tree, lineno=1)]
-    return _ENVIRONMENT.from_string(nodes.Template(body, lineno=1))
-
-
 def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
     """The expression with our own words for what Jinja would leave to Python. `excused`: it has a default."""
     guards = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
@@ -436,32 +426,29 @@ def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
             subject = guards and child is getattr(node, "node", None)
             replaced = _rewritten(child, excused=chain or subject)  # type: ignore[arg-type]  # helpers hold expressions
             if replaced is not child:
-                _replace_child(node, child, replaced)
-    return _replacement(node, excused)
-
-
-def _replacement(node: nodes.Expr, excused: bool) -> nodes.Expr:
+                for name, value in node.iter_fields():
+                    if value is child:
+                        setattr(node, name, replaced)
+                    elif isinstance(value, list):
+                        setattr(node, name, [replaced if item is child else item for item in value])
     match node:
         case nodes.Concat():
             # What is no text appears as JSON there too.
             return _filter(nodes.List(node.nodes), "join", nodes.Const(""))
         case nodes.Compare():
-            return _compared(node)
+            # `a == b`, `a < b` and `a in b` by a filter, which knows what to say of values that have no
+            # order.
+            parts: list[nodes.Expr] = []
+            left = node.expr
+            for operand in node.ops:
+                parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
+                left = operand.expr
+            return functools.reduce(nodes.And, parts)
         case nodes.Getattr() if excused:
             return _filter(node.node, _HOP, nodes.Const(node.attr))
         case nodes.Getitem() if excused and not isinstance(node.arg, nodes.Slice):
             return _filter(node.node, _HOP, node.arg)
     return node
-
-
-def _compared(node: nodes.Compare) -> nodes.Expr:
-    """`a == b`, `a < b` and `a in b` by a filter, which knows what to say of values that have no order."""
-    parts: list[nodes.Expr] = []
-    left = node.expr
-    for operand in node.ops:
-        parts.append(_filter(left, _COMPARE, nodes.Const(operand.op), operand.expr))
-        left = operand.expr
-    return functools.reduce(nodes.And, parts)
 
 
 def _nulls_false(node: nodes.Expr) -> nodes.Expr:
@@ -481,14 +468,6 @@ def _filter(subject: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Fil
     return made
 
 
-def _replace_child(parent: nodes.Node, old: nodes.Node, new: nodes.Node) -> None:
-    for name, value in parent.iter_fields():
-        if value is old:
-            setattr(parent, name, new)
-        elif isinstance(value, list):
-            setattr(parent, name, [new if item is old else item for item in value])
-
-
 def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | None:
     """Says which of the names is missing and what was probably meant."""
     for reference in found:
@@ -497,17 +476,18 @@ def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | 
         value: Any = context
         for index, key in enumerate(reference.path):
             if not isinstance(value, Mapping) or key not in value:
-                return _missing(reference.path[:index], key, value)
+                parent = reference.path[:index]
+                name = ".".join(parent)
+                if value is None:
+                    reason = (
+                        " (the node was skipped or failed)"
+                        if parent[:1] == ("nodes",) and len(parent) == 2
+                        else ""
+                    )
+                    return f"`{name}` is null{reason} and has no `{key}`; guard it with `if` or `default`"
+                if not isinstance(value, Mapping):
+                    return f"`{name}` is {kind_of(value)} and has no `{key}`"
+                hint = suggest(key, value)
+                return f"`{'.'.join((*parent, key))}` is undefined" + (f"; {hint}" if hint else "")
             value = value[key]
     return None
-
-
-def _missing(parent: Names, key: str, value: Any) -> str:
-    name = ".".join(parent)
-    if value is None:
-        reason = " (the node was skipped or failed)" if parent[:1] == ("nodes",) and len(parent) == 2 else ""
-        return f"`{name}` is null{reason} and has no `{key}`; guard it with `if` or `default`"
-    if not isinstance(value, Mapping):
-        return f"`{name}` is {kind_of(value)} and has no `{key}`"
-    hint = suggest(key, value)
-    return f"`{'.'.join((*parent, key))}` is undefined" + (f"; {hint}" if hint else "")

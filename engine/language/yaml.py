@@ -134,7 +134,14 @@ def load_located(text: str, file: str, *, empty: bool = False) -> Located:
     """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`. With `empty` a key
     without a value is null: that is for files of others."""
     text = text.removeprefix("\ufeff")
-    _check_text(text, file)
+    match = _CONTROL.search(text)
+    if match:
+        before = text[: match.start()]
+        line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
+        raise _error(file, line, column, f"the character U+{ord(match[0]):04X} cannot stand in a flow file")
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise _error(file, 1, 1, _too_large(size))
     located = Located(file, text)
     builder = _Builder(located, empty)
     try:
@@ -157,17 +164,6 @@ def _error(file: str, line: int, column: int, message: str, hint: str | None = N
 
 def _too_large(size: int) -> str:
     return f"the file has {size} bytes; a flow may have at most {MAX_BYTES} (256 KiB)"
-
-
-def _check_text(text: str, file: str) -> None:
-    match = _CONTROL.search(text)
-    if match:
-        before = text[: match.start()]
-        line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
-        raise _error(file, line, column, f"the character U+{ord(match[0]):04X} cannot stand in a flow file")
-    size = len(text.encode())
-    if size > MAX_BYTES:
-        raise _error(file, 1, 1, _too_large(size))
 
 
 # --- building data from events ---------------------------------------------------------------------------
@@ -198,7 +194,10 @@ class _Builder:
         documents = 0
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
-                self._check_directives(event)
+                if event.tags or (event.version and tuple(event.version) != (1, 2)):
+                    self._fail(
+                        event, "a flow file has no YAML directives", "remove the line that begins with %"
+                    )
                 documents += 1
                 if documents > 1:
                     self._fail(event, "a flow file has one document", "remove the `---` and what follows it")
@@ -248,10 +247,6 @@ class _Builder:
         line_start = text.rfind("\n", 0, begin) + 1
         found = _BEFORE_VALUE.match(text, line_start)
         return (found.end() if found else line_start) - line_start + 1
-
-    def _check_directives(self, event: Any) -> None:
-        if event.tags or (event.version and tuple(event.version) != (1, 2)):
-            self._fail(event, "a flow file has no YAML directives", "remove the line that begins with %")
 
     def _value(self, event: Any, path: Path, depth: int) -> Json:
         start = _mark(event.start_mark)
@@ -394,19 +389,15 @@ def _number(text: str) -> Json:
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     if _INTEGER.fullmatch(text):
-        return _integer(text)
+        # The number, or None when it has more than 64 bits.
+        if len(text) > 30:
+            return None
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        number = int(text[2:] if base != 10 else text, base)
+        return number if -(2**63) <= number < 2**63 else None
     if _FLOAT.fullmatch(text):
         return value if math.isfinite(value := float(text)) else None
     return None if _NOT_FINITE.fullmatch(text) else text
-
-
-def _integer(text: str) -> int | None:
-    """The number, or None when it has more than 64 bits."""
-    if len(text) > 30:
-        return None
-    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-    number = int(text[2:] if base != 10 else text, base)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 # --- syntax errors ---------------------------------------------------------------------------------------

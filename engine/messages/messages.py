@@ -159,7 +159,20 @@ def _message_flaws(index: int, message: Message) -> list[Flaw]:
 def _user_flaw(block: Json) -> str | None:
     kind = block["type"]
     if kind == "tool_result":
-        return _result_flaw(block)
+        # What is wrong inside a tool's result; no content at all is a legal result.
+        content = block.get("content", "")
+        if isinstance(content, str):
+            return None
+        if not isinstance(content, list):
+            return "the result's content is neither text nor a list of blocks"
+        for part in content:
+            kind = part.get("type") if isinstance(part, dict) else None
+            flaw = (
+                _given_flaw(part) if kind in ("text", "image", "document") else f"a result cannot have {kind}"
+            )
+            if flaw:
+                return f"in the result: {flaw}"
+        return None
     if kind in ("text", "image", "document"):
         return _given_flaw(block)
     return f"a user's message cannot have a block of type {kind}"
@@ -187,21 +200,6 @@ def _given_flaw(block: Json) -> str | None:
 def _text_flaw(block: Json) -> str | None:
     text = block.get("text")
     return None if isinstance(text, str) and text.strip() else "the text is empty"
-
-
-def _result_flaw(block: Json) -> str | None:
-    """What is wrong inside a tool's result; no content at all is a legal result."""
-    content = block.get("content", "")
-    if isinstance(content, str):
-        return None
-    if not isinstance(content, list):
-        return "the result's content is neither text nor a list of blocks"
-    for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        flaw = _given_flaw(part) if kind in ("text", "image", "document") else f"a result cannot have {kind}"
-        if flaw:
-            return f"in the result: {flaw}"
-    return None
 
 
 def _assistant_flaw(block: Json) -> str | None:

@@ -71,16 +71,13 @@ def betas(body: Mapping[str, Json]) -> list[str]:
     """The betas that this request needs."""
     asked = [feature for feature in FEATURES if feature.beta and feature.stands_in(body)]
     found = [str(feature.beta) for feature in asked if feature.name != COMPACTION]
-    if _compacts(body):
-        found += [str(feature.beta) for feature in FEATURES if feature.name == COMPACTION]
-    return found
-
-
-def _compacts(body: Mapping[str, Json]) -> bool:
-    """Whether it asks for a summary, or goes on from one."""
+    # Whether it asks for a summary, or goes on from one.
     first = (body.get("messages") or [{}])[0].get("content")
     summed = isinstance(first, list) and any(block.get("type") == COMPACTION for block in first)
-    return COMPACTION in body or summed
+    compacts = COMPACTION in body or summed
+    if compacts:
+        found += [str(feature.beta) for feature in FEATURES if feature.name == COMPACTION]
+    return found
 
 
 def refused(body: Mapping[str, Json], message: str) -> Feature | None:

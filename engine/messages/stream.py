@@ -175,18 +175,15 @@ class Assembly:
         if block["type"] in ("text", "thinking"):
             block[block["type"]] += given
         elif given:
-            self._take_input(block, given)
+            try:
+                block["input"] = json.loads(given)
+            except ValueError:
+                block["input"] = None
+            if not isinstance(block["input"], dict):
+                self._broken = block
         self._blocks.append(block)
         self._open = None
         return [] if block is self._broken else [BlockDone(index, block)]
-
-    def _take_input(self, block: dict[str, Json], given: str) -> None:
-        try:
-            block["input"] = json.loads(given)
-        except ValueError:
-            block["input"] = None
-        if not isinstance(block["input"], dict):
-            self._broken = block
 
     def _message_delta(self, event: dict[str, Json]) -> list[TurnEvent]:
         self._counted = merged(self._counted, event.get("usage") or {})

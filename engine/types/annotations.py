@@ -72,7 +72,18 @@ def function_of(call: str, sources: Sources) -> Function | str | None:
     found = module.functions.get(wanted)
     if found is None:
         return f"the module `{name}` has no function `{wanted}`" if module.complete else None
-    return _function(found, module)
+    if found.decorator_list:
+        return None
+    given = found.args
+    named = [*given.args, *given.kwonlyargs]
+    without = len(given.args) - len(given.defaults)
+    needed = {each.arg for each in given.args[:without]}
+    needed |= {
+        each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None
+    }
+    takes = {each.arg: _annotated(each.annotation, module) for each in named if each.arg != "ctx"}
+    more = given.kwarg is not None or bool(given.posonlyargs)
+    return Function(takes, frozenset(needed & takes.keys()), more, _annotated(found.returns, module))
 
 
 @lru_cache(maxsize=64)
@@ -90,21 +101,6 @@ def _module(text: str) -> Module | None:
             classes[node.name] = node
     simple = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.Expr)
     return Module(functions, classes, all(isinstance(node, simple) for node in tree.body))
-
-
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Function | None:
-    if node.decorator_list:
-        return None
-    given = node.args
-    named = [*given.args, *given.kwonlyargs]
-    without = len(given.args) - len(given.defaults)
-    needed = {each.arg for each in given.args[:without]}
-    needed |= {
-        each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None
-    }
-    takes = {each.arg: _annotated(each.annotation, module) for each in named if each.arg != "ctx"}
-    more = given.kwarg is not None or bool(given.posonlyargs)
-    return Function(takes, frozenset(needed & takes.keys()), more, _annotated(node.returns, module))
 
 
 def _annotated(node: ast.expr | None, module: Module, depth: int = 0) -> Type:

@@ -169,7 +169,12 @@ class Calls:
         if node.name == "sum" and attribute is None and not item.unknown and item.kinds & ~MISSING:
             self._summed(node, item)
         if node.name == "project":
-            return self._projected(node, item)
+            fields: dict[str, Type] = {}
+            for keyword in node.kwargs:
+                path = keyword.value.value if isinstance(keyword.value, nodes.Const) else None
+                known = self._field_of_items(node, item, path) if isinstance(path, str) else ANY
+                fields[str(keyword.key)] = known.without(MISSING).or_null("an item may have nothing there")
+            return list_of(mapping_of(fields))
         if node.name in ("match", "replace"):
             self._pattern(node)
         if node.name == "map" and attribute is None:
@@ -202,14 +207,6 @@ class Calls:
             if item.kinds & MISSING and not item.unknown and not lenient:
                 return self._inference.report(node, f"an item may have no `{name}`", _HINT_ITEMS, attribute)
         return item
-
-    def _projected(self, node: nodes.Filter, item: Type) -> Type:
-        fields: dict[str, Type] = {}
-        for keyword in node.kwargs:
-            path = keyword.value.value if isinstance(keyword.value, nodes.Const) else None
-            known = self._field_of_items(node, item, path) if isinstance(path, str) else ANY
-            fields[str(keyword.key)] = known.without(MISSING).or_null("an item may have nothing there")
-        return list_of(mapping_of(fields))
 
     def _pattern(self, node: nodes.Filter) -> None:
         """A pattern that is written out is read while the flow is loaded."""

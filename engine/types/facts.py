@@ -121,10 +121,6 @@ def _compared(node: nodes.Compare, *, negated: bool) -> Facts:
     left = node.expr
     if isinstance(left, nodes.Const) and op in ("eq", "ne"):
         left, right = right, left
-    return _relation(op, left, right)
-
-
-def _relation(op: str, left: nodes.Node, right: nodes.Node) -> Facts:
     path, excused = _subject(left)
     if path is None:
         holder = static_path(right)
@@ -138,7 +134,13 @@ def _relation(op: str, left: nodes.Node, right: nodes.Node) -> Facts:
     if not constant:
         return NOTHING
     if path == ("index",):
-        return _index(op, value)
+        # In a loop `last` is null in the first round only.
+        if not isinstance(value, int):
+            return NOTHING
+        later = (
+            (op == "gt" and value >= 0) or (op in ("gteq", "eq") and value > 0) or (op == "ne" and value == 0)
+        )
+        return frozenset({not_null(("last",))}) if later else NOTHING
     if op == "ne" and value == excused:
         return _upwards(path[:-1])
     if op == "ne":
@@ -146,14 +148,6 @@ def _relation(op: str, left: nodes.Node, right: nodes.Node) -> Facts:
     if op == "eq" and value is not None and value != excused:
         return _upwards(path) | {Fact("is", path, value)}
     return NOTHING
-
-
-def _index(op: str, value: Json) -> Facts:
-    """In a loop `last` is null in the first round only."""
-    if not isinstance(value, int):
-        return NOTHING
-    later = (op == "gt" and value >= 0) or (op in ("gteq", "eq") and value > 0) or (op == "ne" and value == 0)
-    return frozenset({not_null(("last",))}) if later else NOTHING
 
 
 def _one_of(path: Names, values: list[Json]) -> Facts:

@@ -94,7 +94,26 @@ class Inference:
                 each = items_of(found) if getattr(node, "name", "") == "join" else found
                 self.present(part, each, NO_PART_OF_TEXT)
         if isinstance(node, nodes.BinExpr):
-            return self._arithmetic(node, facts)
+            if isinstance(node, nodes.And):
+                left = self._left(node, facts, self.of)
+                right = self.of(node.right, facts | when_true(node.left))
+                return either(_falsy(left), right)
+            if isinstance(node, nodes.Or):
+                return self._or(node, facts)
+            left = self.of(node.left, facts)
+            right = self.of(node.right, facts)
+            use = f"`{node.operator}` takes no null"
+            left, right = self.present(node.left, left, use), self.present(node.right, right, use)
+            if left.unknown or right.unknown or not left.kinds or not right.kinds:
+                return ANY
+            result = 0
+            for a, b, gives in _SUMS.get(node.operator, ((NUMBER, NUMBER, NUMBER),)):
+                if left.kinds & a and right.kinds & b:
+                    result |= gives
+            if result:
+                return Type(result)
+            message = f"{_pair((node.left, left), (node.right, right))}: `{node.operator}` does not take them"
+            return self.report(node, message, _sum_hint(node.operator, left, right))
         if isinstance(node, nodes.Filter):
             return self._calls.filtered(node, facts)
         if isinstance(node, nodes.Test):
@@ -213,11 +232,6 @@ class Inference:
 
     # --- operators -----------------------------------------------------------------------------------------
 
-    def _and(self, node: nodes.And, facts: Facts) -> Type:
-        left = self._left(node, facts, self.of)
-        right = self.of(node.right, facts | when_true(node.left))
-        return either(_falsy(left), right)
-
     def _left(self, node: nodes.And, facts: Facts, infer: Callable[[nodes.Node, Facts], Type]) -> Type:
         before, self._beside = self._beside, self._beside | when_true(node.right)
         try:
@@ -259,7 +273,19 @@ class Inference:
     def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
         """Note what is wrong with a comparison of two values."""
         if operator not in ("in", "notin"):
-            self._moments(node, left, right)
+            # A doubt where a moment is compared with a text that may have another offset: texts compare
+            # letter by letter.
+            (_, known), (other, found) = (left, right) if left[1].moment else (right, left)
+            written = found.values is not None and all(
+                _MOMENT.fullmatch(str(value)) for value in found.values
+            )
+            if known.moment and not found.moment and found.kinds & TEXT and not written:
+                message = (
+                    f"{told(other)} is compared with a moment letter by letter, and may have another offset"
+                )
+                source = source_of(other)
+                hint = f"make a moment of it: `{source or '...'} | moment`"
+                self.wrong.append(Wrong(message, hint, source_of(node), doubt=True))
         if operator in ("eq", "ne"):
             self._equality(node, left, right)
             if operator == "ne":
@@ -354,36 +380,6 @@ class Inference:
         if not a.kinds & b.kinds & (NUMBER | TEXT | LIST):
             message = f"{_pair(left, right)}: they cannot be compared"
             self.report(node, message, _conversion(a, b) or "only numbers, or texts, are more or less")
-
-    def _moments(self, node: nodes.Node, left: Side, right: Side) -> None:
-        """A doubt where a moment is compared with a text that may have another offset: texts compare letter by letter."""
-        (_, known), (other, found) = (left, right) if left[1].moment else (right, left)
-        written = found.values is not None and all(_MOMENT.fullmatch(str(value)) for value in found.values)
-        if known.moment and not found.moment and found.kinds & TEXT and not written:
-            message = f"{told(other)} is compared with a moment letter by letter, and may have another offset"
-            source = source_of(other)
-            hint = f"make a moment of it: `{source or '...'} | moment`"
-            self.wrong.append(Wrong(message, hint, source_of(node), doubt=True))
-
-    def _arithmetic(self, node: nodes.BinExpr, facts: Facts) -> Type:
-        if isinstance(node, nodes.And):
-            return self._and(node, facts)
-        if isinstance(node, nodes.Or):
-            return self._or(node, facts)
-        left = self.of(node.left, facts)
-        right = self.of(node.right, facts)
-        use = f"`{node.operator}` takes no null"
-        left, right = self.present(node.left, left, use), self.present(node.right, right, use)
-        if left.unknown or right.unknown or not left.kinds or not right.kinds:
-            return ANY
-        result = 0
-        for a, b, gives in _SUMS.get(node.operator, ((NUMBER, NUMBER, NUMBER),)):
-            if left.kinds & a and right.kinds & b:
-                result |= gives
-        if result:
-            return Type(result)
-        message = f"{_pair((node.left, left), (node.right, right))}: `{node.operator}` does not take them"
-        return self.report(node, message, _sum_hint(node.operator, left, right))
 
     def _sign(self, node: nodes.UnaryExpr, facts: Facts) -> Type:
         found = self.present(node.node, self.of(node.node, facts), f"`{node.operator}` takes no null")

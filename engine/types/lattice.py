@@ -240,12 +240,12 @@ def form_type(form: Any, editable: Any = None) -> Type:
     needed = [*required] if isinstance(required, list) else []
     if editable is not None:
         changed = editable if isinstance(editable, list | tuple) else properties
-        needed += [name for name, body in properties.items() if name not in changed and _has_default(body)]
+        needed += [
+            name
+            for name, body in properties.items()
+            if name not in changed and (isinstance(body, Mapping) and body.get("default") is not None)
+        ]
     return mapping_of({name: _form_field(body, name in needed) for name, body in properties.items()})
-
-
-def _has_default(body: Any) -> bool:
-    return isinstance(body, Mapping) and body.get("default") is not None
 
 
 def _form_field(body: Any, needed: bool) -> Type:
@@ -293,19 +293,16 @@ def _schema_kind(kind: Any, schema: Mapping[str, Any], depth: int) -> Type:
     if kind == "array":
         return Type(LIST, items=schema_type(schema["items"], depth + 1) if "items" in schema else None)
     if kind == "object":
-        return _schema_mapping(schema, depth)
+        # Fields that a schema does not name are possible in JSON Schema, and hardly ever meant: who uses
+        # one declares it.
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping):
+            return FREE_MAPPING
+        fields = {str(name): schema_type(inner, depth + 1) for name, inner in properties.items()}
+        more = schema.get("additionalProperties")
+        open_ended = schema.get("patternProperties") or more is True or isinstance(more, Mapping)
+        rest = ANY if open_ended else None
+        return Type(MAPPING, fields=fields, rest=rest)
     if kind == "null":
         return Type(NULL, why="its schema allows null")
     return _BY_NAME.get(kind, ANY) if isinstance(kind, str) else ANY
-
-
-def _schema_mapping(schema: Mapping[str, Any], depth: int) -> Type:
-    """Fields that a schema does not name are possible in JSON Schema, and hardly ever meant: who uses one declares it."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return FREE_MAPPING
-    fields = {str(name): schema_type(inner, depth + 1) for name, inner in properties.items()}
-    more = schema.get("additionalProperties")
-    open_ended = schema.get("patternProperties") or more is True or isinstance(more, Mapping)
-    rest = ANY if open_ended else None
-    return Type(MAPPING, fields=fields, rest=rest)

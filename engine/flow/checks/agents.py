@@ -319,7 +319,11 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
     if tool.get("timeout") is not None and spec.mode == "pure":
         yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout`", on_key=True)
     if spec.calls:
-        yield from _flow_tool(tool)
+        if tool.get("input") is not None:
+            yield Fault(("input",), "a flow takes its inputs", "leave it out", on_key=True)
+        if as_mapping(tool.get("with")).get("inputs") is not None:
+            hint = "leave it out; the flow's `inputs` say what there is"
+            yield Fault(("with", "inputs"), "the model gives the inputs of a flow", hint, on_key=True)
     with_ = tool.get("with")
     if with_ is None or isinstance(with_, dict):
         for fault in spec.check(with_ or {}):
@@ -336,14 +340,6 @@ def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
     if spec.mode == "prompt":
         hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
     return Fault(("type",), f"a node of type `{kind}` is no tool", hint)
-
-
-def _flow_tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
-    if tool.get("input") is not None:
-        yield Fault(("input",), "a flow takes its inputs", "leave it out", on_key=True)
-    if as_mapping(tool.get("with")).get("inputs") is not None:
-        hint = "leave it out; the flow's `inputs` say what there is"
-        yield Fault(("with", "inputs"), "the model gives the inputs of a flow", hint, on_key=True)
 
 
 def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:

@@ -24,7 +24,7 @@ from engine.flow.checks.nodes import check_nodes
 from engine.flow.checks.shape import as_list, as_mapping
 from engine.flow.checks.visibility import Scope, check_text, name_hint
 from engine.flow.input_document import InputDoc
-from engine.flow.model import Edge, Flow, NodeList
+from engine.flow.model import Flow, NodeList
 from engine.flow.node import Node
 from engine.flow.reached import always_stops, jumps
 from engine.flow.triggers import Given, check_trigger
@@ -59,7 +59,11 @@ def check_flow(
     known = {str(name): input_type(entry) for name, entry in inputs.items()}
     # A name that is not there is told as such, and has no type.
     scope = Scope(mapping_of(known, rest=ANY), {}, typed=typed, sources=sources)
-    yield from _lock(data, scope)
+    lock = data.get("lock")
+    if lock is None and data.get("on_conflict") is not None:
+        yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
+    if isinstance(lock, str):
+        yield from check_text(lock, ("lock",), scope, only=("inputs", "session"), exact=True)
     yield from _follow_ups(data)
     for fault in check_tools(as_mapping(data.get("tools"))):
         yield fault.under(("tools",))
@@ -69,14 +73,6 @@ def check_flow(
 def _flow_name(name: Any) -> Iterator[Fault]:
     if isinstance(name, str) and name and (not FLOW_NAME.fullmatch(name) or len(name) > MAX_NAME):
         yield Fault(("flow",), f"{name[:80]!r} is no name for a flow", name_hint(name, "-"))
-
-
-def _lock(data: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
-    lock = data.get("lock")
-    if lock is None and data.get("on_conflict") is not None:
-        yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
-    if isinstance(lock, str):
-        yield from check_text(lock, ("lock",), scope, only=("inputs", "session"), exact=True)
 
 
 def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
@@ -193,13 +189,10 @@ class _Later:
         reached, pending = set[str](), [node.id]
         while pending:
             for edge in nodes.outgoing[pending.pop()]:
-                if edge.to not in reached and not self._guards(edge):
+                if edge.to not in reached and not (edge.when is not None and self._names(edge.when)):
                     reached.add(edge.to)
                     pending.append(edge.to)
         return [nodes.by_id[name] for name in nodes.order if name in reached]
-
-    def _guards(self, edge: Edge) -> bool:
-        return edge.when is not None and self._names(edge.when)
 
     def _depends(self, node: Node) -> bool:
         if node.id == self.gate.covers:

@@ -68,7 +68,13 @@ def check_edges(
             )
         first.setdefault(pair, number)
     yield from _gates(edges)
-    yield from _circles(edges, positions)
+    forward = _forward(edges, positions)
+    names = {position: name for name, position in positions.items()}
+    for last, way in reachability.circles(
+        _count(positions), [(source, target) for _, source, target in forward]
+    ):
+        shown = _shown([*(names[position] for position in way), names[way[0]]])
+        yield Fault((forward[last][0],), f"the edges go in a circle: {shown}", _LOOP_HINT)
     yield from _loops(edges, positions)
 
 
@@ -116,16 +122,6 @@ def _gates(edges: list[Any]) -> Iterator[Fault]:
         if given.setdefault(target, gate) != gate:
             message = f"another edge gives `{target[:80]}` the gate `{given[target]}`"
             yield Fault((number, "gate"), message, "a node has one gate; it is enough to write it once")
-
-
-def _circles(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:
-    forward = _forward(edges, positions)
-    names = {position: name for name, position in positions.items()}
-    for last, way in reachability.circles(
-        _count(positions), [(source, target) for _, source, target in forward]
-    ):
-        shown = _shown([*(names[position] for position in way), names[way[0]]])
-        yield Fault((forward[last][0],), f"the edges go in a circle: {shown}", _LOOP_HINT)
 
 
 def _loops(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:

@@ -110,7 +110,12 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
         elif keyword in _NAMED:
             yield from _several(value, here, root, depth, dict)
         elif keyword == "$ref":
-            yield from _reference(value, here, root)
+            if _resolved(value, root) is None:
+                known = as_mapping(root.get("$defs")) if isinstance(root, dict) else {}
+                hint = suggest(
+                    str(value), [f"#/$defs/{name}" for name in known], "write it as #/$defs/<name>"
+                )
+                yield Fault(here, f"{kind_of(value)} leads to no schema under `$defs`", hint)
         else:
             yield Fault(
                 here, f"unknown keyword `{keyword[:80]}`", suggest(keyword, KEYWORDS, ""), on_key=True
@@ -146,13 +151,6 @@ def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Ite
         if path[-1] == "patternProperties" and not _is_pattern(key):
             yield Fault((*path, key), f"{str(key)[:80]!r} is no regular expression", on_key=True)
         yield from _schema(schema, (*path, key), root, depth + 1)
-
-
-def _reference(value: Json, path: Path, root: Json) -> Iterator[Fault]:
-    if _resolved(value, root) is None:
-        known = as_mapping(root.get("$defs")) if isinstance(root, dict) else {}
-        hint = suggest(str(value), [f"#/$defs/{name}" for name in known], "write it as #/$defs/<name>")
-        yield Fault(path, f"{kind_of(value)} leads to no schema under `$defs`", hint)
 
 
 def _resolved(value: Json, root: Json) -> Json:

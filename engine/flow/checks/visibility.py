@@ -256,14 +256,10 @@ def _fault_in(
     segment: Segment, path: Path, message: str, hint: str | None, name: str, doubt: bool = False
 ) -> Fault:
     """What is wrong with a name, or another part of an expression, in the text at a path."""
-    offset, snippet = _place(segment, name)
-    return Fault(path, message, hint, offset=offset, snippet=snippet, doubt=doubt)
-
-
-def _place(segment: Segment, name: str) -> tuple[int, str]:
-    """Where in the text the name stands; the whole expression when it is spelled with brackets."""
+    # Where in the text the name stands; the whole expression when it is spelled with brackets.
     inside = segment.text.find(name) if name else -1
-    return (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
+    offset, snippet = (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
+    return Fault(path, message, hint, offset=offset, snippet=snippet, doubt=doubt)
 
 
 Wrong: TypeAlias = tuple[str, str | None, str]
@@ -280,7 +276,11 @@ def _check(reference: Reference, scope: Scope) -> Wrong | None:
         case "session":
             return _known(root, rest, SESSION_FIELDS, "`session` has no field")
         case "nodes" | "status" | "errors":
-            return _node(reference, scope)
+            root, *rest = reference.path
+            if not rest:
+                message = f"`{root}` needs the id of a node behind it"
+                return message, f"write `{root}.<id>`; a computed id cannot be checked", root
+            return None if scope.find(rest[0]) is not None else _not_before(root, rest[0], scope)
         case "now" if scope.timeless:
             return "`now` is not known in a tool", "a tool call is approved as it will run", root
         case "messages" | "secrets" | "now":
@@ -307,14 +307,6 @@ def _root_hint(root: str, scope: Scope) -> str | None:
     if root in ("env", "secret"):
         return "secrets are written {{ secrets.NAME }}"
     return suggest(root, [*ROOTS, *scope.variables])
-
-
-def _node(reference: Reference, scope: Scope) -> Wrong | None:
-    root, *rest = reference.path
-    if not rest:
-        message = f"`{root}` needs the id of a node behind it"
-        return message, f"write `{root}.<id>`; a computed id cannot be checked", root
-    return None if scope.find(rest[0]) is not None else _not_before(root, rest[0], scope)
 
 
 # --- why a node cannot be named --------------------------------------------------------------------------
@@ -475,7 +467,28 @@ def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
     if isinstance(value, str):
         yield from _check_names(inspect_text(value)[1], path, scope)
         if scope.typed:
-            yield from _typed_condition(value, path, scope)
+            # The same for a condition, which must be true or false.
+            from engine.language.jinja import parse_expression
+            from engine.types.inference import Inference
+
+            for part in split_text(value):
+                if not isinstance(part, Segment):
+                    continue
+                inference = Inference(scope)
+                found = inference.condition(parse_expression(part.source), NOTHING)
+                for wrong in inference.wrong:
+                    yield _fault_in(part, path, *wrong)
+                if (
+                    found.unknown
+                    or not found.kinds & ~(BOOLEAN | MISSING)
+                    or any(not wrong.doubt for wrong in inference.wrong)
+                ):
+                    continue
+                may = "may give" if found.kinds & BOOLEAN else "gives"
+                told = words(found.without(BOOLEAN))
+                reason = because(found) if found.nullable else ""
+                message = f"the condition {may} {told}{reason}, and must be true or false"
+                yield _fault_in(part, path, message, _to_flag(found), "")
 
 
 def _bad(error: BadExpression, path: Path) -> Fault:
@@ -507,31 +520,6 @@ def _typed(
             yield _fault_in(part, path, *wrong)
     if record is not None:
         record[path] = pieces
-
-
-def _typed_condition(text: str, path: Path, scope: Scope) -> Iterator[Fault]:
-    """The same for a condition, which must be true or false."""
-    from engine.language.jinja import parse_expression
-    from engine.types.inference import Inference
-
-    for part in split_text(text):
-        if not isinstance(part, Segment):
-            continue
-        inference = Inference(scope)
-        found = inference.condition(parse_expression(part.source), NOTHING)
-        for wrong in inference.wrong:
-            yield _fault_in(part, path, *wrong)
-        if (
-            found.unknown
-            or not found.kinds & ~(BOOLEAN | MISSING)
-            or any(not wrong.doubt for wrong in inference.wrong)
-        ):
-            continue
-        may = "may give" if found.kinds & BOOLEAN else "gives"
-        told = words(found.without(BOOLEAN))
-        reason = because(found) if found.nullable else ""
-        message = f"the condition {may} {told}{reason}, and must be true or false"
-        yield _fault_in(part, path, message, _to_flag(found), "")
 
 
 def _to_flag(found: Type) -> str | None:

@@ -472,7 +472,12 @@ def _draw(shape: _Placed | _Arrow) -> Iterator[str]:
     """A shape as SVG."""
     if isinstance(shape, _Arrow):
         yield _path(shape.path, ' stroke-dasharray="5 4"' if shape.edge.type == "loop" else "")
-        yield from _words(_edge_label(shape.edge), shape.x, shape.y, shape.anchor)
+        label = _edge_label(shape.edge)
+        if label:
+            yield (
+                f'<text x="{shape.x:.1f}" y="{shape.y + 4:.1f}" text-anchor="{shape.anchor}" font-size="12" fill="{PLAIN.text}"'
+                f' stroke="#ffffff" stroke-width="4" paint-order="stroke">{escape(label)}</text>'
+            )
         return
     box, x, y = shape
     if box.look is not None:
@@ -494,11 +499,3 @@ def _draw(shape: _Placed | _Arrow) -> Iterator[str]:
 
 def _path(path: str, more: str) -> str:
     return f'<path d="{path}" fill="none" stroke="#5b6573" stroke-width="1.4" marker-end="url(#tip)"{more}/>'
-
-
-def _words(label: str, x: float, y: float, anchor: str) -> Iterator[str]:
-    if label:
-        yield (
-            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}" font-size="12" fill="{PLAIN.text}"'
-            f' stroke="#ffffff" stroke-width="4" paint-order="stroke">{escape(label)}</text>'
-        )

@@ -26,20 +26,9 @@ def flow_schema() -> dict[str, Json]:
     definitions: dict[str, Json] = schema.pop("$defs")
     node = definitions["NodeDoc"]
     definitions["RetryDoc"] = RetryDoc.model_json_schema(by_alias=True)
-    _refine(schema, node)
-    _refine_condition(definitions["EdgeDoc"]["properties"]["when"])
-    for spec in node_types().values():
-        definitions[_name(spec)] = _config(spec, definitions)
-    node["allOf"] = [_case(spec) for spec in node_types().values()]
-    _describe_agents(definitions)
-    _refine_condition(definitions["RuleDoc"]["properties"]["when"])
-    return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
-
-
-def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
-    """What the loader checks by hand and a schema can say too."""
-    flow["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
-    flow["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
+    # What the loader checks by hand and a schema can say too.
+    schema["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
+    schema["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
     properties = node["properties"]
     properties["id"] |= {"pattern": f"^{NAME.pattern}$", "maxLength": MAX_NAME}
     properties["type"]["enum"] = list(node_types())
@@ -50,6 +39,29 @@ def _refine(flow: dict[str, Json], node: dict[str, Json]) -> None:
         {"$ref": "#/$defs/RetryDoc"},
         {"type": "null"},
     ]
+    _refine_condition(definitions["EdgeDoc"]["properties"]["when"])
+    for spec in node_types().values():
+        config = spec.config.model_json_schema(by_alias=True)
+        for name, definition in config.pop("$defs", {}).items():
+            open_fields(definition)
+            definitions[name] = definition
+        open_fields(config, spec.static_fields)
+        config["description"] = spec.doc
+        if not spec.config.model_json_schema().get("required"):
+            config["type"] = ["object", "null"]
+        definitions[_name(spec)] = config
+    node["allOf"] = [_case(spec) for spec in node_types().values()]
+    # Add to the definitions of a flow's schema what agents have, and refer to it where it stands.
+    for kind, model in TOOLS.items():
+        static = set(model.model_fields) - model.evaluated
+        _add(definitions, f"tool_{kind}", model, static)
+    _add(definitions, "RuleDoc", RuleDoc, set(RuleDoc.model_fields))
+    fields = definitions["with_agent"]["properties"]
+    fields["tools"] |= {"type": "array", "items": _tool_entry()}
+    fields["approvals"] |= {"type": "object", "additionalProperties": _approvals_schema()}
+    _describe_own_tools(definitions["ToolDoc"])
+    _refine_condition(definitions["RuleDoc"]["properties"]["when"])
+    return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
 
 
 def _refine_condition(field: dict[str, Json]) -> None:
@@ -70,18 +82,6 @@ def _case(spec: NodeSpec) -> Json:
     if required:
         then["required"] = required
     return {"if": {"properties": {"type": {"const": spec.name}}, "required": ["type"]}, "then": then}
-
-
-def _config(spec: NodeSpec, definitions: dict[str, Json]) -> dict[str, Json]:
-    config = spec.config.model_json_schema(by_alias=True)
-    for name, definition in config.pop("$defs", {}).items():
-        open_fields(definition)
-        definitions[name] = definition
-    open_fields(config, spec.static_fields)
-    config["description"] = spec.doc
-    if not spec.config.model_json_schema().get("required"):
-        config["type"] = ["object", "null"]
-    return config
 
 
 def open_fields(schema: dict[str, Json], static: Collection[str] = ()) -> None:
@@ -148,18 +148,6 @@ def _left_out(name: str, field: Any) -> Any:
 
 
 # --- agents ----------------------------------------------------------------------------------------------
-
-
-def _describe_agents(definitions: dict[str, Json]) -> None:
-    """Add to the definitions of a flow's schema what agents have, and refer to it where it stands."""
-    for kind, model in TOOLS.items():
-        static = set(model.model_fields) - model.evaluated
-        _add(definitions, f"tool_{kind}", model, static)
-    _add(definitions, "RuleDoc", RuleDoc, set(RuleDoc.model_fields))
-    fields = definitions["with_agent"]["properties"]
-    fields["tools"] |= {"type": "array", "items": _tool_entry()}
-    fields["approvals"] |= {"type": "object", "additionalProperties": _approvals_schema()}
-    _describe_own_tools(definitions["ToolDoc"])
 
 
 def _add(

@@ -77,39 +77,20 @@ class _Page:
 def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     data = _bytes(ctx, path)
     if is_picture(data):
-        return _picture(ctx, path, data)
+        found, problem = picture_of(data), picture_problem(data)
+        if found is None or problem is not None:
+            raise Refusal("picture", f"{path} {problem}")
+        told = {
+            "type": found.kind,
+            "width": found.width,
+            "height": found.height,
+            "digest": keep(ctx.workdir, data),
+        }
+        return {"path": "/".join(session_path(path)), "picture": told, "size": len(data)}
     if data.startswith(b"%PDF-"):
         raise Refusal("not_text", f"{path} is a PDF; only text and pictures can be read here")
     if b"\0" in data[:_LOOKED_AT]:
         raise Refusal("not_text", f"{path} is no text file")
-    page = _page(data, first, most)
-    if page.total and first > page.total:
-        raise Refusal("no_such_line", f"{path} has {page.total} lines; there is no line {first}")
-    return {
-        "path": "/".join(session_path(path)),
-        "text": page.text,
-        "first_line": first,
-        "last_line": page.last,
-        "total_lines": page.total,
-        "more": page.last < page.total,
-        "size": len(data),
-    }
-
-
-def _picture(ctx: NodeContext, path: str, data: bytes) -> Json:
-    found, problem = picture_of(data), picture_problem(data)
-    if found is None or problem is not None:
-        raise Refusal("picture", f"{path} {problem}")
-    told = {
-        "type": found.kind,
-        "width": found.width,
-        "height": found.height,
-        "digest": keep(ctx.workdir, data),
-    }
-    return {"path": "/".join(session_path(path)), "picture": told, "size": len(data)}
-
-
-def _page(data: bytes, first: int, most: int | None) -> _Page:
     lines = data.split(b"\n")
     if lines[-1] == b"":  # the end of the last line, and no line of its own
         lines.pop()
@@ -121,7 +102,18 @@ def _page(data: bytes, first: int, most: int | None) -> _Page:
         taken.append(line if len(line) <= room else line[:room] + b" [... the line is cut here ...]")
         room -= len(line) + 1
     text = b"\n".join(taken).decode("utf-8", "replace").replace("\0", "\ufffd")
-    return _Page(text, first - 1 + len(taken), len(lines))
+    page = _Page(text, first - 1 + len(taken), len(lines))
+    if page.total and first > page.total:
+        raise Refusal("no_such_line", f"{path} has {page.total} lines; there is no line {first}")
+    return {
+        "path": "/".join(session_path(path)),
+        "text": page.text,
+        "first_line": first,
+        "last_line": page.last,
+        "total_lines": page.total,
+        "more": page.last < page.total,
+        "size": len(data),
+    }
 
 
 def _bytes(ctx: NodeContext, path: str) -> bytes:

@@ -122,43 +122,35 @@ async def _perform(exchange: _Exchange, redactor: Redactor) -> Outcome:
     """The request and its redirects, with every error of the client turned into an outcome."""
     try:
         async with _session(exchange) as session:
-            return await _hops(session, exchange, redactor)
+            for _ in range(MAX_REDIRECTS + 1):
+                request = exchange.request
+                async with session.request(
+                    request.method,
+                    request.url,
+                    headers=request.headers,
+                    data=request.body,
+                    allow_redirects=False,
+                ) as response:
+                    target = response.headers.get("Location")
+                    if not target or response.status not in _REDIRECTS or request.accepts(response.status):
+                        return await _answer(request, response, redactor)
+                exchange.go_to(_redirected(request, response.status, target))
+            message = f"{reported(exchange.first)} was redirected more than {MAX_REDIRECTS} times"
+            raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}", _IN_VAIN)
     except Refusal as refusal:
         return refusal.outcome
     except aiohttp.InvalidURL as error:
         return Failed("invalid", f"{reported(exchange.request)}: {error}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return _lost(exchange, error)
-
-
-def _lost(exchange: _Exchange, error: Exception) -> Outcome:
-    name = reported(exchange.request)
-    if exchange.refused:
-        return Failed("address_refused", f"{name}: {exchange.refused}")
-    reason = str(error) or type(error).__name__
-    if exchange.in_doubt:
-        return Interrupted("cut", f"{name}: the answer was lost ({reason})")
-    if exchange.connected:
-        return Failed("disconnected", f"{name}: the answer was lost ({reason})")
-    return Failed("connect", f"{name}: could not connect ({reason})")
-
-
-async def _hops(session: aiohttp.ClientSession, exchange: _Exchange, redactor: Redactor) -> Outcome:
-    for _ in range(MAX_REDIRECTS + 1):
-        request = exchange.request
-        async with session.request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=request.body,
-            allow_redirects=False,
-        ) as response:
-            target = response.headers.get("Location")
-            if not target or response.status not in _REDIRECTS or request.accepts(response.status):
-                return await _answer(request, response, redactor)
-        exchange.go_to(_redirected(request, response.status, target))
-    message = f"{reported(exchange.first)} was redirected more than {MAX_REDIRECTS} times"
-    raise Refusal("redirect", f"{message}, last to {reported(exchange.request)}", _IN_VAIN)
+        name = reported(exchange.request)
+        if exchange.refused:
+            return Failed("address_refused", f"{name}: {exchange.refused}")
+        reason = str(error) or type(error).__name__
+        if exchange.in_doubt:
+            return Interrupted("cut", f"{name}: the answer was lost ({reason})")
+        if exchange.connected:
+            return Failed("disconnected", f"{name}: the answer was lost ({reason})")
+        return Failed("connect", f"{name}: could not connect ({reason})")
 
 
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:

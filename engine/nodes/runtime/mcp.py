@@ -393,20 +393,19 @@ class _Connection:
         given = self.server.env if self.server.url is None else self.server.headers
         told = await asyncio.to_thread(resolved, given, self._secret, self._used)
         if self.server.url is None:
-            transport = self._program(errors, told)
+            from mcp import StdioServerParameters, stdio_client
+
+            server = self.server
+            command = server.command or ""
+            parameters = StdioServerParameters(
+                command=command, args=list(server.args), env=told, cwd=server.cwd
+            )
+            transport = stdio_client(parameters, errlog=errors)
         else:
             transport = await self._address(stack, told)
         return await stack.enter_async_context(
             Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
         )
-
-    def _program(self, errors: TextIO, env: dict[str, str]) -> Any:
-        from mcp import StdioServerParameters, stdio_client
-
-        server = self.server
-        command = server.command or ""
-        parameters = StdioServerParameters(command=command, args=list(server.args), env=env, cwd=server.cwd)
-        return stdio_client(parameters, errlog=errors)
 
     async def _address(self, stack: AsyncExitStack, headers: dict[str, str]) -> Any:
         import httpx2

@@ -55,25 +55,22 @@ def question(key: str, params: Any, hosts: tuple[str, ...], told: Callable[[str]
     """One of them."""
     asked: dict[str, Json] = {"key": key, "message": told(params.message)[:3_000]}
     if params.mode == "url":
-        return {**asked, "url": _link(params.url, hosts)}
+        # The whole address, with nothing in it that could hide a part of it.
+        try:
+            url = parsed(params.url)
+            host = url.host or ""
+        except ValueError as error:
+            raise Unaskable(f"it asks to open what is no address: {error}") from error
+        if url.scheme not in ("https", "http") or url.user is not None or is_disguised(host):
+            raise Unaskable("it asks to open what is no plain web address")
+        if not host_allowed(host, url.port, hosts):
+            raise Unaskable(
+                f"it asks to open a page of {host[:200]}, and SAYSO_LINK_HOSTS does not name that host"
+            )
+        link = str(url).translate({ord(sign): f"%{ord(sign):02X}" for sign in "<>|`"})
+        return {**asked, "url": link}
     form, names = _form(params.requested_schema, told)
     return {**asked, "form": form, "names": names}
-
-
-def _link(text: str, hosts: tuple[str, ...]) -> str:
-    """The whole address, with nothing in it that could hide a part of it."""
-    try:
-        url = parsed(text)
-        host = url.host or ""
-    except ValueError as error:
-        raise Unaskable(f"it asks to open what is no address: {error}") from error
-    if url.scheme not in ("https", "http") or url.user is not None or is_disguised(host):
-        raise Unaskable("it asks to open what is no plain web address")
-    if not host_allowed(host, url.port, hosts):
-        raise Unaskable(
-            f"it asks to open a page of {host[:200]}, and SAYSO_LINK_HOSTS does not name that host"
-        )
-    return str(url).translate({ord(sign): f"%{ord(sign):02X}" for sign in "<>|`"})
 
 
 _PLAIN = (

@@ -44,7 +44,22 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 async def _shell(config: dict[str, Json], ctx: NodeContext, kept: contextlib.ExitStack) -> Outcome:
     resolver = Resolver(ctx.secret)
     try:
-        command = _command(config, ctx, resolver, kept)
+        # Raises `Refusal`.
+        env = _environment(config.get("env"), ctx, resolver)
+        argv = _argv(config, kept)
+        stdin = config.get("stdin")
+        for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
+            if "\0" in text:
+                raise Refusal(
+                    "invalid", f"{where} contains a NUL character, which no argument may; remove it upstream"
+                )
+        command = Command(
+            argv=argv,
+            executable=_executable(argv[0], env["PATH"], ctx.flow_dir or ctx.workdir),
+            env=env,
+            cwd=_cwd(config.get("cwd"), ctx),
+            stdin=None if stdin is None else as_text(stdin, "stdin"),
+        )
     except Refusal as refusal:
         return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
@@ -124,27 +139,6 @@ class _Progress:
 
 
 # --- from config to command ----------------------------------------------------------------------------
-
-
-def _command(
-    config: dict[str, Json], ctx: NodeContext, resolver: Resolver, kept: contextlib.ExitStack
-) -> Command:
-    """Raises `Refusal`."""
-    env = _environment(config.get("env"), ctx, resolver)
-    argv = _argv(config, kept)
-    stdin = config.get("stdin")
-    for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
-        if "\0" in text:
-            raise Refusal(
-                "invalid", f"{where} contains a NUL character, which no argument may; remove it upstream"
-            )
-    return Command(
-        argv=argv,
-        executable=_executable(argv[0], env["PATH"], ctx.flow_dir or ctx.workdir),
-        env=env,
-        cwd=_cwd(config.get("cwd"), ctx),
-        stdin=None if stdin is None else as_text(stdin, "stdin"),
-    )
 
 
 def _argv(config: dict[str, Json], kept: contextlib.ExitStack) -> tuple[str, ...]:

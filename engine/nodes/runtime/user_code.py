@@ -289,17 +289,15 @@ def _outcome(
         why = "after its timeout" if reason == "timeout" else "because the session is leaving"
         _log.info("%s %s: %s was stopped %s", ctx.session_id, ctx.path, name, why, exc_info=error)
         return Interrupted(reason, f"{name} was stopped {why}")
-    _tell_failure(f"{ctx.session_id} {ctx.path}: {name} failed", error)
-    return _failed(error)
-
-
-def _tell_failure(what: str, error: BaseException) -> None:
-    """An exception with its traceback; of one that was raised for people only what is behind it, if anything is."""
+    # An exception with its traceback; of one that was raised for people only what is behind it, if
+    # anything is.
+    what = f"{ctx.session_id} {ctx.path}: {name} failed"
     cause = error.__cause__ if isinstance(error, NodeError) else error
     if cause is None or (isinstance(cause, ModuleNotFoundError) and cause is not error):
         _log.warning("%s: %s", what, error)
     else:
         _log.warning("%s", what, exc_info=cause)
+    return _failed(error)
 
 
 def _completed(name: str, output: Json) -> Outcome:

@@ -108,7 +108,22 @@ class AskConfig(Config):
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """The default belongs to `on_timeout: default` and is one of the choices; choices differ; one way to answer."""
         yield from _form_conflicts(raw)
-        yield from _accept_conflicts(raw)
+        if raw.get("own_words") is True and raw.get("choices") is None:
+            yield Fault(
+                ("own_words",), "`own_words` stands beside `choices`, and there are none", on_key=True
+            )
+        takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
+        for other in ("choices", "form"):
+            if takes_files and raw.get(other) is not None:
+                yield Fault(
+                    ("accept",),
+                    f"files are no answer to `{other}`",
+                    "ask for them in a node of its own",
+                    True,
+                )
+        for limit in ("max_files", "max_size"):
+            if raw.get(limit) is not None and raw.get("accept") is None:
+                yield Fault((limit,), f"`{limit}` is for files", "write `accept: files`", on_key=True)
         yield from clock_conflicts(raw)
         on_timeout = raw.get("on_timeout", "fail")
         if on_timeout == "default" and raw.get("default") is None and raw.get("form") is None:
@@ -133,20 +148,6 @@ def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     if missing:
         message = f"`on_timeout: default` needs a default in each required field: {', '.join(missing)}"
         yield Fault(("on_timeout",), message)
-
-
-def _accept_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    if raw.get("own_words") is True and raw.get("choices") is None:
-        yield Fault(("own_words",), "`own_words` stands beside `choices`, and there are none", on_key=True)
-    takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
-    for other in ("choices", "form"):
-        if takes_files and raw.get(other) is not None:
-            yield Fault(
-                ("accept",), f"files are no answer to `{other}`", "ask for them in a node of its own", True
-            )
-    for limit in ("max_files", "max_size"):
-        if raw.get(limit) is not None and raw.get("accept") is None:
-            yield Fault((limit,), f"`{limit}` is for files", "write `accept: files`", on_key=True)
 
 
 def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:

@@ -181,10 +181,6 @@ def clock_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
             yield Fault(("escalate", index, "after"), "the `timeout` comes before this, so nobody is told")
     if timeout is not None and every is not None and every >= timeout:
         yield Fault(("remind_every",), "the `timeout` comes before this, so nobody is reminded")
-    yield from _hours_conflicts(raw)
-
-
-def _hours_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     given = raw.get("hours")
     if given is None:
         return

@@ -253,7 +253,10 @@ def _checked(name: str, package: str, kind: Any) -> OwnSpec:
     outputs = getattr(kind, "outputs", None)
     _refuse(not isinstance(outputs, Mapping | None), "`outputs` must be fields with a sentence each")
     timeout = getattr(kind, "timeout", None)
-    _refuse(not _is_seconds(timeout), f"`timeout` must be a number of seconds above 0, not {timeout!r}")
+    _refuse(
+        not (timeout is None or (isinstance(timeout, int | float) and timeout > 0)),
+        f"`timeout` must be a number of seconds above 0, not {timeout!r}",
+    )
     secret_fields = frozenset(getattr(kind, "secret_fields", ()))
     fields = config.model_fields
     unknown = sorted(secret_fields - fields.keys() - {each.alias for each in fields.values()})
@@ -271,10 +274,6 @@ def _checked(name: str, package: str, kind: Any) -> OwnSpec:
         unknown_output=dict(getattr(kind, "unknown_output", {})),
         uninspectable=UNKNOWN_WORK,
     )
-
-
-def _is_seconds(timeout: object) -> bool:
-    return timeout is None or (isinstance(timeout, int | float) and timeout > 0)
 
 
 def _refuse(wrong: bool, reason: str) -> None:
