@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from engine.decide import begin, covered_nodes, edges, limits, question
-from engine.decide.commands import Revoke, Steer
 from engine.decide.due import next_node
 from engine.decide.step import Kind, Kinds, Step, Work, context
 from engine.flow import Flow, Node, coerce_inputs
@@ -25,13 +24,6 @@ from engine.nodes.types.registry import mode_of
 
 class Passes(Kind):
     """A node that goes through lists of nodes, one pass for each of its keys, or a single one."""
-
-    def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-        """Nothing."""
-        return {}
-
-    def opened(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
-        """Nothing: its passes begin by `progress`."""
 
     def more(self, step: Step, path: str, node: Node, container: ContainerRun) -> bool:
         """Whether another pass begins now."""
@@ -58,12 +50,6 @@ class Passes(Kind):
     def begin(self, step: Step, item: Work) -> None:
         """Evaluate its condition and its configuration, and launch or skip it."""
         (begin.start_again if item.again else begin.start_next)(step, item)
-
-    def child_ended(
-        self, step: Step, path: str, output: Json = None, error: dict[str, Json] | None = None
-    ) -> bool:
-        """What it means for any node."""
-        return False
 
     def child_failed(self, step: Step, path: str) -> None:
         """`on_error` says which."""
@@ -101,17 +87,9 @@ class Passes(Kind):
         """All passes have ended: complete."""
         step.close(path)
 
-    def keeps(self, step: Step, path: str) -> bool:
-        """Its passes begin anew."""
-        return False
-
     def decided(self, step: Step, prompt: Asked) -> None:
         """A loop edge of a child is used up: the pass goes on as people said."""
         edges.limit_decided(step, prompt, limits.decision(prompt))
-
-    def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
-        """Nobody took it."""
-        return False
 
     def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
         """The nodes that name this approval."""
@@ -122,9 +100,6 @@ class Passes(Kind):
         raise InvalidAnswer(
             "Calls like this cannot be allowed always: `grants` of the agent does not say so."
         )
-
-    def revoked(self, step: Step, command: Revoke) -> None:
-        """Nothing: nobody can have given a grant."""
 
 
 class Foreach(Passes):

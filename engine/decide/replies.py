@@ -265,30 +265,18 @@ class _Failed(_Question):
         step.fail_for_good(prompt.path, step.state.nodes[prompt.path].error or {})
 
 
-class _Limit(_Question):
-    """A loop, or a loop edge of a node that has ended, at its limit."""
+class _OfHolder(_Question):
+    """What a node that holds children asks: an agent, a loop, or the pass of a node whose loop edge is used up."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
         """It goes on as people said."""
         self.expired(step, prompt)
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """It fails."""
+        """It goes on as it does without an answer."""
         container = step.state.containers.get(prompt.path)
         kind = step.around(prompt.path) if container is None else step.kinds[container.kind]
         kind.decided(step, prompt)
-
-
-class _OfAgent(_Question):
-    """What an agent asks: about a cap, a tool in other words, an answer that is none, or the call of a tool."""
-
-    def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """The agent goes on as people said."""
-        step.kinds["agent"].decided(step, prompt)
-
-    def expired(self, step: Step, prompt: Asked) -> None:
-        """The agent goes on as it does without an answer."""
-        step.kinds["agent"].decided(step, prompt)
 
 
 def _skip(step: Step, prompt: Asked, reason: str) -> None:
@@ -307,8 +295,7 @@ _AFTER: dict[str, _Question] = {
     ELICIT: _Recorded(),
     "interrupted": _Interrupted(),
     "failed": _Failed(),
-    limits.KIND: _Limit(),
-    **dict.fromkeys(("tool", "budget", OUTCOME, LISTING), _OfAgent()),
+    **dict.fromkeys(("tool", "budget", OUTCOME, LISTING, limits.KIND), _OfHolder()),
 }
 
 

@@ -281,9 +281,11 @@ class Kind(Protocol):
 
     def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
         """What `container:started` says of what the node goes through."""
+        return {}
 
     def opened(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
         """Write what follows its start."""
+        return
 
     def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[Work, str]]:
         """What may start in one of its passes as far as the pass is concerned, with the mode of its type."""
@@ -295,6 +297,7 @@ class Kind(Protocol):
         self, step: Step, path: str, output: Json = None, error: dict[str, Json] | None = None
     ) -> bool:
         """Write what the outcome of a child means. False where it means what it means for any node."""
+        return False
 
     def child_failed(self, step: Step, path: str) -> None:
         """A child failed, and no try is left: ask people, or let the failure count."""
@@ -304,12 +307,14 @@ class Kind(Protocol):
 
     def keeps(self, step: Step, path: str) -> bool:
         """Whether it keeps what its passes did when it fails and people may let it go on."""
+        return False
 
     def decided(self, step: Step, prompt: Asked) -> None:
         """People answered a question about it or about a child, or nobody did in time."""
 
     def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
         """People said something, or `aside` something that is no instruction. Whether anybody took it."""
+        return False
 
     def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
         """What would run if this were approved with these values. Raises `SaysoError` where it could not run."""
@@ -319,6 +324,7 @@ class Kind(Protocol):
 
     def revoked(self, step: Step, command: Revoke) -> None:
         """A person takes a grant back."""
+        return
 
 
 Kinds = Mapping[str, Kind]

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.decide.agents.model_request import spoken, system_text, unsent
 from engine.decide.agents.tool_results import full_of_pictures
 from engine.decide.question import option, step_prompt
+from engine.decide.step import Step
 from engine.flow import Node
 from engine.flow.node import plan_of
 from engine.forms.question import Question
@@ -32,10 +33,6 @@ from engine.messages.prices import (
     worst_case,
 )
 from engine.messages.turns import Usage
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
-
 
 COMPACT_AT = 150_000
 """Tokens of a conversation from which on it is summed up, where its flow does not say."""

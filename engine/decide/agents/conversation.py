@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.decide.agents import budget, listings, outcomes, tool_calls
+from engine.decide.agents import budget, grants, listings, outcomes, people, tool_calls
 from engine.decide.agents import memory as notes
 from engine.decide.agents.model_request import (
     SUMMED,
@@ -22,12 +22,17 @@ from engine.decide.agents.model_request import (
 )
 from engine.decide.agents.people import try_now
 from engine.decide.agents.tool_results import unposed
-from engine.decide.step import Step, named_path, node_at
+from engine.decide.begin import launch, over_limit
+from engine.decide.commands import Revoke, Steer
+from engine.decide.kinds import Passes
+from engine.decide.step import Step, Work, named_path, node_at
 from engine.flow import Flow, Node
 from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.journal.queries import (
     ASKED_OR_RUN,
+    LISTING,
+    OUTCOME,
     TURN,
     agent_at,
     agent_of,
@@ -43,44 +48,6 @@ from engine.messages.messages import problem_of
 from engine.nodes.types.agent import PLACE
 
 # --- the beginning ---------------------------------------------------------------------------------------------
-
-
-def frozen(step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-    """What `container:started` says of an agent."""
-    plan = plan_of(node)
-    return {
-        "agent": {
-            "model": config.get("model") or step.facts.agents.default_model,
-            "turnList": node.lists["turn"],
-            "toolList": node.lists["tools"],
-            "maxCost": None if config.get("max_cost") is None else str(config["max_cost"]),
-            "maxTokensTotal": config.get("max_tokens_total"),
-            "maxTurns": config.get("max_turns"),
-            "structured": plan.output is not None,
-            "keeps": plan.keeps,
-            **({} if step.state.nodes[path].kept is None else {"goesOn": True}),
-        }
-    }
-
-
-def open_conversation(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
-    """The first message: earlier conversations, files, and what the flow asks; nothing where it goes on with its own."""
-    if agent_at(step.state, path).messages:
-        return
-    blocks: list[Json] = []
-    for name in plan_of(node).context:
-        earlier = named_path(step.state, path, name)
-        said = step.state.conversations.get(earlier or "")
-        if said:
-            blocks.append({"type": "text", "text": transcript(name, said)})
-        elif earlier is None and PLACE.fullmatch(name):
-            blocks += _place(step.state, name)
-    memory = plan_of(node).memory
-    if memory is not None:
-        blocks.append(_read_later("memory", notes.place(step.state, memory.scope)))
-    blocks += [_file_block(given) for given in config.get("files") or ()]
-    blocks.append({"type": "text", "text": unposed(config["prompt"])})
-    _say(step, path, node.id, "prompt", blocks)
 
 
 def _place(state: State, name: str) -> list[Json]:
@@ -119,25 +86,6 @@ def _say(step: Step, path: str, node_id: str, source: str, content: Sequence[Jso
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
-
-
-def startable(flow: Flow, state: State, scope: str) -> Iterator[tuple[str, str]]:
-    """What of an agent may begin in the pass `scope`: its child's id, with the mode of what it is."""
-    frame = state.frames[scope]
-    owner = frame.owner
-    assert owner is not None
-    container = state.containers[owner]
-    agent = container.agent
-    assert agent is not None
-    if container.error is not None or agent.stuck or held_up(state, owner) or doomed(state, owner):
-        return
-    if frame.list_id == agent.lists[0]:
-        if not frame.running and not agent.calls and not agent.final:
-            yield f"turn[{len(frame.nodes) + 1}]", "run"
-        return
-    for path in sorted(agent.calls, key=_number):
-        if scope_of(path) == scope and path not in state.nodes and _decided(state, agent, path):
-            yield path.rpartition("/")[2], _mode(flow, state, owner, agent, path)
 
 
 def _number(path: str) -> int:
@@ -390,17 +338,6 @@ def _conclude(step: Step, owner: str, path: str, output: Json, content: list[Jso
         _say(step, owner, step.state.nodes[owner].node_id, "engine", [wrong])
 
 
-def may_go_on(step: Step, path: str) -> bool:
-    """Whether an agent that fails keeps its conversation for another try. Each call that the model asked for has its
-    result then: one that was cut off is told as such, and never made again."""
-    container = step.state.containers.get(path)
-    if container is None or container.agent is None or not container.agent.messages:
-        return False
-    for call_path in sorted(container.agent.calls, key=_number):
-        tool_calls.cut_off(step, call_path)
-    return True
-
-
 def ended(step: Step, path: str) -> bool:
     """Whether the agent at `path` has given its last answer and nothing of it runs any more."""
     container = step.state.containers[path]
@@ -434,3 +371,152 @@ def outcome_decided(step: Step, prompt: Asked) -> None:
     outcomes.decided(step, prompt, prompt.answer_key)
     if is_outage(prompt):
         try_now(step, prompt.path)
+
+
+# --- what the core asks ----------------------------------------------------------------------------------------
+
+
+class Agent(Passes):
+    """A conversation with a model. Its children are model calls and tool calls."""
+
+    def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
+        """Its model, its caps, and whether it goes on with its own conversation."""
+        plan = plan_of(node)
+        return {
+            "agent": {
+                "model": config.get("model") or step.facts.agents.default_model,
+                "turnList": node.lists["turn"],
+                "toolList": node.lists["tools"],
+                "maxCost": None if config.get("max_cost") is None else str(config["max_cost"]),
+                "maxTokensTotal": config.get("max_tokens_total"),
+                "maxTurns": config.get("max_turns"),
+                "structured": plan.output is not None,
+                "keeps": plan.keeps,
+                **({} if step.state.nodes[path].kept is None else {"goesOn": True}),
+            }
+        }
+
+    def opened(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
+        """The first message."""
+        if agent_at(step.state, path).messages:
+            return
+        blocks: list[Json] = []
+        for name in plan_of(node).context:
+            earlier = named_path(step.state, path, name)
+            said = step.state.conversations.get(earlier or "")
+            if said:
+                blocks.append({"type": "text", "text": transcript(name, said)})
+            elif earlier is None and PLACE.fullmatch(name):
+                blocks += _place(step.state, name)
+        memory = plan_of(node).memory
+        if memory is not None:
+            blocks.append(_read_later("memory", notes.place(step.state, memory.scope)))
+        blocks += [_file_block(given) for given in config.get("files") or ()]
+        blocks.append({"type": "text", "text": unposed(config["prompt"])})
+        _say(step, path, node.id, "prompt", blocks)
+
+    def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[Work, str]]:
+        """The tool calls of the last answer, or the next model call."""
+        frame = state.frames[scope]
+        owner = frame.owner
+        assert owner is not None
+        container = state.containers[owner]
+        agent = container.agent
+        assert agent is not None
+        if container.error is not None or agent.stuck or held_up(state, owner) or doomed(state, owner):
+            return
+        if frame.list_id == agent.lists[0]:
+            if not frame.running and not agent.calls and not agent.final:
+                yield Work(scope, node=f"turn[{len(frame.nodes) + 1}]"), "run"
+            return
+        for path in sorted(agent.calls, key=_number):
+            if scope_of(path) == scope and path not in state.nodes and _decided(state, agent, path):
+                yield Work(scope, node=path.rpartition("/")[2]), _mode(flow, state, owner, agent, path)
+
+    def begin(self, step: Step, item: Work) -> None:
+        """A model call looks at the caps first, a tool call at what people have to approve."""
+        path = item.path if item.again else f"{item.path}/{item.node}"
+        scope, key = scope_of(path), path.rpartition("/")[2]
+        if item.again:
+            if step.state.nodes[path].type == TURN:
+                begin_turn(step, scope, key)
+            else:
+                super().begin(step, item)
+            return
+        owner = agent_of(step.state, path) or ""
+        if over_limit(step, owner, step.node(owner)):
+            return
+        if key.startswith(TURN):
+            begin_turn(step, scope, key)
+        elif (begun := tool_calls.begin_call(step, path)) is not None:
+            launch(step, path, *begun, node_id=key)
+
+    def child_ended(
+        self, step: Step, path: str, output: Json = None, error: dict[str, Json] | None = None
+    ) -> bool:
+        """The outcome of a call is for the conversation. A model call that fails for good fails the agent."""
+        turn = step.state.nodes[path].type == TURN
+        if error is not None:
+            if not turn:
+                tool_calls.failed(step, path, error)
+            return not turn
+        (answered if turn else tool_calls.done)(step, path, output)
+        return True
+
+    def child_failed(self, step: Step, path: str) -> None:
+        """Of a model call people are asked how the agent goes on."""
+        if step.state.nodes[path].type == TURN:
+            outcomes.turn_failed(step, path)
+        else:
+            super().child_failed(step, path)
+
+    def progress(self, step: Step, path: str) -> None:
+        """Results of calls that were flows, what people are asked, and its end, unless it listens for what follows."""
+        tool_calls.settle_containers(step, path)
+        outcomes.ask(step, path)
+        if ended(step, path) and not people.rests(step, path):
+            step.close(path)
+
+    def keeps(self, step: Step, path: str) -> bool:
+        """Its conversation."""
+        container = step.state.containers.get(path)
+        if container is None or container.agent is None or not container.agent.messages:
+            return False
+        for call_path in sorted(container.agent.calls, key=_number):
+            tool_calls.cut_off(step, call_path)
+        return True
+
+    def decided(self, step: Step, prompt: Asked) -> None:
+        """A tool call, a cap, tools in other words, how it goes on without an answer, or what came out of a call."""
+        _DECIDED[prompt.kind](step, prompt)
+
+    def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
+        """The agents of the session take it: instructions the one that is meant, the rest all that listen."""
+        if aside:
+            return people.overhear(step, said)
+        people.hear(step, said)
+        return True
+
+    def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
+        """The call itself."""
+        return (tool_calls.covered_after if prompt.tool else super().covered)(step, prompt, values)
+
+    def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
+        """Calls like this one, where the agent's `grants` says so."""
+        offered = prompt.tool is not None and "always" in prompt.tool
+        return (tool_calls.grant_checked if offered else super().granted)(step, prompt, always)
+
+    def revoked(self, step: Step, command: Revoke) -> None:
+        """By whoever could give it."""
+        grants.revoke(step, command)
+
+
+_DECIDED = {
+    "approval": tool_calls.decided,
+    "interrupted": tool_calls.told,
+    "budget": cap_decided,
+    LISTING: listings.decided,
+    OUTCOME: outcome_decided,
+}
+
+AGENT = Agent()

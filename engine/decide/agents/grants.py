@@ -12,12 +12,13 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from engine.decide.agents import wide_grants
+from engine.decide.commands import Revoke
 from engine.decide.prompt_timers import OPEN_PHASES
+from engine.decide.step import Step
 from engine.flow.builtin_tools import ANY, allowed, pattern_problem
 from engine.flow.node import Rule, ToolPlan
 from engine.journal import events as ev
@@ -27,10 +28,6 @@ from engine.language import timestamps
 from engine.language.codec import Json, canonical
 from engine.language.errors import InvalidAnswer, PromptClosed
 from engine.language.timestamps import format_duration
-
-if TYPE_CHECKING:
-    from engine.decide.commands import Revoke
-    from engine.decide.step import Step
 
 USUAL_SECONDS = 8 * 3600.0
 MOST_SECONDS = 30 * 86400.0

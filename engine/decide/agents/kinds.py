@@ -12,7 +12,7 @@ from engine.journal.state import State
 
 class _Kinds(dict[str, Kind]):
     def __missing__(self, kind: str) -> Kind:
-        from engine.decide.agents.agent import AGENT
+        from engine.decide.agents.conversation import AGENT
 
         assert kind == "agent", "the kinds that are not agents are there from the beginning"
         self[kind] = AGENT

@@ -9,12 +9,12 @@ a failure does (`on_error`), and in `finally`, which asks nobody, the agent fail
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from engine.decide import outages
 from engine.decide.agents.budget import fallbacks
 from engine.decide.agents.model_request import person_message, spoken, stays
 from engine.decide.question import option, step_prompt
+from engine.decide.step import Step
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.queries import (
@@ -35,9 +35,6 @@ from engine.language.template import escape_markup
 from engine.messages.messages import served
 from engine.messages.models import shipped
 from engine.messages.prices import DEFAULTS
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
 
 MOST_ROOM = 64_000
 """Tokens to which an answer gets more room by itself where nothing is known of its model."""

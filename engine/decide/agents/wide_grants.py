@@ -11,10 +11,10 @@ flow adds to a call may differ between runs), and to the requester where a rule 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from engine.decide.step import Step
 from engine.flow.node import Rule
 from engine.journal import events as ev
 from engine.journal.events.grants import grant_from, grant_told
@@ -22,9 +22,6 @@ from engine.journal.records import KeptRow, Row
 from engine.journal.state import Grant, State
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError
-
-if TYPE_CHECKING:
-    from engine.decide.step import Step
 
 GRANT = "grant"
 """The kind of these rows."""
