@@ -7,9 +7,11 @@ of events. Its state is the fold of those events and never anything else.
 
 Three pure verbs carry the engine; none of them touches a clock, a random source, a file or a socket:
 
-* ``decide(flow, state, command, facts) -> events`` says what a command makes true;
+* ``decide(flow, state, command, facts, kinds) -> events`` says what a command makes true;
 * ``evolve(state, event) -> state`` is the fold;
-* ``due(flow, state) -> work`` says what may start now, from the state and not from the last event.
+* ``due(flow, state, kinds) -> work`` says what may start now, from the state and not from the last event.
+
+``kinds`` is the table of the kinds of nodes that hold children (``engine.decide.agents.kinds``).
 
 The shell around them (``engine.run.engine``, ``engine.run.stepper``) performs what is due and decides nothing.
 One step is: outcome → ``decide`` → ``due`` → ``decide(Begin)`` → one commit → launch.

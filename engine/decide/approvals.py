@@ -59,7 +59,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
         mine["always"] = step.around(prompt.path).granted(step, prompt, command.always)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
-    if decision is None or prompt.votes or _required(prompt) > 1:
+    if decision is None or prompt.votes or prompt.required > 1:
         fields = {**mine, "key": command.key}
         del fields["at"]
         step.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
@@ -70,7 +70,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
 
 def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
     """What these votes decide: `approve`, `reject`, `answer`, or nothing yet."""
-    required = _required(prompt)
+    required = prompt.required
     rejected = sum(vote["vote"] == "reject" for vote in votes)
     if rejected * 2 > required or (rejected and prompt.veto != "majority"):
         return "reject"
@@ -80,10 +80,6 @@ def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
     )
     agreed = (vote for (vote, _), count in said.items() if vote != "reject" and count >= required)
     return next(agreed, None)
-
-
-def _required(prompt: Question) -> int:
-    return prompt.required
 
 
 def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
@@ -125,7 +121,7 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
     if len(votes) > 1:
         decided["votes"] = list(votes)
     terms = votes[-1].get("always")
-    if terms is not None and sum(vote.get("always") == terms for vote in winning) >= _required(prompt):
+    if terms is not None and sum(vote.get("always") == terms for vote in winning) >= prompt.required:
         decided["always"] = terms
     return decided
 
@@ -205,7 +201,7 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     by_address = len(out - asked)
     gone = ("requester", state.actor.get("id"), editor.id, editor.email)
     left = asked - out - {fold(entry) for entry in gone if entry}
-    if len(left) - by_address < _required(prompt):
+    if len(left) - by_address < prompt.required:
         raise InvalidAnswer(
             "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
             "can. Reject it, and have it proposed anew."

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from engine.decide import replies
 from engine.forms.question import Question
-from engine.journal.events import PromptRequested, decode_event
+from engine.forms.question_kinds import KINDS
+from engine.journal.events import PromptRequested, decode_event, prompts
 from engine.language.codec import encode
 from engine.language.errors import MalformedJournal
 
@@ -38,3 +40,10 @@ def test_a_question_of_other_types_is_a_malformed_journal(change: dict[str, Any]
     """A field of another type is refused, so that nobody decides by a list that cannot be read."""
     with pytest.raises(MalformedJournal, match="not a question"):
         Question.from_wire({"kind": "ask", **change})
+
+
+def test_every_kind_of_question_says_what_an_answer_means() -> None:
+    """The journal and a step have rules for each kind of question, and for the approval of a tool call."""
+    kinds = {*KINDS, "tool"}
+    assert set(prompts._RULES) == kinds
+    assert set(replies._AFTER) == kinds
