@@ -139,7 +139,7 @@ class _Step:
                 self._end(path, at)
             case ev.Failure():
                 self._end(path, at, event.error)
-            case ev.NodeInterrupted(reason="left" | "changed" | "missing" | "asks"):
+            case ev.NodeInterrupted(reason="left" | "changed" | "asks"):
                 self._end(path, at, more={"sayso.interrupted": event.reason})
             case ev.NodeInterrupted():
                 self._end(path, at, {"type": event.reason})

@@ -44,13 +44,13 @@ from engine.flow.model import NodeList
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
-from engine.journal.queries import TURN, open_prompt_at
+from engine.journal.queries import TURN
 from engine.journal.state import Frame, NodeRun, State, in_finally, scope_of
 from engine.language import codec
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import InvalidAnswer, InvalidInputs, SessionEnded, SessionError, SessionRunning
-from engine.nodes.types.registry import MISSING, mode_of
+from engine.nodes.types.registry import mode_of
 
 
 class MigrationRefused(SessionError):
@@ -97,17 +97,7 @@ class Past:
             )
         if new.digest == old.digest:
             return made
-        if state.phase == "waiting" and (made.anew or made.left_out):
-            self.write(ev.FlowResumed, injected_messages=0)
-        for path in (*made.anew, *made.left_out):
-            prompt = open_prompt_at(self.state, path)
-            if prompt is not None:
-                reason = "the session goes on with another text"
-                self.write(ev.PromptCancelled, path=path, prompt_id=prompt.prompt_id, reason=reason)
-        for path in made.left_out:
-            run, reason = self.state.nodes[path], "the new text of the flow does not have it"
-            self.write(ev.NodeSkipped, path=path, node_id=run.node_id, node_type=run.type, reason=reason)
-        places = {"frames": made.frames, "nodes": made.nodes, "anew": made.anew or None}
+        places = {"frames": made.frames, "nodes": made.nodes}
         self.write(ev.FlowMigrated, flow_digest=new.digest, actor=actor.record(), input=made.inputs, **places)
         return made
 
@@ -310,16 +300,13 @@ class Plan:
     """What a migration would do. `problems` stand against it, each in a sentence.
 
     `waits` are the paths that wait, with what the new text has there. `gone` are nodes with an outcome that the new
-    text does not have, `passed_over` new nodes that stand before the place where the session is. Of the nodes that waited
-    for a type that is not to be had, `anew` begin as what the new text has there, `left_out` are not in it.
+    text does not have, `passed_over` new nodes that stand before the place where the session is.
     """
 
     problems: list[str] = field(default_factory=list)
     waits: dict[str, str] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
-    anew: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
     inputs: dict[str, Json] | None = None
     frames: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
@@ -332,8 +319,6 @@ class Plan:
             "waits": self.waits,
             "gone": self.gone,
             "passedOver": self.passed_over,
-            "anew": self.anew,
-            "leftOut": self.left_out,
         }
 
 
@@ -389,11 +374,7 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
     active: list[int] = []
     for node_id, path in sorted(frame.nodes.items()):
         run = state.nodes[path]
-        if path in state.active and run.status == "interrupted" and run.reason == MISSING:
-            (made.anew if node_id in places else made.left_out).append(path)
-            active += [places[node_id]] if node_id in places else []
-            made.nodes |= {path: places[node_id]} if node_id in places else {}
-        elif path in state.active:
+        if path in state.active:
             here = after.by_id.get(node_id)
             stays = here is not None and here.type == run.type
             if here is None:
@@ -495,10 +476,6 @@ def lines(made: Plan) -> Iterator[str]:
         )
     for path in made.gone:
         yield f"{path} is done and not in the new text; its outcome is kept"
-    for path in made.anew:
-        yield f"{path} could not run for want of its node type; it begins as what the new text has there"
-    for path in made.left_out:
-        yield f"{path} could not run for want of its node type, and is not in the new text; it is left out"
     for path in made.passed_over:
         yield f"{path} is new and stands before the place where the session is; it will not run"
     for problem in made.problems:

@@ -492,8 +492,6 @@ class Engine:
             await self.stepper.commit(
                 live, past.events, past.state, consumed, None, Pin(flow.digest, flow.body())
             )
-            if made.anew or made.left_out:
-                await self.stepper.step(live, None, ())
             await self.stepper.begin_the_rest(live)
             return made
 

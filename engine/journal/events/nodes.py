@@ -10,7 +10,6 @@ from engine.journal.grammar import closed_prompt, failure_scope, frame_at, owner
 from engine.journal.passes import drop_passes, enter, finish, left, pass_failed
 from engine.journal.queries import DEAD, TURN, holds, unanswered
 from engine.journal.state import (
-    AGAIN,
     ASKS,
     LEFT,
     ON_FAILURE,
@@ -27,7 +26,7 @@ from engine.journal.state import (
 )
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.nodes.types.registry import MISSING, mode_of
+from engine.nodes.types.registry import mode_of
 
 
 class Start(NodeEvent):
@@ -280,13 +279,12 @@ class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
     `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
-    was not launched, since its code is another than before and a person has to agree; and so was `missing`, whose type, or
-    that of what it approves, cannot be used where sayso runs. `asks`: its server asks people for what is in `saved`
+    was not launched, since its code is another than before and a person has to agree. `asks`: its server asks people for what is in `saved`
     (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
     """
 
     result = "interrupted"
-    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "missing", "asks"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "asks"]
     saved: Json = None
 
     def fold(self, state: State) -> State:
@@ -295,7 +293,7 @@ class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""
         same(self.node_id, run.node_id, "node")
         if self.saved is not None and self.reason not in (LEFT, ASKS):
             raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
-        if self.reason != MISSING and mode_of(run.type) not in ("run", "delivery"):
+        if mode_of(run.type) not in ("run", "delivery"):
             raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
         state = unanswered_call(state, path, run, free=False)
         crashes = run.crashes + (self.reason == "crash")
@@ -415,10 +413,7 @@ def _begins_again(state: State, event: Start, before: NodeRun) -> None:
     same((event.own_id, event.index), (before.node_id, before.position), "place")
     same(event.attempt, before.attempt + 1, "attempt")
     closed_prompt(state, before)
-    # After a migration what could not run begins as what the new text has there.
-    anew = before.reason == AGAIN and before.input is None
-    if not anew:
-        same(event.node_type, before.type, "type")
+    same(event.node_type, before.type, "type")
     if event.input is not None and before.input is not None and before.type != TURN:
         same(event.input, before.input, "input")
 
@@ -502,14 +497,14 @@ def _is_dead(state: State, frame: Frame, event: NodeSkipped) -> None:
 
 
 def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) -> None:
-    """A person skipped what failed, or could not run; a migration leaves out what could not run."""
+    """A person skipped what failed."""
     same((event.node_id, event.node_type), (run.node_id, run.type), "node")
-    if run.status not in ("failing", "interrupted"):
+    if run.status != "failing":
         raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
     prompt = closed_prompt(state, run)
     if path in state.containers and state.containers[path].kind == ON_FAILURE:
         raise MalformedJournal(f"the `on_failure` of {path} is not over")
-    if run.reason != MISSING and (prompt is None or (prompt.answer or {}).get("value") != "skip"):
+    if prompt is None or (prompt.answer or {}).get("value") != "skip":
         raise MalformedJournal(f"nobody said that {path} is to be skipped")
 
 

@@ -38,7 +38,6 @@ from engine.journal.state import (
 from engine.language.actors import account_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
-from engine.nodes.types.registry import MISSING
 
 
 class Closing(PromptEvent):
@@ -321,12 +320,10 @@ class PromptCancelled(
     def fold(self, state: State) -> State:
         """At the end, where a container around it is given up, or where nobody has to be asked any more."""
         prompt = _open(state, self)
-        run = state.nodes.get(prompt.path)
         container = state.containers.get(prompt.path)
         failed = container is not None and container.error is not None
-        missing = run is not None and run.status == "interrupted" and run.reason == MISSING
         over = is_outage(prompt) or not prompt.rules.waits or _given_up(state, prompt.path)
-        if not (state.phase == "finalizing" or failed or missing or over):
+        if not (state.phase == "finalizing" or failed or over):
             raise MalformedJournal(f"prompt {self.prompt_id} still waits for its answer")
         return close_prompt(state, replace(prompt, status="cancelled", at=self.timestamp))
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from engine.journal.events.base import ANY_OPEN, ENDS, Event, moves, within
 from engine.journal.grammar import frame_at, nothing_open, same, through
 from engine.journal.queries import pending
-from engine.journal.state import AGAIN, FINALLY, ROOT, Frame, LockRun, Owed, State, in_finally, scope_of
+from engine.journal.state import FINALLY, ROOT, Frame, LockRun, Owed, State, in_finally, scope_of
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal
 
@@ -228,15 +228,13 @@ class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "un
 
 class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held"), audit=""):
     """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
-    `frames` and `nodes` are the places of what is under way in the new text's lists; the nodes `anew` could not run for want
-    of their type, and begin as what the new text has there."""
+    `frames` and `nodes` are the places of what is under way in the new text's lists."""
 
     flow_digest: str
     actor: dict[str, Json]
     input: dict[str, Json] | None = None
     frames: dict[str, int]
     nodes: dict[str, int]
-    anew: list[str] | None = None
 
     def fold(self, state: State) -> State:
         self.no_path()
@@ -250,10 +248,6 @@ class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting
             frames = frames.set(scope, replace(frame_at(state, scope), position=position))
         for path, position in self.nodes.items():
             nodes = nodes.set(path, replace(nodes[path], position=position))
-        for path in self.anew or ():
-            if path not in self.nodes or nodes[path].status != "interrupted":
-                raise MalformedJournal(f"{path} does not wait for its node type")
-            nodes = nodes.set(path, replace(nodes[path], reason=AGAIN, input=None))
         inputs = state.inputs if self.input is None else self.input
         text = {"flow_digest": self.flow_digest, "flow_revision": None}
         return replace(state, **text, inputs=inputs, frames=frames, nodes=nodes)

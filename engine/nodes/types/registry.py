@@ -164,8 +164,6 @@ def unusable_type(name: str) -> str | None:
 
 
 GROUP = "sayso.nodes"
-MISSING = "missing"
-"""Why a node was not launched whose type cannot be used here: it waits until a person says how to go on."""
 
 
 class BadNodeType(SaysoError):
