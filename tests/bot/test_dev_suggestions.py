@@ -10,7 +10,8 @@ from bot.inbound.triggers import StartLine, parse
 from bot.serve.dev import suggestions
 from bot.workspace import Suggestion
 from engine.flow import Flow
-from engine.run.flow_files import is_flow_file, load_flow_file
+from engine.flow.load import is_flow_file
+from engine.run.flow_files import load_flow_file
 from tests.support.acting import Workspace
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -19,7 +20,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.fixture
 def flows() -> list[Flow]:
     """The examples."""
-    return [load_flow_file(file) for file in EXAMPLES.glob("*.yml") if is_flow_file(file)]
+    return [load_flow_file(file) for file in EXAMPLES.glob("*.yml") if is_flow_file(file.name)]
 
 
 def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
