@@ -38,7 +38,6 @@ from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_of, question_lines
 from engine.journal.records import Head, InboxItem, InboxRow
-from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import StorageError
@@ -85,7 +84,17 @@ def act(
     with opened(settings) as store:
         head, wanted = find(store)
         if wanted is None and head.thread_key:
-            return _stands_in_slack(store, stored_state(store, head.session_id), mode)
+            # A session of a thread goes on there: say what it waits for.
+            state = stored_state(store, head.session_id)
+            if mode.json:
+                print_json(result_json(state, store))
+                return exit_of(state)
+            print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
+            for prompt in open_prompts(state):
+                question = one_line(question_lines(prompt.message)[0])
+                print(f"  waits for {asked_of(state, prompt)}: {question}")
+                print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
+            return exit_of(state)
         request = None if wanted is None else request_of(head.session_id, wanted, actor)
         receipt = None if request is None else ask(store, head, request)
         if wanted is not None and receipt is not None:
@@ -103,19 +112,6 @@ def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -
     else:
         print(told(receipt, head, wanted.done or f"Taken; the session is {state.status}."))
     return exit_of_receipt(receipt)
-
-
-def _stands_in_slack(store: Store, state: State, mode: Mode) -> int:
-    """A session of a thread goes on there: say what it waits for."""
-    if mode.json:
-        print_json(result_json(state, store))
-        return exit_of(state)
-    print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
-    for prompt in open_prompts(state):
-        question = one_line(question_lines(prompt.message)[0])
-        print(f"  waits for {asked_of(state, prompt)}: {question}")
-        print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
-    return exit_of(state)
 
 
 def request_of(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
@@ -222,7 +218,14 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
     settings, done = place.settings(), []
     if database_exists(settings):
         with writing(settings) as store:
-            meant = _meant(store, ids)
+            letters = store.dead_letters()
+            names = {name: row for row in letters for name in (str(row.id), row.key)}
+            for name in ids:
+                if name not in names:
+                    raise UsageError(
+                        f"There is no dead letter {name}. `sayso inbox list` shows which there are."
+                    )
+            meant = list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters
             done = [row for row in meant if store.decide_letter(row.key, again=again)]
             served = "bot" in store.serving()
     elif ids:
@@ -237,12 +240,3 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
     else:
         print(f"{plural(len(done), 'row')} dropped.")
     return Exit.OK
-
-
-def _meant(store: Store, ids: Sequence[str]) -> list[InboxRow]:
-    letters = store.dead_letters()
-    names = {name: row for row in letters for name in (str(row.id), row.key)}
-    for name in ids:
-        if name not in names:
-            raise UsageError(f"There is no dead letter {name}. `sayso inbox list` shows which there are.")
-    return list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters

@@ -54,7 +54,11 @@ def export_audit(place: Place, kind: str, output: Path | None, cursor: Path | No
     settings = place.settings()
     if kind not in _FORMATS:
         raise UsageError(f"There is no format {kind!r}; there are: {', '.join(_FORMATS)}.")
-    if cursor is not None and output is not None and _same(cursor, output):
+    if (
+        cursor is not None
+        and output is not None
+        and (cursor.resolve() in (output.resolve(), seal_file(output).resolve()))
+    ):
         raise UsageError(f"{cursor} is where the export or its seal goes; name another file for the cursor.")
     read = None if cursor is None or not cursor.exists() else _read_cursor(cursor)
     need_database(settings, "nothing to export")
@@ -249,10 +253,6 @@ def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
 def seal_file(file: Path) -> Path:
     """Where the seal of a file is."""
     return file.with_name(f"{file.name}.seal")
-
-
-def _same(cursor: Path, output: Path) -> bool:
-    return cursor.resolve() in (output.resolve(), seal_file(output).resolve())
 
 
 def _read_cursor(cursor: Path) -> dict[str, Any]:

@@ -78,14 +78,11 @@ async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, qui
     async for check in examine(settings, manifest, deep=deep):
         checks.append(check)
         if not quiet:
-            print(_line(check, paint), flush=True)
+            color, sign = _MARKS[check.level]
+            first, *rest = clean(check.text).splitlines() or [""]
+            lines = [f"{paint(color, sign)} {check.name:<10} {first}", *(f"{'':13}{part}" for part in rest)]
+            if check.hint:
+                lines.append(f"{'':13}{paint('dim', clean(check.hint))}")
+            line = "\n".join(lines)
+            print(line, flush=True)
     return checks
-
-
-def _line(check: Check, paint: Paint) -> str:
-    color, sign = _MARKS[check.level]
-    first, *rest = clean(check.text).splitlines() or [""]
-    lines = [f"{paint(color, sign)} {check.name:<10} {first}", *(f"{'':13}{part}" for part in rest)]
-    if check.hint:
-        lines.append(f"{'':13}{paint('dim', clean(check.hint))}")
-    return "\n".join(lines)

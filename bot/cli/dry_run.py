@@ -430,7 +430,11 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if _is_scenario(file))
+            inside = sorted(
+                file
+                for file in path.iterdir()
+                if (file.suffix in SUFFIXES and not file.name.endswith(SCRIPTS) and file.is_file())
+            )
             if not inside:
                 raise UsageError(f"There are no scenarios in {path}: their names end with .yml or .yaml.")
             found += inside
@@ -439,10 +443,6 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         else:
             raise UsageError(f"There is no scenario {path}. Name files or folders: sayso test SCENARIO.yml")
     return list(dict.fromkeys(found))
-
-
-def _is_scenario(file: Path) -> bool:
-    return file.suffix in SUFFIXES and not file.name.endswith(SCRIPTS) and file.is_file()
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -160,7 +160,17 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
             raise UsageError("Say which flow: sayso graph FLOW, or sayso graph --session ID.")
         drawn = _Drawn(find_flow(place.settings(), name), {}, None)
     else:
-        drawn = _standing(place, session)
+        settings = place.settings()
+        need_database(settings, f"no session {session!r}")
+        with opened(settings) as store:
+            head = find_session(store, session)
+            events = [decode_event(row) for row in store.journal(head.session_id)]
+            flow, _ = stored_flow(store, head.flow_digest)
+        found = marks(tree(events, flow))
+        state = derive_state(events)
+        if state.phase == "held":
+            found |= {key: "held" for key, status in found.items() if status == "waiting"}
+        drawn = _Drawn(flow, found, f"{flow.name}: {head.session_id}, {state.status}")
     if svg is None:
         print(mermaid(drawn.flow, drawn.marks), end="")
         return Exit.OK
@@ -170,17 +180,3 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
         raise UsageError(f"{svg} cannot be written: {error.strerror}.") from error
     print(f"Written to {svg}.")
     return Exit.OK
-
-
-def _standing(place: Place, session: str) -> _Drawn:
-    settings = place.settings()
-    need_database(settings, f"no session {session!r}")
-    with opened(settings) as store:
-        head = find_session(store, session)
-        events = [decode_event(row) for row in store.journal(head.session_id)]
-        flow, _ = stored_flow(store, head.flow_digest)
-    found = marks(tree(events, flow))
-    state = derive_state(events)
-    if state.phase == "held":
-        found |= {key: "held" for key, status in found.items() if status == "waiting"}
-    return _Drawn(flow, found, f"{flow.name}: {head.session_id}, {state.status}")

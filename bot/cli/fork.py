@@ -84,21 +84,19 @@ def _given(journal: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
         prompt_id = next(iter(past.answered(state, state, {key: None})))
         prompt = next(prompt for prompt in open_prompts(state) if prompt.prompt_id == prompt_id)
         if prompt.fields and words.lstrip().startswith("{"):
-            given[prompt.path] = _fields(prompt.path, words)
+            # The fields of a form, by name.
+            try:
+                fields = read(words)
+            except NotJson as error:
+                raise UsageError(
+                    f"--answer {prompt.path}=...: the fields of a form are JSON, {error}."
+                ) from error
+            assert isinstance(fields, dict), "JSON that begins with a brace"
+            given[prompt.path] = fields
             continue
         value, said = read_answer(prompt, words)
         given[prompt.path] = value if said is None else said
     return given
-
-
-def _fields(path: str, words: str) -> dict[str, Json]:
-    """The fields of a form, by name."""
-    try:
-        fields = read(words)
-    except NotJson as error:
-        raise UsageError(f"--answer {path}=...: the fields of a form are JSON, {error}.") from error
-    assert isinstance(fields, dict), "JSON that begins with a brace"
-    return fields
 
 
 # --- migrate -----------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def list_grants(place: Place, *, as_json: bool) -> int:
             (
                 grant.prompt_id,
                 clean(counts_in),
-                _by(grant),
+                clean(", ".join(str(actor.get("name") or actor.get("id")) for actor in grant.by)),
                 moment(grant.until),
                 str(grant.used),
                 plain(what(grant)),
@@ -62,10 +62,6 @@ def list_grants(place: Place, *, as_json: bool) -> int:
         for row in table(("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS"), rows, Paint(sys.stdout)):
             print(row)
     return Exit.OK
-
-
-def _by(grant: Grant) -> str:
-    return clean(", ".join(str(actor.get("name") or actor.get("id")) for actor in grant.by))
 
 
 def _as_json(state: State, grant: Grant) -> dict[str, Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 from slack_sdk.errors import SlackApiError
 
@@ -27,7 +26,9 @@ async def unchecked(settings: Settings, to: str) -> str | None:
         return "SLACK_BOT_TOKEN is not set"
     try:
         async with asyncio.timeout(SECONDS):
-            user = await _ask(bot_client(settings.bot_token, settings.api_url), to)
+            client = bot_client(settings.bot_token, settings.api_url)
+            found = await (client.users_lookupByEmail(email=to) if "@" in to else client.users_info(user=to))
+            user = dict(found["user"])
     except TimeoutError:
         return f"Slack at {settings.api_url} did not answer within {SECONDS:g} s"
     except Exception as error:
@@ -38,8 +39,3 @@ async def unchecked(settings: Settings, to: str) -> str | None:
         what = "an account that was deactivated" if user.get("deleted") else "a bot"
         raise UsageError(f"{to} is {what}, and could answer nothing; nothing was changed.")
     return None
-
-
-async def _ask(client: Any, to: str) -> dict[str, Any]:
-    found = await (client.users_lookupByEmail(email=to) if "@" in to else client.users_info(user=to))
-    return dict(found["user"])

@@ -46,7 +46,11 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
     made = [
         name
         for name, file in wanted.items()
-        if _write(folder / name, _content(name, file), _mode(name, file))
+        if _write(
+            folder / name,
+            _content(name, file),
+            (_PRIVATE if name == ".env" else _PROGRAM_MODE if os.access(file, os.X_OK) else _FILE),
+        )
     ]
     made += [_SCHEMA] if _write(folder / _SCHEMA, _schema, _FILE) else []
     _tell(folder, sorted(made), sorted({*wanted, _SCHEMA} - {*made}))
@@ -91,10 +95,6 @@ def _write(file: Path, content: Callable[[], bytes], mode: int) -> bool:
             raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
         raise
     return True
-
-
-def _mode(name: str, file: Path) -> int:
-    return _PRIVATE if name == ".env" else _PROGRAM_MODE if os.access(file, os.X_OK) else _FILE
 
 
 def _content(name: str, file: Path) -> Callable[[], bytes]:

@@ -279,7 +279,15 @@ def answer_prompt(
 
     def find(store: Store) -> tuple[Head, Act]:
         prompt = find_prompt(store, prompt_id)
-        _refuse_closed(prompt)
+        # Say who was first, before anything is sent anywhere.
+        if prompt.status == "answered":
+            who = prompt.answered_by_name or prompt.answered_by
+            at = f" at {timestamps.told(prompt.answered_at)}" if prompt.answered_at else ""
+            raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
+        if prompt.status == "expired":
+            raise PromptTimedOut(timed_out(prompt.deadline or prompt.answered_at))
+        if not prompt.open:
+            raise PromptClosed(f"This question is closed: {prompt.status}.")
         head = _session_of(store, prompt)
         if head.thread_key and not served(store, head):
             _refuse_late(prompt)
@@ -369,18 +377,6 @@ def _refuse_late(prompt: PromptState) -> None:
         raise PromptTimedOut(timed_out(prompt.deadline))
 
 
-def _refuse_closed(prompt: PromptState) -> None:
-    """Say who was first, before anything is sent anywhere."""
-    if prompt.status == "answered":
-        who = prompt.answered_by_name or prompt.answered_by
-        at = f" at {timestamps.told(prompt.answered_at)}" if prompt.answered_at else ""
-        raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
-    if prompt.status == "expired":
-        raise PromptTimedOut(timed_out(prompt.deadline or prompt.answered_at))
-    if not prompt.open:
-        raise PromptClosed(f"This question is closed: {prompt.status}.")
-
-
 # --- locks -------------------------------------------------------------------------------------------------
 
 
@@ -402,26 +398,29 @@ def list_locks(place: Place, *, as_json: bool) -> int:
     for row, head in found:
         place_in_queue = place_in_queue + 1 if row.name == before else 0
         before = row.name
-        rows.append(_lock_row(row, head, place_in_queue, now))
+        stands = (
+            "holds it"
+            if row.taken_at
+            else f"waits, {ordinal(place_in_queue)}"
+            if place_in_queue
+            else "is next"
+        )
+        if not row.verified:
+            stands += ", record damaged"
+        status = standing(head) if head is not None else "unknown"
+        since = ago(row.taken_at or row.requested_at, now) if row.verified else ""
+        lock_row = (
+            clean(row.name),
+            clean(row.session_id),
+            clean(head.flow_name) if head else "",
+            status,
+            stands,
+            since,
+        )
+        rows.append(lock_row)
     for line in table(("LOCK", "SESSION", "FLOW", "STATUS", "STANDS", "SINCE"), rows, Paint(sys.stdout)):
         print(line)
     return Exit.OK
-
-
-def _lock_row(row: LockRow, head: Head | None, place: int, now: str) -> tuple[str, ...]:
-    stands = "holds it" if row.taken_at else f"waits, {ordinal(place)}" if place else "is next"
-    if not row.verified:
-        stands += ", record damaged"
-    status = standing(head) if head is not None else "unknown"
-    since = ago(row.taken_at or row.requested_at, now) if row.verified else ""
-    return (
-        clean(row.name),
-        clean(row.session_id),
-        clean(head.flow_name) if head else "",
-        status,
-        stands,
-        since,
-    )
 
 
 def _lock_json(row: LockRow, head: Head | None) -> dict[str, Json]:

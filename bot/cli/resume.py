@@ -61,18 +61,16 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
         head = find_open_session(store, text)
         said = said_of(stored_state(store, head.session_id), wanted, wanted.message)
         if said is not None and said.do != "answer" and not head.thread_key and not served(store, head):
-            _refuse_message(head, str(said.fields["text"]))
+            # Refuse what says nothing, or comes to a session whose process is gone: that one is gone on
+            # with first.
+            message = str(said.fields["text"])
+            if not message.strip():
+                raise EmptyMessage("A resume needs a message that is not empty.")
+            if head.status == "running":
+                raise SessionRunning(f"Session {head.session_id} is running already; nothing was changed.")
         return head, said
 
     return act(place, settings, find, actor, mode)
-
-
-def _refuse_message(head: Head, message: str) -> None:
-    """Refuse what says nothing, or comes to a session whose process is gone: that one is gone on with first."""
-    if not message.strip():
-        raise EmptyMessage("A resume needs a message that is not empty.")
-    if head.status == "running":
-        raise SessionRunning(f"Session {head.session_id} is running already; nothing was changed.")
 
 
 def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:

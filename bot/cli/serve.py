@@ -108,18 +108,15 @@ def _wait(store: Store, key: str, flow: str, seconds: float) -> Started:
     while True:
         served = _LABEL in store.serving()
         for row_key in (key, f"rooted:{key}"):
-            _raise_if_refused(store.inbox_row(row_key))
+            row = store.inbox_row(row_key)
+            if row is not None and row.outcome == "refused":
+                raise RequestRefused.of(row, "The bot refused to start it.")
         rooted = store.inbox_row(f"rooted:{key}")
         if rooted is not None and rooted.outcome == "started":
             return _found(store, rooted, flow)
         if not served or time.monotonic() >= deadline:
             return Started()
         time.sleep(_LOOK_SECONDS)
-
-
-def _raise_if_refused(row: InboxRow | None) -> None:
-    if row is not None and row.outcome == "refused":
-        raise RequestRefused.of(row, "The bot refused to start it.")
 
 
 def _found(store: Store, rooted: InboxRow, flow: str) -> Started:
@@ -245,7 +242,30 @@ def dev_command(
     settings, wanted = place.settings(), display_there() if open_it is None else open_it
 
     def ready(found: Ready) -> None:
-        _tell_dev(place, found, port)
+        paint = Paint(sys.stdout)
+        flows = found.bot.library.refresh()
+        agents = any(needs_model(flow) for flow in flows.values())
+        asks = agents and not scripted(found.bot.settings)
+        but = " but what agents ask of Claude" if asks else ""
+        print(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
+        if agents and not asks:
+            print("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
+        if port is None and not found.url.endswith(f":{PORT}"):
+            print(f"Port {PORT} is taken, so the page is elsewhere:")
+        print(f"\n  {paint('bold', found.url + '/')}\n")
+        print(f"The control room of its sessions: {found.room}")
+        print(f"Serving {_served(found.bot.library)}.")
+        example = clean(next(iter(sorted(flows)), "NAME"))
+        print("Three things to try:")
+        print(
+            f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)"
+        )
+        print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
+        print(
+            "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."
+        )
+        sys.stdout.flush()
+        _list_broken(found.bot.library)
         if wanted:
             open_page(found.url)
 
@@ -266,28 +286,3 @@ def _offer(error: Served, wanted: bool) -> None:
     print(f"The page of this home is there already:\n\n  {Paint(sys.stdout)('bold', address)}\n", flush=True)
     if wanted:
         webbrowser.open(address)
-
-
-def _tell_dev(place: Place, ready: Ready, port: int | None) -> None:
-    paint = Paint(sys.stdout)
-    flows = ready.bot.library.refresh()
-    agents = any(needs_model(flow) for flow in flows.values())
-    asks = agents and not scripted(ready.bot.settings)
-    but = " but what agents ask of Claude" if asks else ""
-    print(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
-    if agents and not asks:
-        print("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
-    if port is None and not ready.url.endswith(f":{PORT}"):
-        print(f"Port {PORT} is taken, so the page is elsewhere:")
-    print(f"\n  {paint('bold', ready.url + '/')}\n")
-    print(f"The control room of its sessions: {ready.room}")
-    print(f"Serving {_served(ready.bot.library)}.")
-    example = clean(next(iter(sorted(flows)), "NAME"))
-    print("Three things to try:")
-    print(f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)")
-    print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
-    print(
-        "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."
-    )
-    sys.stdout.flush()
-    _list_broken(ready.bot.library)

@@ -125,28 +125,26 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
     if not rows:
         print(f"No agent has asked a model in the last {plural(days, 'day')}.")
     else:
-        _print_tables(rows)
+        paint = Paint(sys.stdout)
+        heads = ("SESSIONS", "CALLS", "COST", "NOT SURE")
+        by_day = sorted(sums(rows, lambda row: row.day).items())
+        by_flow = _dearest(sums(rows, lambda row: row.flow_name))
+        by_session = _dearest(sums(rows, lambda row: row.session_id))
+        for name, found in (("DAY", by_day), ("FLOW", by_flow)):
+            for line in table((name, *heads), [(clean(key), *each.cells()) for key, each in found], paint):
+                print(line)
+            print()
+        flows = {row.session_id: row.flow_name for row in rows}
+        listed = [
+            (clean(key), clean(flows[key]), *each.cells()[1:]) for key, each in by_session[:_MOST_SESSIONS]
+        ]
+        for line in table(("SESSION", "FLOW", *heads[1:]), listed, paint):
+            print(line)
+        if len(by_session) > _MOST_SESSIONS:
+            print(f"and {plural(len(by_session) - _MOST_SESSIONS, 'session')} more that cost less")
+        print()
     print(_of_today(rows, cap, today.isoformat()))
     return Exit.OK
-
-
-def _print_tables(rows: Sequence[SpendRow]) -> None:
-    paint = Paint(sys.stdout)
-    heads = ("SESSIONS", "CALLS", "COST", "NOT SURE")
-    by_day = sorted(sums(rows, lambda row: row.day).items())
-    by_flow = _dearest(sums(rows, lambda row: row.flow_name))
-    by_session = _dearest(sums(rows, lambda row: row.session_id))
-    for name, found in (("DAY", by_day), ("FLOW", by_flow)):
-        for line in table((name, *heads), [(clean(key), *each.cells()) for key, each in found], paint):
-            print(line)
-        print()
-    flows = {row.session_id: row.flow_name for row in rows}
-    listed = [(clean(key), clean(flows[key]), *each.cells()[1:]) for key, each in by_session[:_MOST_SESSIONS]]
-    for line in table(("SESSION", "FLOW", *heads[1:]), listed, paint):
-        print(line)
-    if len(by_session) > _MOST_SESSIONS:
-        print(f"and {plural(len(by_session) - _MOST_SESSIONS, 'session')} more that cost less")
-    print()
 
 
 def _of_today(rows: Iterable[SpendRow], cap: Decimal | None, today: str) -> str:

@@ -19,7 +19,7 @@ from bot.terminal.lists import head_json
 from bot.terminal.show import View, show_lines
 from engine.decide.limits import standing
 from engine.flow import Flow
-from engine.journal.events import Event, decode_event
+from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection, tree
 from engine.journal.records import Head
@@ -54,7 +54,14 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
             if look.as_json:
                 print_json({**head_json(head, []), "problem": str(error)})
             else:
-                print(_damaged(head, str(error)))
+                problem = str(error)
+                reason = head.quarantined or problem
+                damaged = (
+                    f"{head.session_id}  {clean(head.flow_name)}  set aside\n"
+                    f"  Its records do not verify: {one_line(reason, 300)}\n"
+                    "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
+                )
+                print(damaged)
             return Exit.STORE
 
 
@@ -91,7 +98,14 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
     if look.events:
         print()
     for event in events if look.events else ():
-        print(_event_line(event))
+        # An event on one line, what is particular to it as JSON.
+        wire = event.to_wire()
+        facts = {
+            name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")
+        }
+        path = f" {event.path}" if event.path else ""
+        event_line = f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(encode(facts).decode(), 200)}"
+        print(event_line)
     return Exit.OK
 
 
@@ -109,25 +123,6 @@ def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str
 def _feedback(store: Store, head: Head) -> list[Feedback]:
     """What people said of the answers of its agents."""
     return feedback_in(store.outbox_of(head.session_id, FEEDBACK))
-
-
-def _event_line(event: Event) -> str:
-    """An event on one line, what is particular to it as JSON."""
-    wire = event.to_wire()
-    facts = {name: value for name, value in wire.items() if name not in ("seq", "timestamp", "type", "path")}
-    path = f" {event.path}" if event.path else ""
-    return (
-        f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {one_line(encode(facts).decode(), 200)}"
-    )
-
-
-def _damaged(head: Head, problem: str) -> str:
-    reason = head.quarantined or problem
-    return (
-        f"{head.session_id}  {clean(head.flow_name)}  set aside\n"
-        f"  Its records do not verify: {one_line(reason, 300)}\n"
-        "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
-    )
 
 
 @also_in_workspace

@@ -18,7 +18,7 @@ _SQLITE = "sqlite:///"
 def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> int:
     """Copy a store to an empty one. Raises `UsageError`, `SettingsError`, `StorageError`."""
     from_url, to_url = url_of(source), url_of(target)
-    file = _file(from_url)
+    file = Path(from_url.removeprefix(_SQLITE)) if from_url.startswith(_SQLITE) else None
     if from_url == to_url:
         raise UsageError("A store cannot be copied to itself.")
     if file is not None and not file.exists():
@@ -44,7 +44,3 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
         print(f"Its rows are signed with the key of the old one: SAYSO_SECRET_KEY=hex:$(cat {file}.key)")
     print("The folders of sessions are no part of a store: they are in SAYSO_HOME.")
     return Exit.OK
-
-
-def _file(url: str) -> Path | None:
-    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

@@ -42,7 +42,18 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     if not with_agents:
         return
     yield _key(settings, with_agents)
-    yield from _prices(settings, flows)
+    # A model of which nobody knows what it costs is held by no cap.
+    prices = prices_from(dict(settings.agents.prices))
+    for model in sorted(_models(settings, flows)):
+        try:
+            price_of(model, prices)
+        except UnknownPrice:
+            yield Check(
+                "prices",
+                "warn",
+                f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted",
+                "Set SAYSO_PRICES, or use another model: docs/budgets.md",
+            )
     yield _cap(settings)
     if settings.agents.script is not None:
         yield _script(settings)
@@ -58,21 +69,6 @@ def _key(settings: Settings, flows: Sequence[str]) -> Check:
         f"there is no key for Claude, and {', '.join(flows)} cannot run without one",
         f"Set {' or '.join(reversed(KEY_VARIABLES))}. To try flows without a key: sayso dev",
     )
-
-
-def _prices(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
-    """A model of which nobody knows what it costs is held by no cap."""
-    prices = prices_from(dict(settings.agents.prices))
-    for model in sorted(_models(settings, flows)):
-        try:
-            price_of(model, prices)
-        except UnknownPrice:
-            yield Check(
-                "prices",
-                "warn",
-                f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted",
-                "Set SAYSO_PRICES, or use another model: docs/budgets.md",
-            )
 
 
 async def check_models(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
@@ -222,20 +218,16 @@ def check_deep(store: Store) -> Iterator[Check]:
     )
 
 
-def _broken_chain(store: Store, session_id: str) -> str | None:
-    """The same for a session whose contents were erased."""
-    try:
-        store.check_chain(session_id)
-    except SaysoError as error:
-        return f"{session_id}: {error}"
-    return None
-
-
 def _broken(store: Store, session_id: str) -> str | None:
     try:
         derive_state(decode_event(row) for row in store.journal(session_id))
     except Erased:
-        return _broken_chain(store, session_id)
+        # The same for a session whose contents were erased.
+        try:
+            store.check_chain(session_id)
+        except SaysoError as error:
+            return f"{session_id}: {error}"
+        return None
     except SaysoError as error:
         return f"{session_id}: {error}"
     return None

@@ -66,7 +66,9 @@ def named_in(flows: Iterable[Flow], others: Mapping[str, Iterable[str]]) -> tupl
     for flow in flows:
         where = f"flow {flow.name}"
         for entry in _entries(flow):
-            _add(channels if _is_channel(entry) else people, entry, where)
+            _add(
+                channels if (entry.startswith(("#", "C", "G")) and "@" not in entry) else people, entry, where
+            )
     for where, entries in others.items():
         for entry in entries:
             _add(people, entry, where)
@@ -76,10 +78,6 @@ def named_in(flows: Iterable[Flow], others: Mapping[str, Iterable[str]]) -> tupl
 def _add(named: Named, entry: str, where: str) -> None:
     if "{{" not in entry and entry not in ("requester", "channel", "dm") and not entry.startswith("local:"):
         named.setdefault(entry.removeprefix("dm:"), set()).add(where)
-
-
-def _is_channel(entry: str) -> bool:
-    return entry.startswith(("#", "C", "G")) and "@" not in entry
 
 
 def _entries(flow: Flow) -> Iterator[str]:

@@ -276,7 +276,16 @@ def check(decision: Decision) -> Decision:
                 _check({"triggerId": decision.trigger_id})
         case Submission(user=user, view_id=view_id):
             _check({"user": user, "viewId": view_id})
-            _check_view(decision.view, decision.values)
+            # Blocks and values of a view are objects, and all of it is text that can be stored.
+            encode({"view": dict(decision.view), "values": dict(decision.values)})
+            blocks = decision.view.get("blocks") or []
+            if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+                raise Malformed("blocks")
+            for block in decision.values.values():
+                if not isinstance(block, dict) or not all(
+                    isinstance(element, dict) for element in block.values()
+                ):
+                    raise Malformed("values")
         case Own(_, ts):
             _check({"ts": ts})
         case Renamed(old, new, ts):
@@ -291,14 +300,3 @@ def _check(data: Mapping[str, Json], optional: Any = ()) -> None:
             continue
         if name in _FIELDS and not _FIELDS[name](value):
             raise Malformed(name)
-
-
-def _check_view(view: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Blocks and values of a view are objects, and all of it is text that can be stored."""
-    encode({"view": dict(view), "values": dict(values)})
-    blocks = view.get("blocks") or []
-    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-        raise Malformed("blocks")
-    for block in values.values():
-        if not isinstance(block, dict) or not all(isinstance(element, dict) for element in block.values()):
-            raise Malformed("values")

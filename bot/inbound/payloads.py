@@ -72,7 +72,31 @@ def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
         return Skip("another team or app")
     match sent:
         case "event_callback":
-            return _event(body, home, hears)
+            event = body["event"]
+            if event.get("type") == "app_home_opened":
+                return _home_opened(event, home)
+            if event.get("type") == "agent_session_stopped":
+                # Somebody pressed Slack's own button that stops an agent.
+                channel, root, user = event["channel"], event["thread_ts"], event["user"]
+                key = f"stopped:{home.team_id}:{channel}:{root}:{event['event_ts']}"
+                return Take(_item(STOPPED, key, home, channel, root, threadTs=root, user=user, userTeam=None))
+            if event.get("type") == "reaction_added":
+                return _reaction(event, home, hears)
+            if event.get("type") in _CLOSED or event.get("type") in _OPENED:
+                return _channel(body, event, home)
+            if event.get("type") == "channel_shared":
+                name, at = event["channel"], event["event_ts"]
+                payload = encode({"channel": name})
+                return Take(InboxItem(f"shared:{home.team_id}:{name}:{at}", SHARED, payload))
+            if event.get("type") == "channel_id_changed":
+                return Renamed(event["old_channel_id"], event["new_channel_id"], event["event_ts"])
+            if event.get("subtype") == "message_deleted":
+                return _deleted(event, home)
+            if event.get("subtype") == "message_changed":
+                return _edited(event, home)
+            if event.get("type") not in ("message", "app_mention"):
+                return Skip(f"event {event.get('type')}"[:_REASON])
+            return _message(event, home, event["channel"], hears)
         case "block_actions":
             return _click(body, home)
         case "view_submission":
@@ -87,31 +111,6 @@ def _item(kind: str, key: str, home: Home, channel: str, root: str, **data: Json
     """What is kept of something in a channel, in the lane of the thread with this root."""
     payload = {"team": home.team_id, "channel": channel, **data}
     return InboxItem(key, kind, encode(payload), thread_key=thread_key(home.team_id, channel, root))
-
-
-def _event(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
-    event = body["event"]
-    if event.get("type") == "app_home_opened":
-        return _home_opened(event, home)
-    if event.get("type") == "agent_session_stopped":
-        return _stopped(event, home)
-    if event.get("type") == "reaction_added":
-        return _reaction(event, home, hears)
-    if event.get("type") in _CLOSED or event.get("type") in _OPENED:
-        return _channel(body, event, home)
-    if event.get("type") == "channel_shared":
-        name, at = event["channel"], event["event_ts"]
-        payload = encode({"channel": name})
-        return Take(InboxItem(f"shared:{home.team_id}:{name}:{at}", SHARED, payload))
-    if event.get("type") == "channel_id_changed":
-        return Renamed(event["old_channel_id"], event["new_channel_id"], event["event_ts"])
-    if event.get("subtype") == "message_deleted":
-        return _deleted(event, home)
-    if event.get("subtype") == "message_changed":
-        return _edited(event, home)
-    if event.get("type") not in ("message", "app_mention"):
-        return Skip(f"event {event.get('type')}"[:_REASON])
-    return _message(event, home, event["channel"], hears)
 
 
 _CLOSED = {
@@ -211,7 +210,22 @@ def missed(
 def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -> Decision:
     found = _to_us(event, home, channel)
     if isinstance(found, Skip) and _may_be_overheard(event, home) and hears.hears(event):
-        return _overheard(event, home, channel)
+        # A message in a channel that has words for which a flow listens.
+        app, ts = app_of(event), event["ts"]
+        item = _item(
+            OVERHEARD,
+            f"message:{home.team_id}:{channel}:{ts}",
+            home,
+            channel,
+            ts,
+            ts=ts,
+            threadTs=None,
+            user=event.get("user"),
+            userTeam=event.get("user_team") or event.get("team"),
+            text=storable(said_in(event)),
+            app=None if app is None else list(app),
+        )
+        return Take(item)
     return found
 
 
@@ -256,25 +270,6 @@ def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
     if home.app_id is not None and home.app_id in (app_of(event) or ()):
         return False
     return event.get("thread_ts") in (None, event["ts"]) and not event.get("edited")
-
-
-def _overheard(event: Mapping[str, Any], home: Home, channel: str) -> Take:
-    """A message in a channel that has words for which a flow listens."""
-    app, ts = app_of(event), event["ts"]
-    item = _item(
-        OVERHEARD,
-        f"message:{home.team_id}:{channel}:{ts}",
-        home,
-        channel,
-        ts,
-        ts=ts,
-        threadTs=None,
-        user=event.get("user"),
-        userTeam=event.get("user_team") or event.get("team"),
-        text=storable(said_in(event)),
-        app=None if app is None else list(app),
-    )
-    return Take(item)
 
 
 def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
@@ -324,7 +319,31 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
     place = _place_in(str(value))
     if not action_id.startswith("sayso:") or ("message_ts" not in body["container"] and place is None):
         return Skip("not one of our buttons")
-    return _pressed(body, action, home, value, place, stands)
+    # A button or a control, which is an answer as it stands. One outside of the thread says in which it
+    # belongs.
+    user, message_ts = body["user"]["id"], body["container"].get("message_ts")
+    channel, root = place or _where(body)
+    where: dict[str, Json] = {"messageTs": message_ts}
+    if place is not None:
+        where = {"from": HOME if message_ts is None else _where(body)[0]}
+    if not stands:
+        where["stale"] = True
+    item = _item(
+        CLICK,
+        f"click:{home.team_id}:{message_ts or body['view']['id']}:{user}:{action['action_ts']}",
+        home,
+        channel,
+        root,
+        **where,
+        threadTs=root,
+        user=user,
+        userTeam=body["user"].get("team_id"),
+        actionId=action["action_id"],
+        value=value,
+        picked={name: action[name] for name in action if name.startswith("selected_")},
+        responseUrl=body.get("response_url") or None,
+    )
+    return Take(item)
 
 
 def _stands(body: Mapping[str, Any], action: Mapping[str, Any]) -> bool:
@@ -353,40 +372,6 @@ def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
         yield value
     for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
         yield from _parts(inner)
-
-
-def _pressed(
-    body: Mapping[str, Any],
-    action: Mapping[str, Any],
-    home: Home,
-    value: Json,
-    place: tuple[str, str] | None,
-    stands: bool,
-) -> Take:
-    """A button or a control, which is an answer as it stands. One outside of the thread says in which it belongs."""
-    user, message_ts = body["user"]["id"], body["container"].get("message_ts")
-    channel, root = place or _where(body)
-    where: dict[str, Json] = {"messageTs": message_ts}
-    if place is not None:
-        where = {"from": HOME if message_ts is None else _where(body)[0]}
-    if not stands:
-        where["stale"] = True
-    item = _item(
-        CLICK,
-        f"click:{home.team_id}:{message_ts or body['view']['id']}:{user}:{action['action_ts']}",
-        home,
-        channel,
-        root,
-        **where,
-        threadTs=root,
-        user=user,
-        userTeam=body["user"].get("team_id"),
-        actionId=action["action_id"],
-        value=value,
-        picked={name: action[name] for name in action if name.startswith("selected_")},
-        responseUrl=body.get("response_url") or None,
-    )
-    return Take(item)
 
 
 def _place_in(value: str) -> tuple[str, str] | None:
@@ -465,13 +450,6 @@ def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
         within="shortcut",
         data={"ts": message["ts"]},
     )
-
-
-def _stopped(event: Mapping[str, Any], home: Home) -> Decision:
-    """Somebody pressed Slack's own button that stops an agent."""
-    channel, root, user = event["channel"], event["thread_ts"], event["user"]
-    key = f"stopped:{home.team_id}:{channel}:{root}:{event['event_ts']}"
-    return Take(_item(STOPPED, key, home, channel, root, threadTs=root, user=user, userTeam=None))
 
 
 def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:

@@ -244,7 +244,8 @@ class Pieces:
         self, row: OutboxRow, data: dict[str, Json], live: LiveText | None
     ) -> tuple[Posted, tuple[str, ...], bool]:
         """Where an entry is shown that is shown nowhere yet, and whether it was just posted there."""
-        native = self._wants_stream(data, live)
+        writing = data.get("ending") == "writing" and live is not None
+        native = writing and self._native and str(data["channel"]).startswith("D")
         tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
         # Where edits are used up it does not wait for one: it gets a message of its own.
@@ -363,7 +364,23 @@ class Pieces:
             if row is not None:
                 data: dict[str, Json] = decode(row.payload)
                 live = self.lives.get((data["sessionId"], data["turn"]))
-                found.append(_entry(data, live, await self._results(data)))
+                results = await self._results(data)
+                tools = tuple(_tool(tool, results.get(tool["path"])) for tool in data.get("tools") or ())
+                text, ending = str(data.get("text") or ""), str(data.get("ending") or "")
+                if ending in ("writing", "cut") and live is not None:
+                    parts, part = live.parts, int(data.get("part") or 0)
+                    text = parts[part] if part < len(parts) else ""
+                    if ending == "writing" and part < len(parts) - 1:
+                        ending = ""
+                rated = (
+                    text_key(data["sessionId"], data["turn"], data["part"])
+                    if data.get("final") and text
+                    else ""
+                )
+                plan = tuple((str(title), str(status)) for title, status in data.get("plan") or ())
+                note, over = str(data.get("note") or ""), bool(data.get("over"))
+                entry = Entry(text, tools, note, ending, rated, plan, over)
+                found.append(entry)
         return found
 
     async def _results(self, data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
@@ -376,10 +393,6 @@ class Pieces:
         return results
 
     # --- native streams ------------------------------------------------------------------------------------
-
-    def _wants_stream(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
-        writing = data.get("ending") == "writing" and live is not None
-        return writing and self._native and str(data["channel"]).startswith("D")
 
     async def _stream(
         self, row: OutboxRow, data: dict[str, Json], place: Place, live: LiveText
@@ -476,19 +489,3 @@ def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLi
         in_place=bool(result.get("inPlace")),
         allowed_by=str(result.get("allowedBy") or ""),
     )
-
-
-def _entry(
-    data: Mapping[str, Json], live: LiveText | None, results: Mapping[str, Mapping[str, Json]]
-) -> Entry:
-    tools = tuple(_tool(tool, results.get(tool["path"])) for tool in data.get("tools") or ())
-    text, ending = str(data.get("text") or ""), str(data.get("ending") or "")
-    if ending in ("writing", "cut") and live is not None:
-        parts, part = live.parts, int(data.get("part") or 0)
-        text = parts[part] if part < len(parts) else ""
-        if ending == "writing" and part < len(parts) - 1:
-            ending = ""
-    rated = text_key(data["sessionId"], data["turn"], data["part"]) if data.get("final") and text else ""
-    plan = tuple((str(title), str(status)) for title, status in data.get("plan") or ())
-    note, over = str(data.get("note") or ""), bool(data.get("over"))
-    return Entry(text, tools, note, ending, rated, plan, over)

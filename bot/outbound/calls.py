@@ -158,7 +158,12 @@ class Calls:
         except Permanent as fault:
             return await send(_without_blocks(message, fault))
         if refused:
-            await self._lacking(_types(newer) - _types(message.blocks))
+            types = _types(newer) - _types(message.blocks)
+            self._untaken |= types
+            named = ", ".join(sorted(self._untaken))
+            log.warning("this workspace takes no %s: older blocks are sent instead", named)
+            if self._note is not None:
+                await self._note(UNTAKEN, named)
         return sent
 
     def _newest(self, message: Rendered) -> list[dict[str, Any]]:
@@ -166,13 +171,6 @@ class Calls:
         if message.newer is None or (_types(message.newer) - _types(message.blocks)) & self._untaken:
             return message.blocks
         return message.newer
-
-    async def _lacking(self, types: frozenset[str]) -> None:
-        self._untaken |= types
-        named = ", ".join(sorted(self._untaken))
-        log.warning("this workspace takes no %s: older blocks are sent instead", named)
-        if self._note is not None:
-            await self._note(UNTAKEN, named)
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""

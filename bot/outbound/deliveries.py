@@ -173,7 +173,11 @@ class Uploads:
             if patient and not isinstance(fault, Permanent):
                 raise Hold(self.backoff(row), f"looking for the files of {row.key}: {fault}") from error
             return None
-        return _shared_in(answer["file"], place.channel)
+        file = answer["file"]
+        for places in (file.get("shares") or {}).values():
+            for share in places.get(place.channel) or ():
+                return str(share["ts"])
+        return None
 
     def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
         """Raises `Hold` while files that were shared may still appear."""
@@ -188,13 +192,6 @@ class Uploads:
             return await call
         except Exception as error:
             raise later(error, partial(self.backoff, row), f"uploading for {row.key}") from error
-
-
-def _shared_in(file: Mapping[str, Any], channel: str) -> str | None:
-    for places in (file.get("shares") or {}).values():
-        for share in places.get(channel) or ():
-            return str(share["ts"])
-    return None
 
 
 ELSEWHERE_SECONDS = 60.0
@@ -262,7 +259,12 @@ class Deliveries(Sender):
         """Where to post; for an update the message that is changed."""
         thread = state.thread or {}
         if config.get("update"):
-            return _earlier(state, path, str(config["update"]))
+            name = str(config["update"])
+            run = named_node(state, path, name)
+            output = (run.output if run is not None else None) or {}
+            if not output.get("channel") or not output.get("ts"):
+                raise Permanent("message_not_found", f"{name} has posted nothing that could be changed")
+            return Posted(output["channel"], output["ts"])
         if config.get("to"):
             return Place(await self.places.channel(str(config["to"]), state.actor))
         return Place(thread["channel"], thread["threadTs"] if config.get("thread", True) else None)
@@ -333,14 +335,6 @@ def undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
 def _outcome(do: str, row: OutboxRow, data: dict[str, Json], **fields: Any) -> InboxItem:
     fields = {"path": data["path"], "attempt": data["attempt"], **fields}
     return remote_commands.item(f"{do}:{row.key}", data["sessionId"], do, **fields)
-
-
-def _earlier(state: State, path: str, name: str) -> Posted:
-    run = named_node(state, path, name)
-    output = (run.output if run is not None else None) or {}
-    if not output.get("channel") or not output.get("ts"):
-        raise Permanent("message_not_found", f"{name} has posted nothing that could be changed")
-    return Posted(output["channel"], output["ts"])
 
 
 def _beside(place: Place | Posted, result: Mapping[str, Json]) -> Place:

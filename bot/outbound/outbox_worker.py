@@ -207,7 +207,12 @@ class Outbound:
         if not self._stopping:
             with under(WorkPermit(self._writer.store, generation)):
                 self._give(rows)
-        self._resize(found)
+        # Look further when a page is full: rows that wait must not hide those behind them.
+        if found < self._limit:
+            self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
+        elif self._limit < _MOST_ROWS:
+            self._limit *= 2
+            self._wake.set()
         return self._until_next()
 
     async def _forget_cards(self, found: Set[str]) -> None:
@@ -244,14 +249,6 @@ class Outbound:
             waits = f"card:{row.session_id}" in self._cards and row.kind != "card"
             return waits and (row.kind == "note" or in_thread(row))
         return posted_of(ahead[0]) is None
-
-    def _resize(self, found: int) -> None:
-        """Look further when a page is full: rows that wait must not hide those behind them."""
-        if found < self._limit:
-            self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
-        elif self._limit < _MOST_ROWS:
-            self._limit *= 2
-            self._wake.set()
 
     def _until_next(self) -> float:
         soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
@@ -324,7 +321,24 @@ class Outbound:
         except AuthLost:
             raise
         except SlackFault as fault:
-            await self._faulted(row, fault)
+            # What becomes of a row whose request did not succeed.
+            match fault:
+                case Permanent() if (lost := await self._reach.lost(row, fault)) is not None:
+                    log.warning("%s waits until its thread can be posted in: %s", row.key, fault)
+                    await self._postpone(row, str(fault), self._tuning.unreachable_seconds, lost)
+                case Permanent():
+                    log.error("%s: %s", row.key, fault)
+                    await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
+                case RateLimited():
+                    # Its next turn comes when Slack takes some again: the budget knows when, and says so in the log.
+                    await self._not_taken(row, fault, 0.0)
+                case NotSent():
+                    log.warning("%s: %s", row.key, fault)
+                    await self._not_taken(row, fault, self._again_in(row))
+                case _:
+                    log.warning("%s: %s", row.key, fault)
+                    await self._ingest(self._reach.unshown(row, self._now()))
+                    self._hold_row(row, self._again_in(row) if repeatable(row) else self._poster.first_look)
             return
         except SchemaTooNew as error:
             if row.key not in self._newer:
@@ -336,26 +350,6 @@ class Outbound:
             log.error("%s cannot be sent, for its session cannot be read: %s", row.key, error)
             outcome = Failed({"error": error.code, "message": str(error)})
         await self._record(row, outcome)
-
-    async def _faulted(self, row: OutboxRow, fault: SlackFault) -> None:
-        """What becomes of a row whose request did not succeed."""
-        match fault:
-            case Permanent() if (lost := await self._reach.lost(row, fault)) is not None:
-                log.warning("%s waits until its thread can be posted in: %s", row.key, fault)
-                await self._postpone(row, str(fault), self._tuning.unreachable_seconds, lost)
-            case Permanent():
-                log.error("%s: %s", row.key, fault)
-                await self._record(row, self._rows.refused(row, fault.reason, str(fault)))
-            case RateLimited():
-                # Its next turn comes when Slack takes some again: the budget knows when, and says so in the log.
-                await self._not_taken(row, fault, 0.0)
-            case NotSent():
-                log.warning("%s: %s", row.key, fault)
-                await self._not_taken(row, fault, self._again_in(row))
-            case _:
-                log.warning("%s: %s", row.key, fault)
-                await self._ingest(self._reach.unshown(row, self._now()))
-                self._hold_row(row, self._again_in(row) if repeatable(row) else self._poster.first_look)
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
         if items:

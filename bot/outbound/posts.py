@@ -216,7 +216,14 @@ class Poster:
         if found:
             self._waited_since.pop((row.id, row.attempts), None)
             return await self._choose(row, found)
-        wait = self._still_to_wait(row)
+        # Seconds until the next look; 0 when it was looked for at the end of the last delay.
+        since = timestamps.seconds_between(row.attempted_at or row.created_at, self.ledger.now())
+        # The machine's clock may have been set back since: what was waited here counts in any case.
+        steady = asyncio.get_running_loop().time()
+        since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))
+        wait = next((delay - since for delay in self.delays if delay > since), 0.0)
+        if wait == 0:
+            del self._waited_since[row.id, row.attempts]
         if wait > 0:
             raise Hold(wait, f"{row.key} may still appear")
         return None
@@ -244,29 +251,15 @@ class Poster:
         try:
             return await self.calls.find(row.key, place, oldest)
         except Permanent as fault:
-            self._cannot_look(fault)
+            if not self._told:
+                self._told = True
+                log.error(
+                    "what was posted cannot be looked up (%s): after a lost answer a message may appear twice",
+                    fault,
+                )
             return []
         except SlackFault as fault:
             raise later(fault, partial(self.backoff, row), f"looking for {row.key}") from fault
-
-    def _cannot_look(self, fault: Permanent) -> None:
-        if not self._told:
-            self._told = True
-            log.error(
-                "what was posted cannot be looked up (%s): after a lost answer a message may appear twice",
-                fault,
-            )
-
-    def _still_to_wait(self, row: OutboxRow) -> float:
-        """Seconds until the next look; 0 when it was looked for at the end of the last delay."""
-        since = timestamps.seconds_between(row.attempted_at or row.created_at, self.ledger.now())
-        # The machine's clock may have been set back since: what was waited here counts in any case.
-        steady = asyncio.get_running_loop().time()
-        since = max(since, steady - self._waited_since.setdefault((row.id, row.attempts), steady))
-        wait = next((delay - since for delay in self.delays if delay > since), 0.0)
-        if wait == 0:
-            del self._waited_since[row.id, row.attempts]
-        return wait
 
     async def _choose(self, row: OutboxRow, found: list[Posted]) -> Posted:
         """The oldest copy counts; the others are made harmless, visibly."""

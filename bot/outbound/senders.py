@@ -313,7 +313,14 @@ class Rows(Sender):
 
     async def _note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         if "text" not in data:
-            return await self._end_note(row, data)
+            state = await self._state_at(data)
+            flow = await self.sessions.flow(state.session_id)
+            by, reason = data.get("by"), data.get("reason")
+            link = await self.link(_root(holder_thread(state.error)))
+            message = end_note(
+                state, flow, row.key, by=by, reason=reason, bot_user_id=self.bot_user_id, link=link
+            )
+            return Sent(position(await self.poster.once(row, thread_of(state), message)))
         message = note(data["text"], row.key)
         if data.get("blocks"):
             message = Rendered(message.text, data["blocks"], message.metadata)
@@ -324,16 +331,6 @@ class Rows(Sender):
         where = Posted(data["channel"], data["ts"])
         await self.calls.edit(where, note(data["text"]))
         return Sent(position(where))
-
-    async def _end_note(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        state = await self._state_at(data)
-        flow = await self.sessions.flow(state.session_id)
-        by, reason = data.get("by"), data.get("reason")
-        link = await self.link(_root(holder_thread(state.error)))
-        message = end_note(
-            state, flow, row.key, by=by, reason=reason, bot_user_id=self.bot_user_id, link=link
-        )
-        return Sent(position(await self.poster.once(row, thread_of(state), message)))
 
     async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """How many messages like the one that began this thread came after it: the row was replaced by each of them."""

@@ -259,10 +259,23 @@ def _blocks(
             blocks.append({"type": "markdown", "text": text})
         if entry.plan and native:
             blocks.append(plan_block(plan_title(entry.plan), plan_lines(entry.plan, over=entry.over)))
-        blocks += _lines(entry, plan=not native)
+        plan = not native
+        lines = _plan(entry) if plan else []
+        lines += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+        if len(entry.tools) > _MOST_LINES:
+            lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
+        lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
+        made: list[Block] = []
+        for at in range(0, len(lines), 8):
+            made.append(context("\n".join(lines[at : at + 8]), most=1_900))
+        blocks += made
     if speaker and blocks:
         blocks.insert(0, context(f"🤖 {speaker}"))
-    blocks = _fitting(blocks) or [section(" ")]
+    # The last blocks that a message takes: the newest is what people look for.
+    kept = blocks[-45:]
+    while len(kept) > 1 and size(kept) > MOST_UNITS - 300:
+        kept = kept[1:]
+    blocks = kept or [section(" ")]
     return [with_id(blocks[0], key), *blocks[1:]]
 
 
@@ -285,26 +298,6 @@ def _plan(entry: Entry) -> list[str]:
     if not entry.plan:
         return []
     return [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
-
-
-def _lines(entry: Entry, *, plan: bool) -> list[Block]:
-    lines = _plan(entry) if plan else []
-    lines += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
-    if len(entry.tools) > _MOST_LINES:
-        lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
-    lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
-    made: list[Block] = []
-    for at in range(0, len(lines), 8):
-        made.append(context("\n".join(lines[at : at + 8]), most=1_900))
-    return made
-
-
-def _fitting(blocks: list[Block]) -> list[Block]:
-    """The last blocks that a message takes: the newest is what people look for."""
-    kept = blocks[-45:]
-    while len(kept) > 1 and size(kept) > MOST_UNITS - 300:
-        kept = kept[1:]
-    return kept
 
 
 def _fallback(entries: Sequence[Entry]) -> str:
@@ -331,7 +324,14 @@ def text_of(content: Sequence[Mapping[str, Json]]) -> str:
         text = str(block.get(_SAYS.get(str(block.get("type")), "")) or "")
         if not text.strip():
             continue
-        sources = _sources(block)
+        # Where a text is from, as links behind it.
+        found = {
+            str(each["url"]): str(each.get("title") or each["url"])
+            for each in block.get("citations") or ()
+            if isinstance(each, dict) and each.get("url")
+        }
+        links = ", ".join(f"[{_title(title)}]({url})" for url, title in found.items())
+        sources = f" ({links})" if links else ""
         # Text with sources comes in pieces, one for each source.
         pieces = before == block["type"] == "text" and (cited or sources)
         told += text if not told or pieces else f"\n\n{text}"
@@ -341,17 +341,6 @@ def text_of(content: Sequence[Mapping[str, Json]]) -> str:
 
 
 _SAYS = {"text": "text", "thinking": "thinking"}
-
-
-def _sources(block: Mapping[str, Json]) -> str:
-    """Where a text is from, as links behind it."""
-    found = {
-        str(each["url"]): str(each.get("title") or each["url"])
-        for each in block.get("citations") or ()
-        if isinstance(each, dict) and each.get("url")
-    }
-    links = ", ".join(f"[{_title(title)}]({url})" for url, title in found.items())
-    return f" ({links})" if links else ""
 
 
 def _title(text: str) -> str:

@@ -128,14 +128,10 @@ def _values(prompt: Asked) -> list[tuple[Mapping[str, Json], Json, Json]]:
 
 
 def _value_line(field: Mapping[str, Json], old: Json, new: Json, *, posted: bool) -> str:
-    title = _title(field)
+    title = safe(one_line(str(field.get("title") or field["name"]), 80))
     if new == old:
         return f"• *{title}:* {_value(field, new, posted=posted)}"
     return f"• *{title}:* {_value(field, old, posted=posted)} → *{_value(field, new, posted=posted)}*"
-
-
-def _title(field: Mapping[str, Json]) -> str:
-    return safe(one_line(str(field.get("title") or field["name"]), 80))
 
 
 def _not_all(prompt: Asked, words: str, is_open: bool) -> Block:
@@ -167,7 +163,7 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
         "This runs when it is approved"
         if is_open
         else "This was approved"
-        if _approved(prompt)
+        if ((prompt.answer or {}).get("value") == "approve")
         else "It was about"
     )
     head = context(f"*{words}* · {label} ({safe(one_line(str(covers.get('type') or 'step'), 40))})")
@@ -238,10 +234,6 @@ def preformatted(text: str) -> Block:
     """A code block in which no markup counts, whatever the text holds."""
     inside: list[dict[str, Any]] = [{"type": "text", "text": text or " "}]
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
-
-
-def _approved(prompt: Asked) -> bool:
-    return (prompt.answer or {}).get("value") == "approve"
 
 
 # --- who is asked now --------------------------------------------------------------------------------------

@@ -104,18 +104,23 @@ def card(
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
     tail = [] if state.ended else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
-        tail.append(actions([_cancel(state.session_id)]))
+        confirm = {
+            "title": words("Cancel this run?"),
+            "text": words("What is done stays done. Nothing further starts."),
+            "confirm": words("Cancel it"),
+            "deny": words("Keep going"),
+            "style": "danger",
+        }
+        cancel = {**button("Cancel", CANCEL, state.session_id), "confirm": confirm}
+        tail.append(actions([cancel]))
     lines = _lines(state, flow, names or {}, meters or {})
     blocks = fit(head, lines_as_sections(lines), tail)
-    newer = [*head, plan_block(_far(state, flow), lines), *tail]
-    fits = lines and size(newer) <= MOST_UNITS
-    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key, newer=newer if fits else None)
-
-
-def _far(state: State, flow: Flow) -> str:
     begun = latest_visits(state)
     over = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
-    return f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
+    far = f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
+    newer = [*head, plan_block(far, lines), *tail]
+    fits = lines and size(newer) <= MOST_UNITS
+    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key, newer=newer if fits else None)
 
 
 def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
@@ -145,17 +150,6 @@ def _undated(blocks: list[Block]) -> list[Block]:
     return [block for block in blocks if block.get("block_id") != AS_OF]
 
 
-def _cancel(session_id: str) -> Block:
-    confirm = {
-        "title": words("Cancel this run?"),
-        "text": words("What is done stays done. Nothing further starts."),
-        "confirm": words("Cancel it"),
-        "deny": words("Keep going"),
-        "style": "danger",
-    }
-    return {**button("Cancel", CANCEL, session_id), "confirm": confirm}
-
-
 # --- the top -----------------------------------------------------------------------------------------------
 
 
@@ -168,7 +162,25 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
     if lock := lock_wait(state, behind):
         return f"⏸️ *Paused*{_held(state)} · {lock}" if state.phase == "held" else f"🟡 *Waiting* for {lock}"
     if state.phase == "waiting":
-        return _waiting(state, flow, names)
+        prompts = open_prompts(state)
+        if prompts:
+            first = prompts[0]
+            more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
+            return f"🟡 *Waiting* for {waiting_on(first, state.actor, names)} · {asks_for(state, first, flow)}{more}"
+        timers = sorted(
+            (timer.due_at, timer.purpose, timer.path or "")
+            for timer in state.timers.values()
+            if timer.prompt_id is None
+        )
+        if not timers:
+            return "🟡 *Waiting*"
+        if waited_out(state.nodes.get(timers[0][2])):
+            next_try = date(timers[0][0], "{time_secs}")
+            return f"🟡 *Waiting* for the provider, next try at {next_try} · write here to try at once"
+        if timers[0][1] == "followUp":
+            return f"💤 *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
+        again = " to try again" if timers[0][1] == "retry" else ""
+        return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
     if state.phase == "pausing":
         return f"⏸️ *Pausing*{_pausing(state, flow)}"
     if state.phase == "held":
@@ -197,30 +209,6 @@ def _open(state: State, flow: Flow) -> str:
     """What could be answered although nothing goes on."""
     count = len(state.open_prompts)
     return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
-
-
-def _waiting(state: State, flow: Flow, names: Mapping[str, str]) -> str:
-    prompts = open_prompts(state)
-    if prompts:
-        first = prompts[0]
-        more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
-        return (
-            f"🟡 *Waiting* for {waiting_on(first, state.actor, names)} · {asks_for(state, first, flow)}{more}"
-        )
-    timers = sorted(
-        (timer.due_at, timer.purpose, timer.path or "")
-        for timer in state.timers.values()
-        if timer.prompt_id is None
-    )
-    if not timers:
-        return "🟡 *Waiting*"
-    if waited_out(state.nodes.get(timers[0][2])):
-        next_try = date(timers[0][0], "{time_secs}")
-        return f"🟡 *Waiting* for the provider, next try at {next_try} · write here to try at once"
-    if timers[0][1] == "followUp":
-        return f"💤 *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
-    again = " to try again" if timers[0][1] == "retry" else ""
-    return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
 
 
 def _end_and_reason(state: State) -> tuple[str, str, str]:

@@ -258,7 +258,23 @@ def _element(field: Field, value: Json) -> Block:
     if kind in ("choice", "boolean"):
         return _single(field, value)
     if kind == "choices":
-        return _several(field, value)
+        offered = field["options"]
+        made = _options(offered)
+        wanted = value if isinstance(value, list) else []
+        chosen = [
+            made[n] for n, option in enumerate(offered) if any(_same(option["value"], one) for one in wanted)
+        ]
+        picked = {"initial_options": chosen[:_GROUP]} if chosen else {}
+        if len(made) <= _CHECKS:
+            return {"type": "checkboxes", "options": made, **picked}
+        element = {
+            "type": "multi_static_select",
+            "placeholder": _plain("Choose…", 150),
+            **_grouped(made),
+            **picked,
+        }
+        most = int(field.get("maxItems") or 0)
+        return {**element, "max_selected_items": most} if 1 <= most <= _GROUP else element
     if kind in ("number", "integer"):
         return _number(field, value)
     form = field.get("format") or ""
@@ -330,26 +346,6 @@ def _single(field: Field, value: Json) -> Block:
         return {"type": "radio_buttons", "options": made, **({"initial_option": chosen} if chosen else {})}
     element = {"type": "static_select", "placeholder": _plain("Choose…", 150), **_grouped(made)}
     return {**element, "initial_option": chosen} if chosen else element
-
-
-def _several(field: Field, value: Json) -> Block:
-    offered = field["options"]
-    made = _options(offered)
-    wanted = value if isinstance(value, list) else []
-    chosen = [
-        made[n] for n, option in enumerate(offered) if any(_same(option["value"], one) for one in wanted)
-    ]
-    picked = {"initial_options": chosen[:_GROUP]} if chosen else {}
-    if len(made) <= _CHECKS:
-        return {"type": "checkboxes", "options": made, **picked}
-    element = {
-        "type": "multi_static_select",
-        "placeholder": _plain("Choose…", 150),
-        **_grouped(made),
-        **picked,
-    }
-    most = int(field.get("maxItems") or 0)
-    return {**element, "max_selected_items": most} if 1 <= most <= _GROUP else element
 
 
 def _most(offered: Sequence[object]) -> int:

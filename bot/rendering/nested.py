@@ -189,7 +189,15 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if run is None:
         return f"▫️ {label} · not run" if state.ended else f"▫️ {label}"
     if state.ended and path in state.active:
-        return _cut_off(waits, path, label, run)
+        # A node that the end of the session found under way.
+        container = waits.state.containers.get(path)
+        if container is not None:
+            return f"🚫 {label} · stopped{_counted(container)}"
+        return (
+            f"🚫 {label} · withdrawn"
+            if run.type in WITHOUT_EFFECT
+            else f"⚠️ {label} · not known whether it was done"
+        )
     prompt, timer = waits.prompts.get(path), waits.timers.get(path)
     if prompt is not None:
         icon = "⚠️" if prompt.kind == "interrupted" else "🙋"
@@ -206,25 +214,20 @@ def _line(waits: Waits, path: str, label: str) -> str:
     return f"{icon} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 
-def _cut_off(waits: Waits, path: str, label: str, run: NodeRun) -> str:
-    """A node that the end of the session found under way."""
-    container = waits.state.containers.get(path)
-    if container is not None:
-        return f"🚫 {label} · stopped{_counted(container)}"
-    return (
-        f"🚫 {label} · withdrawn"
-        if run.type in WITHOUT_EFFECT
-        else f"⚠️ {label} · not known whether it was done"
-    )
-
-
 def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     if run.status == "skipped":
         return " · skipped"
     if run.status == "interrupted":
         return " · interrupted"
     if run.status == "retrying":
-        return _retrying(run, node, timer)
+        # Which try comes next, when, and why. An outage of the provider is waited out, however many tries
+        # that takes.
+        if waited_out(run):
+            when = f", next try at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
+            return f" · waiting for the provider{when} · {_error(run, 100)}"
+        of = f" of {node.retry.attempts}" if node is not None and node.retry is not None else ""
+        when = f" at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
+        return f" · try {run.failures + 1}{of}{when} · {_error(run, 100)}"
     if run.ended_at is None:
         return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
     took = elapsed(timestamps.seconds_between(run.started_at or run.ended_at, run.ended_at))
@@ -263,16 +266,6 @@ def _cost(run: NodeRun) -> str:
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return ""
     return f" · {dollars(cost)}"
-
-
-def _retrying(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
-    """Which try comes next, when, and why. An outage of the provider is waited out, however many tries that takes."""
-    if waited_out(run):
-        when = f", next try at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
-        return f" · waiting for the provider{when} · {_error(run, 100)}"
-    of = f" of {node.retry.attempts}" if node is not None and node.retry is not None else ""
-    when = f" at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
-    return f" · try {run.failures + 1}{of}{when} · {_error(run, 100)}"
 
 
 def _error(run: NodeRun, most: int) -> str:

@@ -121,13 +121,10 @@ def prompt_message(
     message = shown(prompt.message)
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
-    return rendered(f"{lead}\n{message}", blocks, key, plain=_without_controls(prompt))
-
-
-def _without_controls(prompt: Asked) -> str:
-    """How to answer where Slack takes no blocks, and so no buttons."""
+    # How to answer where Slack takes no blocks, and so no buttons.
     typed = "Reply here, or use" if prompt.accepts_text else "Its buttons cannot be shown. Use"
-    return f"{typed} `sayso prompts answer {prompt.prompt_id}`."
+    plain = f"{typed} `sayso prompts answer {prompt.prompt_id}`."
+    return rendered(f"{lead}\n{message}", blocks, key, plain=plain)
 
 
 def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is_open: bool) -> list[Block]:
@@ -349,7 +346,14 @@ def _menu(prompt: Asked, labels: list[str], most: int) -> list[Block]:
 def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
     when = f" · {date(prompt.at)}" if prompt.at else ""
     if prompt.status == "answered":
-        return _answered(prompt, when)
+        if not prompt.is_approval:
+            where = ", in the reply below" if _stands_below(prompt) else ":"
+            return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
+        answer = prompt.answer or {}
+        verdict = _VERDICTS.get(str(answer.get("value")), f"{REJECTED} *Rejected*")
+        said = str(answer.get("reason") or "").strip()
+        reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
+        return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
     if prompt.status == "expired":
         goto = goto_of(prompt)
         what = (
@@ -362,17 +366,6 @@ def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
 
 
 _VERDICTS = {"approve": "✅ *Approved*", "answer": "✍️ *Answered in its place; it did not run:*"}
-
-
-def _answered(prompt: Asked, when: str) -> str:
-    if not prompt.is_approval:
-        where = ", in the reply below" if _stands_below(prompt) else ":"
-        return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
-    answer = prompt.answer or {}
-    verdict = _VERDICTS.get(str(answer.get("value")), f"{REJECTED} *Rejected*")
-    said = str(answer.get("reason") or "").strip()
-    reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
-    return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
 
 
 def _stands_below(prompt: Asked) -> bool:

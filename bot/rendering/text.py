@@ -84,17 +84,13 @@ def weight(text: str) -> int:
     return units + sum(map(text.count, _DOUBLED))
 
 
-def _cost(char: str) -> int:
-    return 2 if char in _DOUBLED or char > "\uffff" else 1
-
-
 def clip(text: str, most: int) -> str:
     """Plain text of at most `most` units, with an ellipsis where it was cut. Not for mrkdwn."""
     if len(text) <= most and weight(text) <= most:
         return text
     room, kept = most - 1, []
     for char in text:
-        room -= _cost(char)
+        room -= 2 if char in _DOUBLED or char > "\uffff" else 1
         if room < 0:
             break
         kept.append(char)

@@ -87,7 +87,15 @@ def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
     told = [cut(safe("\n".join(whole)), _WHOLE)] if whole else []
     text = "\n".join([_head(entry), cut(shown(prompt.message), most), *told, *_proposed(prompt)])
     block: Block = {**section(text), "block_id": f"asked:{prompt.prompt_id}"}
-    return [block, {**actions(_buttons(prompt)), "block_id": f"press:{prompt.prompt_id}"}]
+    many = len(prompt.options) > _MOST_BUTTONS
+    made = [] if many else [_option(prompt, index) for index in range(len(prompt.options))]
+    if not prompt.is_approval and prompt.fields:
+        made.append(_opens("Fill in…", "form", prompt, None if made else "primary"))
+    elif many or prompt.accepts_text:
+        made.append(_opens("Answer…", ANSWER, prompt, None if made else "primary"))
+    menu = [option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in _rare(prompt)]
+    buttons = [*made, {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": menu}]
+    return [block, {**actions(buttons), "block_id": f"press:{prompt.prompt_id}"}]
 
 
 def waits_line(entry: Waiting) -> str:
@@ -144,17 +152,6 @@ def _proposed(prompt: PromptState) -> list[str]:
 def pressed_value(prompt: PromptState, index: int) -> str:
     """What a button carries outside of the thread: ids, the place in the list, and the thread that it is about."""
     return f"{prompt.prompt_id}|{prompt.nonce}|{index}|{prompt.channel}|{prompt.thread_ts}"
-
-
-def _buttons(prompt: PromptState) -> list[Block]:
-    many = len(prompt.options) > _MOST_BUTTONS
-    made = [] if many else [_option(prompt, index) for index in range(len(prompt.options))]
-    if not prompt.is_approval and prompt.fields:
-        made.append(_opens("Fill in…", "form", prompt, None if made else "primary"))
-    elif many or prompt.accepts_text:
-        made.append(_opens("Answer…", ANSWER, prompt, None if made else "primary"))
-    menu = [option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in _rare(prompt)]
-    return [*made, {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": menu}]
 
 
 def _rare(prompt: PromptState) -> Iterator[tuple[str, str]]:

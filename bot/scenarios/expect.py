@@ -95,7 +95,14 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     if expect.status is not None and view.state.status != expect.status:
         yield Mismatch(("status",), expect.status, _standing(view.state), tuple(_error(view.state)))
     for name, status in (expect.nodes or {}).items():
-        yield from _node(name, status, view)
+        entries = view.entry(name)
+        if not entries and status != "pending":
+            yield Mismatch(("nodes", name), status, "pending: the flow has not come to it")
+        for entry in entries:
+            if entry.status != status:
+                why = (entry.error or {}).get("message") or entry.reason
+                at = f" at {entry.path}" if entry.path not in ("", name) else ""
+                yield Mismatch(("nodes", name), status, f"{entry.status}{at}" + (f": {why}" if why else ""))
     for name, output in (expect.outputs or {}).items():
         yield from _output(name, output, view)
     for name, words in (expect.errors or {}).items():
@@ -103,10 +110,21 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     if expect.effects is not None:
         yield from _effects(expect.effects, view)
     for index, words in enumerate(expect.posted or ()):
-        yield from _posted(words, index, view)
+        paths = [event.path or "" for event in view.fresh if event.path in view.world.posts]
+        posts = [view.world.posts[path] for path in dict.fromkeys(paths)]
+        if not any(says(post, words) for post in posts):
+            came = (
+                "nothing was posted since" if not posts else "; ".join(f"“{post.strip()}”" for post in posts)
+            )
+            yield Mismatch(("posted", index), words, came)
     yield from _happened(expect, view)
     for name, words in (expect.said or {}).items():
-        yield from _said(name, words, view)
+        mine = [event for event in view.fresh if is_at(event.path or "", name)]
+        texts = [text for event in mine for text in texts_of(event)]
+        if not any(says(text, words) for text in texts):
+            yield Mismatch(
+                ("said", name), words, "; ".join(f"“{text}”" for text in texts) or "it said nothing"
+            )
     if expect.notes is not None:
         yield from _noted(expect.notes, view)
 
@@ -187,17 +205,6 @@ def _listed(names: Sequence[str]) -> str:
 # --- nodes ---------------------------------------------------------------------------------------------------
 
 
-def _node(name: str, status: str, view: View) -> Iterator[Mismatch]:
-    entries = view.entry(name)
-    if not entries and status != "pending":
-        yield Mismatch(("nodes", name), status, "pending: the flow has not come to it")
-    for entry in entries:
-        if entry.status != status:
-            why = (entry.error or {}).get("message") or entry.reason
-            at = f" at {entry.path}" if entry.path not in ("", name) else ""
-            yield Mismatch(("nodes", name), status, f"{entry.status}{at}" + (f": {why}" if why else ""))
-
-
 def _output(name: str, expected: Json, view: View) -> Iterator[Mismatch]:
     entries = view.entry(name)
     if len(entries) > 1:
@@ -273,14 +280,6 @@ def _called(done: Done) -> str:
     return done.node_id if "." in done.node_id else done.path
 
 
-def _posted(words: str, index: int, view: View) -> Iterator[Mismatch]:
-    paths = [event.path or "" for event in view.fresh if event.path in view.world.posts]
-    posts = [view.world.posts[path] for path in dict.fromkeys(paths)]
-    if not any(says(post, words) for post in posts):
-        came = "nothing was posted since" if not posts else "; ".join(f"“{post.strip()}”" for post in posts)
-        yield Mismatch(("posted", index), words, came)
-
-
 _Clocked: TypeAlias = PromptReminded | PromptEscalated | PromptExpired
 
 _WORDS: Mapping[str, tuple[type[_Clocked], str]] = {
@@ -306,13 +305,6 @@ def _happened(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
 def _meant(event: _Clocked, name: str, state: State) -> bool:
     prompt = state.prompts.get(event.prompt_id)
     return is_at(event.path or "", name) if prompt is None else is_asked(prompt, name)
-
-
-def _said(name: str, words: str, view: View) -> Iterator[Mismatch]:
-    mine = [event for event in view.fresh if is_at(event.path or "", name)]
-    texts = [text for event in mine for text in texts_of(event)]
-    if not any(says(text, words) for text in texts):
-        yield Mismatch(("said", name), words, "; ".join(f"“{text}”" for text in texts) or "it said nothing")
 
 
 def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
@@ -352,19 +344,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
             parts[f"the output of {entry.path}"] = entry.output
         if entry.error:
             parts[f"the error of {entry.path}"] = entry.error
-    parts |= _answers(state) | _conversations(events)
-    for done in world.done:
-        parts[f"what {done.path} did{_nth(done.number)}"] = done.config
-    for row in world.notes:
-        told = memory.note(row)
-        parts[f"the note of {told['path']}"] = [told["text"], told["by"]]
-    for path, text in world.posts.items():
-        parts[f"what {path} posted"] = text
-    return {name: _steady(part, world) for name, part in parts.items()}
-
-
-def _answers(state: State) -> dict[str, Json]:
-    """What people answered and voted, by where they were asked; not about what a kill had cut."""
+    # What people answered and voted, by where they were asked; not about what a kill had cut.
     found: dict[str, Json] = {}
     for prompt in sorted(state.prompts.values(), key=lambda prompt: prompt.number or 0):
         if prompt.kind == "interrupted":
@@ -379,7 +359,15 @@ def _answers(state: State) -> dict[str, Json]:
             "reminders": prompt.reminders,
             "escalated": list(prompt.escalated),
         }
-    return found
+    parts |= found | _conversations(events)
+    for done in world.done:
+        parts[f"what {done.path} did{_nth(done.number)}"] = done.config
+    for row in world.notes:
+        told = memory.note(row)
+        parts[f"the note of {told['path']}"] = [told["text"], told["by"]]
+    for path, text in world.posts.items():
+        parts[f"what {path} posted"] = text
+    return {name: _steady(part, world) for name, part in parts.items()}
 
 
 def _conversations(events: Sequence[Event]) -> dict[str, Json]:

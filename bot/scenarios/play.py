@@ -156,10 +156,6 @@ async def _lives(world: World, kill: Kill | None) -> Run:
             failures = failed.failures
         commits = [tuple(events) for events in life.store.commits]
         break
-    return _finished(world, failures, commits)
-
-
-def _finished(world: World, failures: list[Failure], commits: list[tuple[Event, ...]]) -> Run:
     events, top = tuple(world.events), world.scenario.place(("scenario",))
     for path in dict.fromkeys(world.twice):
         line = f"{path} was run again although its first run had not been cut."

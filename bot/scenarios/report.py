@@ -154,7 +154,13 @@ def junit(all_told: Sequence[Told]) -> bytes:
 
     suite = ElementTree.Element("testsuite", name="sayso test")
     for told in all_told:
-        _case(suite, told, told.name)
+        case = _new_case(suite, told, told.name, told.seconds)
+        if told.result is None:
+            _problem(case, "error", "the scenario cannot be read", told.problem or "")
+        elif told.result.plain.failures:
+            failures = told.result.plain.failures
+            texts = [line for failure in failures for line in _failure(failure, _PLAIN)]
+            _problem(case, "failure", failures[0].title, "\n".join(texts))
         if told.result is not None and told.result.kills is not None:
             _killed_case(suite, told)
     suite.set("tests", str(len(suite)))
@@ -179,16 +185,6 @@ def _new_case(suite: Element, told: Told, name: str, seconds: float) -> Element:
         file=clean(told.file),
         time=f"{seconds:.3f}",
     )
-
-
-def _case(suite: Element, told: Told, name: str) -> None:
-    case = _new_case(suite, told, name, told.seconds)
-    if told.result is None:
-        _problem(case, "error", "the scenario cannot be read", told.problem or "")
-    elif told.result.plain.failures:
-        failures = told.result.plain.failures
-        texts = [line for failure in failures for line in _failure(failure, _PLAIN)]
-        _problem(case, "failure", failures[0].title, "\n".join(texts))
 
 
 def _killed_case(suite: Element, told: Told) -> None:

@@ -117,7 +117,11 @@ class Hand:
             asked = named
         found = [prompt for prompt in asked if fits(prompt)]
         if len(found) > 1:
-            found = [prompt for prompt in found if self._may(state, prompt)] or found
+            found = [
+                prompt
+                for prompt in found
+                if (self._gate(self._actor, prompt.rules.action, state, prompt) is None)
+            ] or found
         if len(found) > 1:
             paths = ", ".join(f"`{prompt.path}`" for prompt in found)
             raise GaveUp(
@@ -136,9 +140,6 @@ class Hand:
         if len(found) != 1:
             raise GaveUp(["No grant stands that could be revoked now.", *open_lines(state)])
         return found[0]
-
-    def _may(self, state: State, prompt: Asked) -> bool:
-        return self._gate(self._actor, prompt.rules.action, state, prompt) is None
 
 
 def _stands(state: State, prompt: Asked) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bot.scenarios.document import AsksDoc, ErrorDoc, FakeDoc, PersonDoc, Scenario
+from bot.scenarios.document import ErrorDoc, FakeDoc, PersonDoc, Scenario
 from engine.decide.agents import memory
 from engine.decide.policy import Gate
 from engine.forms import normalize_form
@@ -271,7 +271,15 @@ class Fakes(Mapping[str, Runner]):
         entry = self._life.world.entry(name, ctx.idempotency_key, number)
         fake = entries[min(entry, len(entries) - 1)]
         if fake.real:
-            return _timeless(await self._real[kind](config, ctx))
+            # What really ran takes another time in every run, and no time passes in a scenario.
+            outcome = await self._real[kind](config, ctx)
+            if (
+                isinstance(outcome, Completed)
+                and isinstance(outcome.output, dict)
+                and "seconds" in outcome.output
+            ):
+                return Completed({**outcome.output, "seconds": 0.0})
+            return outcome
         return outcome_of(fake, kind, config)
 
     async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
@@ -330,7 +338,10 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
     if fake.interrupted is not None:
         return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
     if fake.asks is not None:
-        return _asks(fake.asks, config)
+        told = fake.asks
+        form = None if told.form is None else normalize_form(told.form)
+        ask: dict[str, Json] = {"key": "asks", "message": told.message, "form": form, "url": told.url}
+        return Interrupted("asks", "", {"server": config["server"], "asks": [ask], "answers": {}})
     if fake.error is not None:
         error = ErrorDoc(message=fake.error) if isinstance(fake.error, str) else fake.error
         return Failed(error.type, error.message, error.details)
@@ -339,12 +350,6 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
         return Completed({**default, **fake.output} if isinstance(fake.output, dict) else fake.output)
     output = {**_DEFAULTS[kind], **(fake.output if isinstance(fake.output, dict) else {})}
     return _shell(output, config) if kind == "shell" else _http(output, config)
-
-
-def _asks(told: AsksDoc, config: Mapping[str, Json]) -> Outcome:
-    form = None if told.form is None else normalize_form(told.form)
-    ask: dict[str, Json] = {"key": "asks", "message": told.message, "form": form, "url": told.url}
-    return Interrupted("asks", "", {"server": config["server"], "asks": [ask], "answers": {}})
 
 
 def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
@@ -361,13 +366,6 @@ def _http(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
     if status in fine if fine else isinstance(status, int) and status < 400:
         return Completed(output)
     return Failed("http_status", f"{config.get('url')} was answered with {status}", output)
-
-
-def _timeless(outcome: Outcome) -> Outcome:
-    """What really ran takes another time in every run, and no time passes in a scenario."""
-    if isinstance(outcome, Completed) and isinstance(outcome.output, dict) and "seconds" in outcome.output:
-        return Completed({**outcome.output, "seconds": 0.0})
-    return outcome
 
 
 def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) -> list[str]:

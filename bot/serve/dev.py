@@ -30,7 +30,6 @@ from bot.workspace.methods.call import DEFAULT_SCOPES
 from bot.workspace.pages import LOOPBACK
 from engine.flow import Flow
 from engine.flow.load import is_flow_file
-from engine.flow.model import Trigger
 from engine.language.actors import Actor
 from engine.language.errors import SaysoError
 from engine.storage.leases import Lease
@@ -98,7 +97,18 @@ async def run_dev(
     if agent:
         workspace.core.faults.set_scopes([*DEFAULT_SCOPES, *AGENT.scopes])
     try:
-        local = _settings(settings, home, workspace)
+        # The same settings, for the local workspace: nothing of the real Slack or its database is touched.
+        local = replace(
+            settings,
+            home=home,
+            database_url=f"sqlite:///{dev_database(settings)}",
+            bot_token=workspace.bot_token,
+            app_token=workspace.app_token,
+            api_url=workspace.api_url,
+            snapshot_dir=None,
+            blobs=None,
+            agents=replace(settings.agents, scripted="without_key"),
+        )
         served = Bot(local, flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
@@ -138,21 +148,17 @@ def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
 def _suggestion(flow: Flow, demo: Path) -> Suggestion:
     heard = next((trigger for trigger in flow.triggers if trigger.kind == "message"), None)
     if heard is not None:
-        return _alert(flow, heard)
+        # A message that starts a flow by its words, in a channel where they count.
+        listed = [entry.removeprefix("#") for entry in heard.channels or ()]
+        channel = next((name for name in (HOME_CHANNEL, *CHANNELS) if name in listed), HOME_CHANNEL)
+        text = re.sub(r"\{[^{}]*\}", "checkout", heard.pattern).replace("*", "")
+        return Suggestion(channel, f"Say what {flow.name} listens for", text, flow.description or "")
     kind = flow.name.split("-")[0]
     channel = next((name for name in CHANNELS if name.startswith(kind)), HOME_CHANNEL)
     label, text = f"Run {flow.name}", f"@sayso {flow.name}"
     if flow.name == "disk-cleanup" and demo.is_dir():
         label, text = f"{label} on the demo folder", f"{text} path={shlex.quote(str(demo.resolve()))}"
     return Suggestion(channel, label, text, flow.description or "")
-
-
-def _alert(flow: Flow, trigger: Trigger) -> Suggestion:
-    """A message that starts a flow by its words, in a channel where they count."""
-    listed = [entry.removeprefix("#") for entry in trigger.channels or ()]
-    channel = next((name for name in (HOME_CHANNEL, *CHANNELS) if name in listed), HOME_CHANNEL)
-    text = re.sub(r"\{[^{}]*\}", "checkout", trigger.pattern).replace("*", "")
-    return Suggestion(channel, f"Say what {flow.name} listens for", text, flow.description or "")
 
 
 def display_there() -> bool:
@@ -180,21 +186,6 @@ async def start_workspace(file: Path, port: int | None) -> Workspace:
             if number != PORT or port is not None:
                 raise DevFailed(f"The workspace cannot listen on port {number}: {error.strerror}.") from error
     raise AssertionError("the loop returns or raises")
-
-
-def _settings(settings: Settings, home: Path, workspace: Workspace) -> Settings:
-    """The same settings, for the local workspace: nothing of the real Slack or its database is touched."""
-    return replace(
-        settings,
-        home=home,
-        database_url=f"sqlite:///{dev_database(settings)}",
-        bot_token=workspace.bot_token,
-        app_token=workspace.app_token,
-        api_url=workspace.api_url,
-        snapshot_dir=None,
-        blobs=None,
-        agents=replace(settings.agents, scripted="without_key"),
-    )
 
 
 def stop_on_signals(served: Bot, stopping: Callable[[], None]) -> None:

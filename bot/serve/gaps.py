@@ -78,7 +78,7 @@ class Gaps:
     def unread(self) -> None:
         """Something became due to be read (`CatchUp.again`, `regained`)."""
         if self._replica.shared and not self._replica.leads:
-            self._note_soon()
+            self._spawn(self._note_and_look())
         self._gap.set()
 
     def _silence(self) -> None:
@@ -91,9 +91,6 @@ class Gaps:
         await asyncio.sleep(seconds)
         if self._replica.leads:
             await self._note_and_look()
-
-    def _note_soon(self) -> None:
-        self._spawn(self._note_and_look())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

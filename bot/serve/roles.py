@@ -66,15 +66,12 @@ class Replica:
         if word in ("all", "peers"):
             self._moved.set()
         if word == "peers":
-            self._look_around()
+            before, self._peers = self._peers, self._store.peers()
+            gone = [role for owner, role in before.items() if owner not in self._peers]
+            if any(role in ("all", "socket") for role in gone):
+                self.on_silence()
         for hear in self.on_word:
             hear(word)
-
-    def _look_around(self) -> None:
-        before, self._peers = self._peers, self._store.peers()
-        gone = [role for owner, role in before.items() if owner not in self._peers]
-        if any(role in ("all", "socket") for role in gone):
-            self.on_silence()
 
     def alone(self) -> bool:
         """Whether no other process has connections to Slack."""

@@ -22,7 +22,7 @@ from bot.inbound.decisions import (
     View,
 )
 from bot.inbound.lines import StartLine, parse
-from bot.rendering.blocks import Block, field_block, modal, option
+from bot.rendering.blocks import field_block, modal, option
 from bot.rendering.forms import form_view
 from bot.rendering.text import escape, one_line
 from bot.views.forms import read_pages, wrong_on
@@ -102,7 +102,15 @@ class StartForm(Kind):
             submit="Start",
         )
         if page == 0 and not meta.get("channel"):
-            view["blocks"].append(_where())
+            # The channel in which the flow's thread begins.
+            element = {
+                "type": "conversations_select",
+                "action_id": WHERE,
+                "default_to_current_conversation": True,
+                "filter": {"include": ["public", "private"], "exclude_bot_users": True},
+            }
+            where = field_block(WHERE, "Channel", element, hint="The bot must be a member of it.")
+            view["blocks"].append(where)
         return view
 
     async def check(self, submission: Submission) -> Verdict:
@@ -196,17 +204,6 @@ def _by_input(flow: Flow, inputs: Mapping[str, Json]) -> dict[str, str]:
         except InvalidInputs as error:
             wrong[name] = str(error).partition(": ")[2] or str(error)
     return wrong
-
-
-def _where() -> Block:
-    """The channel in which the flow's thread begins."""
-    element = {
-        "type": "conversations_select",
-        "action_id": WHERE,
-        "default_to_current_conversation": True,
-        "filter": {"include": ["public", "private"], "exclude_bot_users": True},
-    }
-    return field_block(WHERE, "Channel", element, hint="The bot must be a member of it.")
 
 
 FLOW = "flow"

@@ -155,7 +155,11 @@ class MessageStarts:
 
     def concerned(self, said: Message, data: dict[str, Json], heads: Sequence[Head]) -> bool:
         """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
-        if not self._calls_us(said, data) or said.edited:
+        # Whether a message may start something: in the thread of a direct message only with a mention, for
+        # there an answer may well begin with the name of a flow.
+        in_own_thread = data["direct"] and data["threadTs"]
+        calls_us = f"<@{self.home.bot_user_id}" in data["text"] if in_own_thread else said.mentions_bot
+        if not calls_us or said.edited:
             return False
         about = asks_about_grants(said.text) or self.about_memory(said)
         return not heads or about or self.names_flow(said)
@@ -163,12 +167,6 @@ class MessageStarts:
     def about_memory(self, said: Message) -> bool:
         """Whether a message asks for what is noted, or changes it; not where a flow has this name."""
         return asks_about_memory(said.text) and "memory" not in self.library.refresh()
-
-    def _calls_us(self, said: Message, data: dict[str, Json]) -> bool:
-        """Whether a message may start something: in the thread of a direct message only with a mention, for there an
-        answer may well begin with the name of a flow."""
-        in_own_thread = data["direct"] and data["threadTs"]
-        return f"<@{self.home.bot_user_id}" in data["text"] if in_own_thread else said.mentions_bot
 
     def names_flow(self, said: Message) -> bool:
         """Whether a message says which flow it is about, by its name or by words for which one listens."""
@@ -298,7 +296,13 @@ class TriggerStarts:
         self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json], window: float
     ) -> bool:
         """Start what was heard, unless one like it started a run within the window."""
-        scope = _debounce_scope(heard, data["channel"], inputs)
+        # The scope of messages that are alike: same flow, pattern and channel, and the same values that
+        # tell them apart.
+        channel = data["channel"]
+        names = heard.trigger.dedupe_by or heard.trigger.inputs
+        told_apart = {name: inputs.get(name) for name in names}
+        digest = hashlib.sha256(canonical([heard.trigger.pattern, told_apart])).hexdigest()[:24]
+        scope = f"alike:{heard.flow.name}:{channel}:{digest}"
         async with self._locks.setdefault(scope, asyncio.Lock()):
             own = str(data["ts"])
             place = scope
@@ -407,11 +411,3 @@ class TriggerStarts:
 
     async def _runs(self, key: str, flow: str) -> bool:
         return any(head.status not in ENDED for head in await self._heads(key, flow))
-
-
-def _debounce_scope(heard: Overheard, channel: str, inputs: Mapping[str, Json]) -> str:
-    """The scope of messages that are alike: same flow, pattern and channel, and the same values that tell them apart."""
-    names = heard.trigger.dedupe_by or heard.trigger.inputs
-    told_apart = {name: inputs.get(name) for name in names}
-    digest = hashlib.sha256(canonical([heard.trigger.pattern, told_apart])).hexdigest()[:24]
-    return f"alike:{heard.flow.name}:{channel}:{digest}"

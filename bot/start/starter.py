@@ -142,7 +142,14 @@ class RateLimits:
                 until = starts[0] + rate.seconds
                 first = self._told.get(key, 0.0) <= now
                 self._told[key] = until
-                return Over(_words(whose, rate, until - now), first)
+                left = until - now
+                flows = "1 flow" if rate.most == 1 else f"{rate.most} flows"
+                wait = max(1, round(left))
+                words = (
+                    f"{whose} {flows} within {_span(rate.seconds)}, which is the limit. Nothing was started; "
+                    f"try again in {wait} s."
+                )
+                return Over(words, first)
         return None
 
     def count(self, person: str | None, channel: str) -> None:
@@ -168,15 +175,6 @@ class RateLimits:
         while starts and starts[0] <= now - rate.seconds:
             starts.popleft()
         return starts
-
-
-def _words(whose: str, rate: Rate, left: float) -> str:
-    flows = "1 flow" if rate.most == 1 else f"{rate.most} flows"
-    wait = max(1, round(left))
-    return (
-        f"{whose} {flows} within {_span(rate.seconds)}, which is the limit. Nothing was started; "
-        f"try again in {wait} s."
-    )
 
 
 def _span(seconds: float) -> str:
@@ -291,7 +289,11 @@ class Starter:
         except SaysoError as error:
             return Refusal(escape(str(error)))
         self.limits.count(_counted(actor), channel)
-        await self._tell_stale(row, thread, wish.flow)
+        # A run of a flow whose file was broken since says that it is of the version before.
+        fault = self.library.faults().get(wish.flow)
+        if fault is not None:
+            said = note_to(thread["key"], f"stale:{row.key}", phrases.stale_flow_text(wish.flow, fault))
+            await self.notices.put(said)
         return None
 
     async def _limited(self, flow: Flow, wish: Wish, actor: Actor) -> Refusal | None:
@@ -316,13 +318,6 @@ class Starter:
             places = ", ".join(escape(one) if one.startswith("#") else f"<#{one}>" for one in entries)
             return Refusal(f"`{flow.name}` is not started here, but in {places}.")
         return None
-
-    async def _tell_stale(self, row: InboxRow, thread: Mapping[str, Json], name: str) -> None:
-        """A run of a flow whose file was broken since says that it is of the version before."""
-        fault = self.library.faults().get(name)
-        if fault is not None:
-            said = note_to(thread["key"], f"stale:{row.key}", phrases.stale_flow_text(name, fault))
-            await self.notices.put(said)
 
 
 def _counted(actor: Actor) -> str | None:

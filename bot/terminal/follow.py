@@ -249,7 +249,21 @@ def _tell_end(
             if state.phase == "held":
                 screen.line(paint("yellow", f"held: {one_line(state.pause_reason or '', 200)}"))
             if not left:
-                _tell_open(place, screen, state, gate, actor)
+                # The questions that were not put here: whom they ask, and how they are answered.
+                for prompt in open_prompts(state):
+                    message = one_line(question_lines(prompt.message)[0], 100)
+                    at = f"{found}: " if (found := where(state, prompt.path)) else ""
+                    screen.line(
+                        f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}"
+                    )
+                    answer = place.command("prompts", "answer", prompt.prompt_id)
+                    if gate(actor, prompt.rules.action, state, prompt) is None:
+                        screen.note(f"    answer it: {answer} ANSWER")
+                    elif not state.thread:
+                        whom = next(
+                            (entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME"
+                        )
+                        screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
                 for told in filter(None, map(line, waits)):
                     screen.line(f"  {paint('yellow', '●')} {told}")
             resume = place.command("sessions", "resume", state.session_id)
@@ -265,20 +279,6 @@ def _limits(state: State) -> str:
     """The limits that it went on at."""
     told = "; ".join(one_line(limits.told(limit)) for limit in state.limits)
     return f", at a limit: {told}" if told else ""
-
-
-def _tell_open(place: Place, screen: TerminalScreen, state: State, gate: Gate, actor: Actor) -> None:
-    """The questions that were not put here: whom they ask, and how they are answered."""
-    for prompt in open_prompts(state):
-        message = one_line(question_lines(prompt.message)[0], 100)
-        at = f"{found}: " if (found := where(state, prompt.path)) else ""
-        screen.line(f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}")
-        answer = place.command("prompts", "answer", prompt.prompt_id)
-        if gate(actor, prompt.rules.action, state, prompt) is None:
-            screen.note(f"    answer it: {answer} ANSWER")
-        elif not state.thread:
-            whom = next((entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME")
-            screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
 
 
 # --- what a session waits for ------------------------------------------------------------------------------

@@ -175,36 +175,30 @@ class Follower:
 
     async def _until_rest(self) -> State:
         while True:
-            state = await self._parked()
+            # The state once nothing here works for the session; leaving makes that happen soon.
+            await self._first(self.engine.parked(self.session_id))
+            if self.left:
+                await self.engine.drain(0)
+            state = await self.engine.state(self.session_id)
             await self._catch_up(state)
             if self.left or state.ended or state.phase == "held":
                 return state
             if await self._deliver(state):
                 await self._moved_or_left(state.seq)
             elif self._is_overdue(state):
-                await self._overdue_first(state)
+                # Wait until the service has done what is overdue. What it cannot do now must not keep us.
+                self._passed_over = state.seq
+                await self._first(self._moved_within(state.seq, OVERDUE_SECONDS))
             elif state.open_prompts:
                 if not await self._question(state):
                     return await self.engine.state(self.session_id)
             elif not await self._elsewhere(state):
                 return state
 
-    async def _parked(self) -> State:
-        """The state once nothing here works for the session; leaving makes that happen soon."""
-        await self._first(self.engine.parked(self.session_id))
-        if self.left:
-            await self.engine.drain(0)
-        return await self.engine.state(self.session_id)
-
     def _is_overdue(self, state: State) -> bool:
         """Whether something was due while nobody ran the session: it comes before any rest, and any question."""
         now = self.engine.now()
         return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
-
-    async def _overdue_first(self, state: State) -> None:
-        """Wait until the service has done what is overdue. What it cannot do now must not keep us."""
-        self._passed_over = state.seq
-        await self._first(self._moved_within(state.seq, OVERDUE_SECONDS))
 
     async def _moved_within(self, seq: int, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -219,24 +213,18 @@ class Follower:
         if limits.pending(state):
             if not self.wait:
                 return False
-            await self._say_queue(state)
+            fact = lock_fact(state, await behind(self.engine.writer, state))
+            self.screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
         elif due:
             if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
                 # When a node is tried again was told with its failure.
                 self.screen.waiting(min(due))
         else:
-            await self._say_owner()
+            head = await self.engine.head(self.session_id)
+            if head.owner is not None:
+                self.screen.note(f"Another process ({head.owner}) runs this session; following it.")
         await self._moved_or_left(state.seq)
         return True
-
-    async def _say_queue(self, state: State) -> None:
-        fact = lock_fact(state, await behind(self.engine.writer, state))
-        self.screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
-
-    async def _say_owner(self) -> None:
-        head = await self.engine.head(self.session_id)
-        if head.owner is not None:
-            self.screen.note(f"Another process ({head.owner}) runs this session; following it.")
 
     async def _first(self, *work: Coroutine[Any, Any, Any]) -> Any:
         """The result of what is first; None when the person left first. Raises what broke."""

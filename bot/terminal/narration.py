@@ -107,7 +107,15 @@ def _said(state: State, event: Event, paint: Paint) -> str | None:
     """What people did, and what they are waited for."""
     match event:
         case ev.PromptAnswered():
-            return _answered(state, event, paint)
+            prompt = state.prompts.get(event.prompt_id)
+            if prompt is None:
+                return None
+            if prompt.input:
+                return mark("completed", prompt.node_id, one_line(question.summary(prompt), 60), paint)
+            if prompt.rules.action == "resolve":
+                choice = f"{question.summary(prompt)}, says {_who(event.actor)}"
+                return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
+            return None
         case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded():
             return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
         case ev.GrantGiven():
@@ -273,18 +281,6 @@ def where(state: State, path: str) -> str:
         before = f"{before}{part}/"
     items = ", ".join(item for item in found if item)
     return clean(path) + (f" ({items})" if items else "")
-
-
-def _answered(state: State, event: ev.PromptAnswered, paint: Paint) -> str | None:
-    prompt = state.prompts.get(event.prompt_id)
-    if prompt is None:
-        return None
-    if prompt.input:
-        return mark("completed", prompt.node_id, one_line(question.summary(prompt), 60), paint)
-    if prompt.rules.action == "resolve":
-        choice = f"{question.summary(prompt)}, says {_who(event.actor)}"
-        return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
-    return None
 
 
 def _who(actor: dict[str, Json]) -> str:

@@ -78,7 +78,20 @@ class TerminalScreen:
     def narrate(self, state: State, event: Event) -> None:
         """A committed event; `state` is the session's state after it, or later."""
         self._until = None
-        self._track(event)
+        # Which nodes work right now.
+        path = event.path or ""
+        if isinstance(event, ev.CallOutcome):
+            path = event.turn or path
+        elif isinstance(event, ev.Start) and event.node_type == TURN:
+            self._begins(path)
+        if isinstance(event, ev.Start) and mode_of(event.node_type) == "run":
+            self._working[path] = time.monotonic()
+            if self._live:
+                self._spin()
+            else:
+                self.line(f"  ▸ {clean(path)}")
+        elif isinstance(event, ev.AttemptOver | ev.CallOutcome):
+            self._working.pop(path, None)
         if isinstance(event, ev.CallOutcome) and event.turn is not None:
             self._said(event)
         text = None if self._handled(event) else happened(state, event, self.paint)
@@ -140,22 +153,6 @@ class TerminalScreen:
 
     # --- the spinner ---------------------------------------------------------------------------------------
 
-    def _track(self, event: Event) -> None:
-        """Which nodes work right now."""
-        path = event.path or ""
-        if isinstance(event, ev.CallOutcome):
-            path = event.turn or path
-        elif isinstance(event, ev.Start) and event.node_type == TURN:
-            self._begins(path)
-        if isinstance(event, ev.Start) and mode_of(event.node_type) == "run":
-            self._working[path] = time.monotonic()
-            if self._live:
-                self._spin()
-            else:
-                self.line(f"  ▸ {clean(path)}")
-        elif isinstance(event, ev.AttemptOver | ev.CallOutcome):
-            self._working.pop(path, None)
-
     def _spin(self) -> None:
         if self._spinner is None or self._spinner.done():
             self._spinner = asyncio.get_running_loop().create_task(self._spinning())
@@ -194,7 +191,13 @@ class TerminalScreen:
 
     def question(self, state: State, prompt: Asked) -> None:
         """Put a question. What was typed before it does not count as an answer."""
-        self._forget_typed()
+        # What was typed before a question was seen is no answer to it.
+        self._typed = b""
+        if sys.stdin.isatty():
+            import termios
+
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         first, *rest = question_lines(prompt.message)
         self.line()
         self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
@@ -225,15 +228,6 @@ class TerminalScreen:
     def _cursor(self) -> None:
         self._out.write("> ")
         self._out.flush()
-
-    def _forget_typed(self) -> None:
-        """What was typed before a question was seen is no answer to it."""
-        self._typed = b""
-        if sys.stdin.isatty():
-            import termios
-
-            with contextlib.suppress(termios.error, OSError):
-                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     async def read(self) -> str:
         """The next line that is typed. Raises `EOFError` when there will be none."""

@@ -26,7 +26,7 @@ from engine.journal.events import Event
 from engine.journal.history import Entry, tree
 from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
-from engine.journal.state import Asked, State
+from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 
@@ -225,20 +225,16 @@ def _value(value: Json) -> str:
 def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
     for prompt in open_prompts(state):
         yield ""
-        yield from _prompt(state, prompt, paint, command)
+        first, *rest = question_lines(prompt.message)
+        yield f"{paint('yellow', '●')} {paint('bold', first)}"
+        yield from (f"  {part}" for part in rest)
+        yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
+        until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
+        place = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
+        yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
+        labels = " | ".join(clean(str(option["label"])) for option in prompt.options)
+        yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"
     for timer in state.timers.values():
         if timer.purpose == "wait":
             yield ""
             yield f"{paint('yellow', '●')} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
-
-
-def _prompt(state: State, prompt: Asked, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
-    first, *rest = question_lines(prompt.message)
-    yield f"{paint('yellow', '●')} {paint('bold', first)}"
-    yield from (f"  {part}" for part in rest)
-    yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
-    until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
-    place = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
-    yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
-    labels = " | ".join(clean(str(option["label"])) for option in prompt.options)
-    yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"

@@ -281,7 +281,10 @@ def comparison(one: Past, two: Past) -> dict[str, Json]:
     rows = [_beside(path, left.get(path), right.get(path)) for path in paths]
     given = [_state_inputs(past) for past in (one, two)]
     return {
-        "sessions": [_short(past) for past in (one, two)],
+        "sessions": [
+            {**head_json(past.head, []), "events": len(past.events), "parent": past.head.parent_session_id}
+            for past in (one, two)
+        ],
         "sameFlow": one.head.flow_digest == two.head.flow_digest,
         "forkOf": one.head.parent_session_id
         if two.head.parent_session_id is None
@@ -299,10 +302,6 @@ def comparison(one: Past, two: Past) -> dict[str, Json]:
 def _state_inputs(past: Past) -> Mapping[str, Json]:
     state = derive_state(past.events)
     return state.inputs or state.given
-
-
-def _short(past: Past) -> dict[str, Json]:
-    return {**head_json(past.head, []), "events": len(past.events), "parent": past.head.parent_session_id}
 
 
 def _done(past: Past) -> dict[str, tuple[Entry, Json]]:

@@ -184,7 +184,15 @@ def classify(error: Exception) -> SlackFault:
     if isinstance(error, SlackFault):
         return error
     if isinstance(error, SlackApiError):
-        return _of_answer(error)
+        response: Any = error.response
+        status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
+        data = getattr(response, "data", None)
+        answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        messages = (answer.get("response_metadata") or {}).get("messages") or []
+        detail = answer.get("needed") or "; ".join(map(str, messages))
+        return of_status(
+            int(status), getattr(response, "headers", None) or {}, answer.get("error"), str(detail)
+        )
     if isinstance(error, _NOT_CONNECTED):
         return NotSent(f"Slack cannot be reached: {error}")
     if isinstance(error, SlackRequestError | TypeError | ValueError):
@@ -242,16 +250,6 @@ def of_status(status: int, headers: Mapping[str, Any], code: str | None, detail:
     if status >= 500 or code is None or code in _THEIRS:
         return Unknown(f"Slack answered with status {status}{f' and {code}' if code else ''}")
     return Permanent(code, detail)
-
-
-def _of_answer(error: SlackApiError) -> SlackFault:
-    response: Any = error.response
-    status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
-    data = getattr(response, "data", None)
-    answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
-    messages = (answer.get("response_metadata") or {}).get("messages") or []
-    detail = answer.get("needed") or "; ".join(map(str, messages))
-    return of_status(int(status), getattr(response, "headers", None) or {}, answer.get("error"), str(detail))
 
 
 def _retry_after(headers: Mapping[str, Any]) -> float:
@@ -390,7 +388,14 @@ class IncomingFiles:
                     ssl=self._client.ssl or True,
                 ) as answer,
             ):
-                _check_status(answer.status, file)
+                status = answer.status
+                if status in (429, 408) or status >= 500:
+                    raise NotNow(f"Slack answered {status} for {file['name']}")
+                if status != 200:
+                    raise FileRefused(
+                        f"Slack does not give {_called(file)} to the bot (status {status}). It may lack the right files:read, "
+                        "or the file was deleted."
+                    )
                 with inbox.writing(name) as part:
                     async for chunk in answer.content.iter_chunked(_CHUNK):
                         if part.size + len(chunk) > largest:
@@ -423,16 +428,6 @@ def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:
     suffix = "." + str(file["name"]).rpartition(".")[2]
     safe = suffix.lower() if _SUFFIX.fullmatch(suffix) and "." in str(file["name"]) else ""
     return f"{ts.replace('.', '-')}-{number + 1}{safe}"
-
-
-def _check_status(status: int, file: Mapping[str, Json]) -> None:
-    if status in (429, 408) or status >= 500:
-        raise NotNow(f"Slack answered {status} for {file['name']}")
-    if status != 200:
-        raise FileRefused(
-            f"Slack does not give {_called(file)} to the bot (status {status}). It may lack the right files:read, "
-            "or the file was deleted."
-        )
 
 
 def _refusal(file: Mapping[str, Json], fault: SlackFault) -> Exception:

@@ -40,23 +40,19 @@ def check_message(text: str, blocks: list[Json], *, limit: int = MAX_TEXT) -> No
     problems = list(_blocks(blocks, "/blocks", MAX_MESSAGE_BLOCKS, MESSAGE_BLOCKS))
     if problems:
         raise invalid(problems)
-    _check_tables(blocks)
-    markdown = sum(len(block["text"]) for block in blocks if block["type"] == "markdown")
-    if markdown > MAX_MARKDOWN:
-        raise SlackError("msg_blocks_too_long", f"markdown blocks have {markdown} characters in all")
-    size = len(json.dumps(blocks, ensure_ascii=False, separators=(",", ":")))
-    if size > MAX_BLOCKS_SIZE:
-        raise SlackError("msg_blocks_too_long", f"blocks have {size} characters in all")
-
-
-def _check_tables(blocks: list[Json]) -> None:
-    """A message has one plain table, and the cells of all its tables have so many characters."""
+    # A message has one plain table, and the cells of all its tables have so many characters.
     tables = [block for block in blocks if block["type"] in ("table", "data_table")]
     if sum(block["type"] == "table" for block in tables) > 1:
         raise SlackError("invalid_blocks", "only one table is allowed in a message")
     cells = sum(len(str(cell.get("text", ""))) for table in tables for row in table["rows"] for cell in row)
     if cells > MAX_TABLE:
         raise SlackError("invalid_blocks", f"the cells of the table have {cells} characters in all")
+    markdown = sum(len(block["text"]) for block in blocks if block["type"] == "markdown")
+    if markdown > MAX_MARKDOWN:
+        raise SlackError("msg_blocks_too_long", f"markdown blocks have {markdown} characters in all")
+    size = len(json.dumps(blocks, ensure_ascii=False, separators=(",", ":")))
+    if size > MAX_BLOCKS_SIZE:
+        raise SlackError("msg_blocks_too_long", f"blocks have {size} characters in all")
 
 
 def check_view(view: Any) -> None:

@@ -56,7 +56,12 @@ class Core:
         if channel.is_archived:
             raise SlackError("is_archived", f"#{channel.name} is archived")
         if thread_ts is not None:
-            thread_ts = self._root_of(channel, thread_ts)
+            found = self.state.message(channel.id, thread_ts)
+            if found is None:
+                raise SlackError(
+                    "thread_not_found", f"no message {thread_ts} in {channel.name or channel.id}"
+                )
+            thread_ts = str(found.get("thread_ts", thread_ts))
         message: Json = {"type": "message", "user": author.id, "text": text, "ts": self.now_ts()}
         message["team"] = author.team_id
         if author.is_bot:
@@ -67,16 +72,6 @@ class Core:
             message["thread_ts"] = thread_ts
         message.update({key: value for key, value in fields.items() if value})
         self.state.add_message(channel.id, message)
-        self._tell_posted(author, channel, message)
-        return message
-
-    def _root_of(self, channel: Channel, thread_ts: str) -> str:
-        found = self.state.message(channel.id, thread_ts)
-        if found is None:
-            raise SlackError("thread_not_found", f"no message {thread_ts} in {channel.name or channel.id}")
-        return str(found.get("thread_ts", thread_ts))
-
-    def _tell_posted(self, author: User, channel: Channel, message: Json) -> None:
         root = self.state.message(channel.id, message.get("thread_ts", ""))
         if root is not None and root is not message:
             self._push_message("message_changed", channel, root)
@@ -88,6 +83,7 @@ class Core:
             events.insert(place, payloads.mention_event(channel, message))
         for event in events:
             self.event(channel, event)
+        return message
 
     def edit(self, channel: Channel, message: Json, changes: Json) -> Json:
         """Replace parts of a message (None removes a part) and mark it as edited; returns the new one."""

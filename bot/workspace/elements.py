@@ -185,29 +185,26 @@ def _input_problem(block: Json, element: Json, value: Any) -> str:
     if value is None or value in ("", []):
         return "" if block.get("optional") else "Please complete this required field."
     if element["type"] == "number_input":
-        return _number_problem(element, str(value))
+        text = str(value)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            return "Please enter a number."
+        if not element.get("is_decimal_allowed") and not number.is_integer():
+            return "Please enter a whole number."
+        if "min_value" in element and number < float(element["min_value"]):
+            return f"Must be at least {element['min_value']}."
+        if "max_value" in element and number > float(element["max_value"]):
+            return f"Must be at most {element['max_value']}."
+        return ""
     if isinstance(value, str):
         shortest, longest = element.get("min_length", 0), element.get("max_length", 3000)
         if len(value) < shortest:
             return f"Must be at least {shortest} characters."
         if len(value) > longest:
             return f"Must be at most {longest} characters."
-    return ""
-
-
-def _number_problem(element: Json, text: str) -> str:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        return "Please enter a number."
-    if not element.get("is_decimal_allowed") and not number.is_integer():
-        return "Please enter a whole number."
-    if "min_value" in element and number < float(element["min_value"]):
-        return f"Must be at least {element['min_value']}."
-    if "max_value" in element and number > float(element["max_value"]):
-        return f"Must be at most {element['max_value']}."
     return ""
 
 
@@ -266,22 +263,19 @@ def _entity(match: re.Match[str], state: State) -> str:
     if kind == "id":
         return found if match["id"] in state.users else escape(found)
     if kind == "name":
-        return _mention(match["name"], state)
+        typed = match["name"]
+        name = typed.rstrip(".-_")
+        rest = escape(typed[len(name) :])
+        for user in state.users.values():
+            if user.name == name.lower() and not user.deleted:
+                return f"<@{user.id}>{rest}"
+        for group in state.groups.values():
+            if group.handle == name.lower():
+                return f"<!subteam^{group.id}>{rest}"
+        return f"<!{name}>{rest}" if name in _BROADCASTS else escape("@" + typed)
     if kind == "channel":
         return _channel_link(match["channel"], state)
     return escape(found)
-
-
-def _mention(typed: str, state: State) -> str:
-    name = typed.rstrip(".-_")
-    rest = escape(typed[len(name) :])
-    for user in state.users.values():
-        if user.name == name.lower() and not user.deleted:
-            return f"<@{user.id}>{rest}"
-    for group in state.groups.values():
-        if group.handle == name.lower():
-            return f"<!subteam^{group.id}>{rest}"
-    return f"<!{name}>{rest}" if name in _BROADCASTS else escape("@" + typed)
 
 
 def _channel_link(name: str, state: State) -> str:

@@ -106,7 +106,9 @@ class PageApi:
     def _state(self, user: User, query: Any) -> Json:
         state = self.core.state
         self.core.state.open_im(user.id, self.core.clock())
-        visible = [c for c in state.channels.values() if self._is_visible(user, c)]
+        visible = [
+            c for c in state.channels.values() if (self.core.audience(c) is None or user.id in c.members)
+        ]
         offered = {"commands": state.commands, "shortcuts": state.shortcuts}
         return {
             "team": {"id": state.team_id, "name": state.team_name},
@@ -125,9 +127,6 @@ class PageApi:
         """How much of Slack's limits is used; what was not called in the last minute and never refused is left out."""
         rows = self.core.faults.limits.shown(self.core.clock())
         return {"limits": [row for row in rows if row["used"] or row["refused"]]}
-
-    def _is_visible(self, user: User, channel: Channel) -> bool:
-        return self.core.audience(channel) is None or user.id in channel.members
 
     def _channel_shown(self, user: User, channel: Channel) -> Json:
         mark = self.core.state.read_marks.get(f"{user.id}:{channel.id}", "")
@@ -207,7 +206,15 @@ class PageApi:
         values = (body.get("state") or {}).get("values")
         wanted = {"action_id": body["action_id"], "block_id": body.get("block_id")}
         if body.get("view_id"):
-            return await self._action_in_view(user, body, wanted, values)
+            home = self.core.state.homes.get(user.id)
+            if home is not None and body["view_id"] == home["id"]:
+                found = elements.find(home["blocks"], **wanted)
+                entry = _entry(found[1], body)
+                return {"action_ts": await self.interactions.press_in_home(user, found, entry, values)}
+            view = self.people.view(user, body["view_id"])
+            found = elements.find(view.body["blocks"], **wanted)
+            entry = _entry(found[1], body)
+            return {"action_ts": await self.interactions.press_in_view(user, view, found, entry, values)}
         channel = self._channel(user, body["channel"])
         message = self.interactions.visible(user, channel, body["message_ts"])
         found = elements.find(message.get("blocks", []), **wanted)
@@ -215,17 +222,6 @@ class PageApi:
             user, channel, message, found, _entry(found[1], body), values
         )
         return {"action_ts": action_ts}
-
-    async def _action_in_view(self, user: User, body: Json, wanted: Json, values: Json | None) -> Json:
-        home = self.core.state.homes.get(user.id)
-        if home is not None and body["view_id"] == home["id"]:
-            found = elements.find(home["blocks"], **wanted)
-            entry = _entry(found[1], body)
-            return {"action_ts": await self.interactions.press_in_home(user, found, entry, values)}
-        view = self.people.view(user, body["view_id"])
-        found = elements.find(view.body["blocks"], **wanted)
-        entry = _entry(found[1], body)
-        return {"action_ts": await self.interactions.press_in_view(user, view, found, entry, values)}
 
     async def _slash(self, user: User, body: Json) -> Json:
         channel = self._channel(user, body["channel"])

@@ -200,18 +200,15 @@ class Site:
         slow = self.core.faults.take(DOWNLOAD, ("slow",))
         content = files.content_of(file)
         if slow:
-            return await self._stalled(request, content, slow.seconds)
+            # Send half of a file, and the rest much later.
+            answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
+            await answer.prepare(request)
+            await answer.write(content[: len(content) // 2])
+            self.core.changes.touch()
+            await asyncio.sleep(slow.seconds)
+            await answer.write(content[len(content) // 2 :])
+            return answer
         return web.Response(body=content, content_type=file["mimetype"], headers=headers)
-
-    async def _stalled(self, request: web.Request, content: bytes, seconds: float) -> web.StreamResponse:
-        """Send half of a file, and the rest much later."""
-        answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
-        await answer.prepare(request)
-        await answer.write(content[: len(content) // 2])
-        self.core.changes.touch()
-        await asyncio.sleep(seconds)
-        await answer.write(content[len(content) // 2 :])
-        return answer
 
     async def _set_fault(self, request: web.Request) -> web.Response:
         try:

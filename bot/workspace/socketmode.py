@@ -271,7 +271,10 @@ class SocketMode:
         for number, delay in enumerate((0.0, *self.faults.redelivery_delays)):
             if delay:
                 await asyncio.sleep(delay)
-            connection = await self._next_connection()
+            # A socket; waits for a reconnect when there is none, None when nobody comes in time.
+            with contextlib.suppress(TimeoutError):
+                await self.changes.wait_for(lambda: bool(self.connections), self.faults.reconnect_window)
+            connection = self._pick()
             if connection is None:
                 break
             if await self._attempt(delivery, connection, number, reason):
@@ -279,12 +282,6 @@ class SocketMode:
             closed = connection not in self.connections
             reason = "connection_failed" if closed else "timeout"
         self._finish(delivery, "failed" if delivery.attempts else "dropped")
-
-    async def _next_connection(self) -> Connection | None:
-        """A socket; waits for a reconnect when there is none, None when nobody comes in time."""
-        with contextlib.suppress(TimeoutError):
-            await self.changes.wait_for(lambda: bool(self.connections), self.faults.reconnect_window)
-        return self._pick()
 
     def usable(self) -> list[Connection]:
         """The sockets that will take an envelope."""
@@ -303,7 +300,15 @@ class SocketMode:
         delivery.attempts.append(attempt)
         delivery.state = "sent"
         self._attempts[attempt.envelope_id] = (delivery, attempt)
-        frame = self._envelope(delivery, attempt)
+        frame = {
+            "envelope_id": attempt.envelope_id,
+            "type": delivery.type,
+            "payload": delivery.payload,
+            "accepts_response_payload": delivery.accepts_response_payload,
+        }
+        if delivery.type == "events_api":
+            frame["retry_attempt"] = attempt.retry_attempt
+            frame["retry_reason"] = attempt.retry_reason
         await connection.send(frame)
         if self._strikes("duplicates", delivery):
             attempt.repeated += 1
@@ -327,18 +332,6 @@ class SocketMode:
         event = delivery.payload.get("event", {})
         is_echo = self.state.bot_user_id in (event.get("user"), event.get("message", {}).get("user"))
         return not is_echo and self.faults.take_count(fault, event_id=delivery.event_id)
-
-    def _envelope(self, delivery: Delivery, attempt: Attempt) -> Json:
-        frame = {
-            "envelope_id": attempt.envelope_id,
-            "type": delivery.type,
-            "payload": delivery.payload,
-            "accepts_response_payload": delivery.accepts_response_payload,
-        }
-        if delivery.type == "events_api":
-            frame["retry_attempt"] = attempt.retry_attempt
-            frame["retry_reason"] = attempt.retry_reason
-        return frame
 
     def _receive(self, text: str) -> None:
         """Take an acknowledgement: `{"envelope_id": ..., "payload"?: ...}`; anything else is ignored."""

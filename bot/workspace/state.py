@@ -206,19 +206,16 @@ class State:
         """Delete a message and return it. A root that has replies leaves a tombstone, as in Slack."""
         gone = self.messages[channel_id].pop(ts)
         if gone.get("reply_count"):
-            self._leave_tombstone(channel_id, gone)
+            kept = ("ts", "thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")
+            stone = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "hidden": True}
+            stone["text"] = "This message was deleted."
+            stone.update({key: gone[key] for key in kept if key in gone})
+            place = self.messages[channel_id]
+            place[gone["ts"]] = stone
+            self.messages[channel_id] = dict(sorted(place.items()))
         elif (root_ts := gone.get("thread_ts")) and root_ts != ts:
             self._recount(channel_id, root_ts)
         return gone
-
-    def _leave_tombstone(self, channel_id: str, gone: Json) -> None:
-        kept = ("ts", "thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")
-        stone = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "hidden": True}
-        stone["text"] = "This message was deleted."
-        stone.update({key: gone[key] for key in kept if key in gone})
-        place = self.messages[channel_id]
-        place[gone["ts"]] = stone
-        self.messages[channel_id] = dict(sorted(place.items()))
 
     def _recount(self, channel_id: str, root_ts: str) -> None:
         root = self.message(channel_id, root_ts)

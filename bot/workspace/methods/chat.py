@@ -24,7 +24,18 @@ def start(call: Call) -> Json:
     """chat.startStream"""
     channel = call.writable()
     thread_ts = call.required("thread_ts", "invalid_thread_ts")
-    reader = _reader(call, channel)
+    # Who reads the stream live. SlackError where a channel's stream does not name them.
+    user_id, team_id = call.text("recipient_user_id"), call.text("recipient_team_id")
+    if not channel.is_im:
+        if not user_id:
+            raise SlackError("missing_recipient_user_id")
+        if not team_id:
+            raise SlackError("missing_recipient_team_id")
+    if user_id and user_id not in call.core.state.users:
+        raise SlackError("user_not_found")
+    if team_id and team_id != call.core.state.team_id:
+        raise SlackError("team_not_found")
+    reader = user_id
     parts, mode = _parts(call)
     if call.text("task_display_mode") not in ("", "timeline", "plan"):
         raise SlackError("invalid_arguments", "task_display_mode is timeline or plan")
@@ -79,21 +90,6 @@ def _streaming(call: Call) -> tuple[Channel, Json]:
     if not is_streaming(call, message):
         raise SlackError("message_not_in_streaming_state")
     return channel, message
-
-
-def _reader(call: Call, channel: Channel) -> str:
-    """Who reads the stream live. SlackError where a channel's stream does not name them."""
-    user_id, team_id = call.text("recipient_user_id"), call.text("recipient_team_id")
-    if not channel.is_im:
-        if not user_id:
-            raise SlackError("missing_recipient_user_id")
-        if not team_id:
-            raise SlackError("missing_recipient_team_id")
-    if user_id and user_id not in call.core.state.users:
-        raise SlackError("user_not_found")
-    if team_id and team_id != call.core.state.team_id:
-        raise SlackError("team_not_found")
-    return user_id
 
 
 def _parts(call: Call) -> tuple[list[Json], str]:
@@ -217,13 +213,6 @@ def update(call: Call) -> Json:
         raise SlackError("is_archived")
     if is_streaming(call, message):
         raise SlackError("streaming_state_conflict")
-    changes = _changes(call)
-    after = call.core.edit(channel, message, changes)
-    answer = {"channel": channel.id, "ts": message["ts"], "text": after["text"]}
-    return {**answer, "message": wire(after, metadata=True)}
-
-
-def _changes(call: Call) -> Json:
     changes: Json = {}
     given = call.blocks()
     if "text" in call.args:
@@ -236,7 +225,9 @@ def _changes(call: Call) -> Json:
         changes["metadata"] = None if emptied else call.metadata()
     if not changes or (not changes.get("text", "-") and not given):
         raise SlackError("no_text")
-    return changes
+    after = call.core.edit(channel, message, changes)
+    answer = {"channel": channel.id, "ts": message["ts"], "text": after["text"]}
+    return {**answer, "message": wire(after, metadata=True)}
 
 
 def delete(call: Call) -> Json:

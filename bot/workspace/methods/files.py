@@ -75,29 +75,26 @@ def complete_upload(call: Call) -> Json:
     if not files:
         raise SlackError("invalid_arguments", "files is missing")
     if call.text("channel_id"):
-        _share(call, files)
+        # Post the files as one message, and note in each where it stands; `files.info` tells that
+        # afterwards.
+        channel = call.writable("channel_id")
+        sent = [shown(file) for file in files]
+        message = call.core.post(
+            call.bot,
+            channel,
+            call.text("initial_comment"),
+            thread_ts=call.text("thread_ts") or None,
+            files=sent,
+            subtype="file_share",
+            upload=True,
+        )
+        place = {"ts": message["ts"], "channel_name": channel.name, "team_id": call.core.state.team_id}
+        if "thread_ts" in message:
+            place["thread_ts"] = message["thread_ts"]
+        kind = "private" if channel.is_private or channel.is_im else "public"
+        for file in files:
+            file.setdefault("shares", {}).setdefault(kind, {}).setdefault(channel.id, []).append(place)
     return {"files": [{"id": file["id"], "title": file["title"]} for file in files]}
-
-
-def _share(call: Call, files: list[Json]) -> None:
-    """Post the files as one message, and note in each where it stands; `files.info` tells that afterwards."""
-    channel = call.writable("channel_id")
-    sent = [shown(file) for file in files]
-    message = call.core.post(
-        call.bot,
-        channel,
-        call.text("initial_comment"),
-        thread_ts=call.text("thread_ts") or None,
-        files=sent,
-        subtype="file_share",
-        upload=True,
-    )
-    place = {"ts": message["ts"], "channel_name": channel.name, "team_id": call.core.state.team_id}
-    if "thread_ts" in message:
-        place["thread_ts"] = message["thread_ts"]
-    kind = "private" if channel.is_private or channel.is_im else "public"
-    for file in files:
-        file.setdefault("shares", {}).setdefault(kind, {}).setdefault(channel.id, []).append(place)
 
 
 def info(call: Call) -> Json:
