@@ -312,6 +312,8 @@ _IN_TEXT = [
     ("approval", {"message": "x", "approvers": ["rota:{{ inputs.dir }}"]}),
 ]
 _ALONE = [
+    ("shell", {"run": "{{ ['x', inputs.dir] }}"}),
+    ("ask", {"message": "x", "who": "{{ ['channel', inputs.dir] }}"}),
     ("shell", {"run": ["x"], "cwd": "{{ inputs.dir }}"}),
     ("message", {"text": "x", "to": "{{ inputs.dir }}"}),
     ("message", {"text": "x", "ephemeral_to": "{{ inputs.dir }}"}),

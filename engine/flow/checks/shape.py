@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of, list_hint, suggest
 from engine.nodes.types.registry import node_types
@@ -325,6 +327,9 @@ def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator
         chosen = {path: samples[min(turn, len(samples) - 1)] for path, samples in choices.items()}
         for fault, of_kind in spec.misfits(_filled(with_, ("with",), chosen)):
             path: Path = ("with", *fault.path)
+            if path[:-1] in chosen and chosen[path[:-1]].value == [None]:
+                path = path[:-1]  # an item of the list that an expression gives
+                fault = replace(fault, path=path[1:])
             sample = chosen.get(path)
             if sample is None or fault.on_key or path in told or (sample.typical and not of_kind):
                 continue
@@ -379,6 +384,8 @@ def _of_type(found: Type) -> Iterator[_Sample]:
         yield _Sample(1)
     if found.values is None and found.kinds & TEXT:
         yield _Sample("x", typical=True)
+    if found.kinds & LIST and found.items is not None and found.items.nullable:
+        yield _Sample([None])
     yield from (_Sample(value) for kind, value in _OTHERS if found.kinds & kind)
 
 
@@ -393,6 +400,8 @@ def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
         return f"this gives {given}: {fault.message.split(', not ')[0] if sample.typical else fault.message}"
     if sample.value is None:
         return f"this may be null{because(alone)}: {fault.message}"
+    if sample.value == [None] and alone.items is not None:
+        return f"an item of this list may be null{because(alone.items)}: {fault.message}"
     if not alone.values:
         return f"this gives {words(alone.without(NULL))}: {fault.message.split(', not ')[0]}"
     may = "may give" if len(alone.values) > 1 else "gives"
@@ -400,7 +409,7 @@ def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:
 
 
 def _remedy(sample: _Sample, fault: Fault, raw: Json) -> str | None:
-    if sample.value is None:
+    if sample.value in (None, [None]):
         return GUARD
     if isinstance(sample.value, int) and "no unit" in fault.message:
         return "write the unit behind it: `{{ ... }}s`"
