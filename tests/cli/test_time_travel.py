@@ -290,8 +290,8 @@ class Slow(NodeType):
     return str(cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"])
 
 
-def test_a_session_whose_node_type_was_removed_can_be_looked_at_and_ended(cli: Cli, orphaned: str) -> None:
-    """Its tree and its journal are shown, with what is missing; nothing that needs the type runs; abort ends it."""
+def test_a_session_whose_node_type_was_removed_can_be_looked_at(cli: Cli, orphaned: str) -> None:
+    """Its tree and its journal are shown, with the type that is missing."""
     shown = cli.run("sessions", "show", orphaned, "--events")
     assert (shown.code, shown.err) == (0, ""), shown
     assert "the node type `slow_one` of the package slow is not installed here" in shown.out
@@ -299,45 +299,33 @@ def test_a_session_whose_node_type_was_removed_can_be_looked_at_and_ended(cli: C
     assert "· b" in shown.out
     assert "session:start" in shown.out
     assert cli.run("sessions", "show", orphaned, "--json").json["tree"]["children"][0]["path"] == "a"
-    ended = cli.run("sessions", "abort", orphaned, "--json")
-    assert (ended.code, ended.json["status"]) == (0, "aborted"), ended
     assert cli.lines("begun") == ["yes"]
 
 
 def test_doctor_names_the_sessions_whose_node_type_was_removed(cli: Cli, orphaned: str) -> None:
-    """It says which type of which package they lack and what can be done, until they have ended."""
+    """It says which type of which package they lack and what can be done."""
     checks = {check["name"]: check for check in cli.run("doctor", "--json").json["checks"]}
     assert checks["packages"]["level"] == "warn"
     assert "`slow_one` of the package slow is not installed here" in checks["packages"]["text"]
     assert f"1 in all: {orphaned}" in checks["packages"]["text"]
-    assert f"sayso sessions migrate {orphaned} FILE" in checks["packages"]["hint"]
-    assert cli.run("sessions", "abort", orphaned).code == 0
-    assert "packages" not in {check["name"] for check in cli.run("doctor", "--json").json["checks"]}
+    assert f"sayso sessions release {orphaned}" in checks["packages"]["hint"]
 
 
-def test_a_run_whose_node_type_was_removed_asks_and_goes_on_with_a_new_text(cli: Cli, orphaned: str) -> None:
-    """Resumed, it asks what became of the node, and then says what is missing; a text without the type is taken over."""
-    asked = cli.run("sessions", "resume", orphaned, "--json")
-    assert (asked.code, asked.json["prompts"][0]["kind"]) == (3, "interrupted"), asked
-    again = cli.run("sessions", "resume", orphaned, "--answer", "again", "--json")
-    assert (again.code, "`slow_one` of the package slow" in again.json["prompts"][0]["message"]) == (3, True)
-    refused = cli.run("sessions", "migrate", orphaned)
-    assert (refused.code, "unknown node type `slow_one`" in refused.err) == (4, True), refused
-    cli.write(
-        "flows/slow.yml", "flow: slow\nnodes: [{id: a, type: set, with: {x: 1}}, {id: b, type: noop}]\n"
-    )
-    dry = cli.run("sessions", "migrate", orphaned, "--dry-run", "--json")
-    assert (dry.code, dry.json["possible"], dry.json["anew"]) == (0, True, ["a"]), dry
-    assert cli.run("sessions", "migrate", orphaned).code == 0
-    done = cli.run("sessions", "show", orphaned, "--json").json
-    assert (done["status"], done["outputs"]["a"]) == ("complete", {"x": 1}), done
+@pytest.mark.parametrize("command", [["resume"], ["abort"], ["pause"]], ids=" ".join)
+def test_a_run_whose_node_type_was_removed_is_set_aside(cli: Cli, orphaned: str, command: list[str]) -> None:
+    """No command works on it; it can be deleted, or it goes on once its type is there and it is released."""
+    refused = cli.run("sessions", *command, orphaned)
+    assert (refused.code, "set aside: the node type `slow_one`" in refused.err) == (6, True), refused
+    cli.env["PYTHONPATH"] = str(cli.cwd / "packages")
+    assert cli.run("sessions", "release", orphaned).code == 0
+    ended = cli.run("sessions", "abort", orphaned, "--json")
+    assert (ended.code, ended.json["status"]) == (0, "aborted"), ended
+    assert cli.run("sessions", "delete", orphaned).code == 0
 
 
-def test_a_run_whose_node_type_was_removed_is_paused_and_forked(cli: Cli, orphaned: str) -> None:
-    """Held, it asks nothing; a copy of it begins, and asks in its own name."""
-    held = cli.run("sessions", "pause", orphaned, "--json")
-    assert (held.code, held.json["status"]) == (0, "paused"), held
-    forked = cli.run("sessions", "fork", orphaned, "--json")
-    assert forked.code == 3, forked
-    sessions = cli.run("sessions", "list", "--all", "--json").json["sessions"]
-    assert sorted(entry["status"] for entry in sessions) == ["paused", "paused"]
+def test_a_run_whose_node_type_was_removed_is_deleted(cli: Cli, orphaned: str) -> None:
+    """Where the type never comes back, a session that is set aside is deleted as it is."""
+    assert cli.run("sessions", "abort", orphaned).code == 6
+    gone = cli.run("sessions", "delete", orphaned)
+    assert gone.code == 0, gone
+    assert cli.run("sessions", "list", "--all", "--json").json["sessions"] == []
