@@ -63,7 +63,7 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
     calls = any(block["type"] == "tool_use" for block in content)
     if reason in ("refusal", "model_context_window_exceeded"):
         return []
-    if reason == "pause_turn":
+    if reason == "pause_turn" and not calls:
         return content
     if reason == "max_tokens":
         whole = spoke and not calls and not structured and not output.get("cutCall")

@@ -410,6 +410,19 @@ def test_a_pause_in_the_middle_of_words_is_gone_on_with() -> None:
 OPENED = [USE, {"type": "tool_use", "id": "toolu_9", "name": "shell", "input": {"command": "restart db"}}]
 
 
+@pytest.mark.parametrize("content", [OPENED[1:], [USE, FOUND, OPENED[1]], OPENED, OPENED[::-1]])
+def test_a_pause_with_calls_of_tools_makes_them(content: list[Any]) -> None:
+    """What they give is what it goes on with."""
+    case = talk(SHELL)
+    done = case.reply(stop="pause_turn")
+    case.when(NodeDone(done.path, done.attempt, {**done.output, "content": content}))
+    asked_anew(case.tool("tool[0]", RAN))
+    said = case.request()["messages"]
+    assert (said[-2]["content"], said[-1]["content"][0]["tool_use_id"]) == (content, "toolu_9")
+    assert legal([Message.from_json(message) for message in said]) == ()
+    assert case.model("All is well.").node("helper").output["text"] == "All is well."
+
+
 @pytest.mark.parametrize("stop", ["", "model_context_window_exceeded"])
 def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> None:
     """A summary may not stand there: people are asked, and may choose a model that can keep more in mind."""
