@@ -17,7 +17,7 @@ from tests.support.proving import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "examples/scenarios").glob("*.yml"))
-KILLED = ("disk-cleanup",)
+KILLED = ("disk-cleanup", "triage-answered")
 """Of which `make test` tries every kill."""
 
 BAD = "\nsteps:\n  - expect: {status: complete}\n"
