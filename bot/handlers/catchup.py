@@ -357,9 +357,11 @@ class CatchUp:
         while (entry := await self._moved.get()) != _END:
             number, key = entry
             if self._unread.get(key) == number:
-                # Not under the thread's lock: who writes there meanwhile does not wait for this turn.
+                # Not under the thread's lock: who writes there meanwhile does not wait for this turn. Nor does this turn
+                # wait for the lock: whoever reads there may get no other turn. What they cannot read stays due.
                 async with self._client.budget.reserved(_REPLIES):
-                    found += await self._once(key)
+                    if key not in self._locks:
+                        found += await self._once(key)
         return found
 
     async def _thread(self, key: str) -> int:

@@ -246,6 +246,29 @@ async def test_whoever_writes_in_a_thread_does_not_wait_for_thousands_of_others(
     assert place.refused == 0
 
 
+@simulated
+async def test_a_read_in_the_background_does_not_wait_with_the_only_turn() -> None:
+    """Slack takes one read at a time after a refusal: who writes in the thread needs that turn to read it first. What could
+    not be read is due again."""
+    place = Threads()
+    key = place.wait(0, HOUR, talk=False)
+    place.reply(key, 100)
+    catchup = place.catchup()
+    budget = catchup._client.budget
+    async with budget.turn(REPLIES) as refused:
+        refused.refused_for = 1.0
+    async with budget.turn(REPLIES):  # the one that tries, and is not answered
+        reading = asyncio.create_task(place.read(catchup))
+        await asyncio.sleep(5.0)
+    # Now the turn is the reader's, who has not gone on yet.
+    async with asyncio.timeout(60.0):
+        await catchup.ensure(key)
+        await reading
+        await catchup.run()
+    assert catchup.complete
+    assert len(place.found()) == 1
+
+
 # --- what was delivered ------------------------------------------------------------------------------------
 
 

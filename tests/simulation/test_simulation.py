@@ -112,6 +112,11 @@ def test_a_card_whose_pause_is_almost_over_does_not_stop_the_clock(land: Ground)
     assert run(land, 4837).problems == []
 
 
+def test_a_turn_does_not_wait_for_a_thread_whose_reader_waits_for_the_turn(land: Ground) -> None:
+    """In the run of seed 3598 Slack refused a read and took one probe: whoever had it waited for whoever read the thread."""
+    assert run(land, 3598).problems == []
+
+
 def test_a_loop_that_never_waits_is_found() -> None:
     """What happens again and again without time passing ends the run with words, not with a test that hangs."""
     loop = SimLoop(Timeline())
