@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode, encode
+from engine.storage.sealing import TEXT_BYTES
 
 View: TypeAlias = dict[str, Any]
 """A view as Slack takes it: a modal, or the app's Home."""
@@ -249,10 +250,21 @@ def _text(value: Json) -> bool:
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
+def _name(value: Json) -> bool:
+    # It is looked up, or is part of a key: no store holds a NUL in a column.
+    return _text(value) and "\0" not in value
+
+
+def _key(value: Json) -> bool:
+    return _name(value) and len(value.encode()) <= TEXT_BYTES
+
+
 _FIELDS: dict[str, Callable[[Json], bool]] = {
     **dict.fromkeys(("team", "channel", "user", "userTeam", "viewId", "triggerId", "from"), _id),
     **dict.fromkeys(("ts", "threadTs", "messageTs"), _ts),
-    **dict.fromkeys(("text", "subtype", "actionId", "value", "reaction", "responseUrl", "reason"), _text),
+    **dict.fromkeys(("text", "responseUrl"), _text),
+    **dict.fromkeys(("subtype", "actionId", "value", "reaction", "reason"), _name),
+    **dict.fromkeys(("key", "thread"), _key),
 }
 _MAY_BE_NULL = frozenset({"threadTs", "userTeam", "subtype", "value", "responseUrl", "reason"})
 
@@ -262,9 +274,7 @@ def check(decision: Decision) -> Decision:
     match decision:
         case Take(item, _, instead):
             _check(decode(item.payload), {"user"} if item.kind == OVERHEARD else ())
-            for name, value in (("key", item.key), ("thread", item.thread_key or "")):
-                if not _text(value):
-                    raise Malformed(name)
+            _check({"key": item.key, "thread": item.thread_key or ""})
             if instead is not None:
                 check(instead)
         case Ask(_, _, data):
@@ -286,8 +296,8 @@ def check(decision: Decision) -> Decision:
                     isinstance(element, dict) for element in block.values()
                 ):
                     raise Malformed("values")
-        case Own(_, ts):
-            _check({"ts": ts})
+        case Own(key, ts):
+            _check({"thread": key, "ts": ts})
         case Renamed(old, new, ts):
             _check({"channel": old, "ts": ts})
             _check({"channel": new})

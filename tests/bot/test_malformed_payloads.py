@@ -182,6 +182,35 @@ def test_a_thread_that_is_no_text_is_never_looked_up(tmp_path: Path) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("strange", ["\0", "9" * 1_201, "\ud800"])
+def test_what_identifies_a_payload_can_be_stored(tmp_path: Path, strange: str) -> None:
+    """Whatever is part of a key, in every kind of payload: left out and counted, and never refused by the store."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            bodies = await lived(place)
+            ids = (
+                "event_ts",
+                "action_ts",
+                "ts",
+                "thread_ts",
+                "deleted_ts",
+                "trigger_id",
+                "channel",
+                "user",
+                "id",
+            )
+            for body in bodies:
+                for path in [path for path in places(body) if path[-1] in ids]:
+                    await place.deliver(changed(body, path, strange))
+            await place.until(lambda: not waiting(place), most=3600)
+            assert not [row.key for row in place.store.inbox() if strange in row.key]
+            assert place.app.skipped[MALFORMED] >= 20
+            assert place.store.dead_letters() == []
+
+    play(story)
+
+
 @pytest.mark.parametrize("actions", [[], {}, [5], [{"action_id": 5}], None])
 def test_a_press_without_its_action_is_acknowledged_and_counted(tmp_path: Path, actions: Any) -> None:
     """A press that says not what was pressed starts nothing and raises nothing."""
