@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot.rendering import notes as module
@@ -15,6 +15,7 @@ from bot.rendering.notes import as_plain, delivered
 from bot.workspace.blocks import check_message, check_metadata
 from engine.language.errors import ExpressionError
 from engine.language.expressions import compile_config
+from engine.language.template import MARKS, is_blank
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import InvalidConfig
 from tests.flow.test_markup import HOSTILE, read
@@ -81,21 +82,23 @@ def check(config: dict[str, Any]) -> None:
 
 @settings(max_examples=tries(150))
 @given(TEXTS, st.sets(st.sampled_from(sorted(EVERYWHERE)), min_size=1))
+@example("`", {"fields"})
 def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> None:
     """A hostile text in every field at once, or in any of them."""
     config = settled({name: EVERYWHERE[name] for name in fields | {"text"}}, value)
-    assert (config is None) == (not value)
+    assert (config is None) == is_blank(value, MARKS)
     if config is not None:
         check(config)
 
 
 @settings(max_examples=tries(60))
 @given(LONG)
+@example("\n")
 def test_any_length_fits_and_what_does_not_is_in_a_file(value: str) -> None:
     """The message is taken by Slack, and each part that was cut has its file."""
     config = settled(EVERYWHERE, value)
     if config is None:
-        assert not value
+        assert is_blank(value, MARKS)
         return
     check(config)
     made = delivered(config, "message:session-1:tell:1")
