@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
@@ -34,8 +34,9 @@ def row(asked: Asked, number: int = 1) -> PromptState:
     return prompt_state(session(shown), shown)
 
 
-@settings(max_examples=tries(30), phases=[Phase.generate])
+@settings(max_examples=tries(30), phases=[Phase.explicit, Phase.generate])
 @given(prompts(), wild, st.sampled_from([None, "https://x.slack.com/archives/C1/p1"]))
+@example(prompt(options=[{"value": n, "label": f"Option {n}"} for n in range(11)]), "", None)
 def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str, link: str | None) -> None:
     """As a copy, in a digest, on the Home, closed, and in the modals that open from there."""
     entry = Waiting(row(asked), name, link)
@@ -48,8 +49,10 @@ def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str
         check_message(message.text, message.blocks)
     check_view(home_view(HomePage([entry], [], [], {}, T1, [entry])))
     check_view({**answer_view(entry.prompt, {})})
-    if asked.kind == "approval" and asked.options:
-        check_view({**together_view([entry], "U1")})
+    if asked.kind == "approval":
+        # All approvals have the same few choices.
+        decided = replace(asked, options=prompt().options)
+        check_view({**together_view([Waiting(row(decided), name, link)], "U1")})
 
 
 def _allowing(prompt_id: str) -> State:
