@@ -85,14 +85,16 @@ class Step:
         if moved is None:
             return {*state.frames, *state.containers, *state.active}
         found: set[str] = set()
+        scopes: set[str] = set()  # the pass of an agent has the address of the agent
         for place in moved:
             address: str | None = place
             while address is not None and address not in found:
                 scope = scope_of(address)
-                found |= {address, scope}
+                found.add(address)
+                scopes.add(scope)
                 frame = state.frames.get(scope)
                 address = None if frame is None else frame.owner
-        return found
+        return found | scopes
 
     def rewind(self, state: State, events: int) -> None:
         """Forget what was written after the first so many events, which left this state."""

@@ -10,15 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide.agents import outcomes
+from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Due, Hold, NodeDone, Resume, Steer
+from engine.decide.step import Step
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import from_bytes, to_bytes
+from engine.journal.state import LEFT
 from engine.language import timestamps
 from engine.language.errors import InvalidAnswer, MalformedJournal
 from engine.messages.messages import Message, legal
 from tests.engine.agents.talks import Talk, talk
 from tests.engine.agents.test_talk_listening import ana, carl, listening
-from tests.support.engine import ANA
+from tests.support.engine import ANA, flow_of
 
 SHELL = 'tools: [shell: {commands: ["restart *"]}]'
 RAN = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
@@ -54,6 +57,16 @@ def tools_ran(case: Talk) -> int:
     """How often a tool was started."""
     return sum(getattr(event, "node_type", None) == "shell" for event in case.events)
 
+
+IN_A_LOOP = """
+flow: loop
+nodes:
+  - id: each
+    type: foreach
+    with: {items: [1]}
+    body:
+      - {id: one, type: agent, with: {prompt: Look}}
+"""
 
 REFUSED = {"category": "cyber", "explanation": "It looks like an attack."}
 
@@ -665,3 +678,12 @@ def test_an_outage_can_be_given_up() -> None:
     case.when(Due(timer.timer_id)).decide("stop")
     case.when(case.reply("too late", interrupted=True))
     assert case.state.outcome == "failed"
+
+
+def test_what_happens_in_an_agent_is_seen_around_it() -> None:
+    """Its pass has its own address: what is around the agent is looked at all the same."""
+    case = Talk(flow_of(IN_A_LOOP)).started(ANA)
+    step = Step(case.flow, case.state, case._facts(), KINDS)
+    step.moved()
+    step.interrupt(case.calling, LEFT)
+    assert {"each", "each[0]", "each[0]/one", case.calling} <= step.moved()
