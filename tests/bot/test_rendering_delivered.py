@@ -91,6 +91,7 @@ def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> No
         check(config)
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=tries(60))
 @given(LONG)
 @example("\n")
