@@ -278,13 +278,12 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
 class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
 
-    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `changed` too: it
-    was not launched, since its code is another than before and a person has to agree. `asks`: its server asks people for what is in `saved`
-    (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
+    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `asks`: its server
+    asks people for what is in `saved` (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
     """
 
     result = "interrupted"
-    reason: Literal["crash", "cut", "timeout", "lost", "left", "changed", "asks"]
+    reason: Literal["crash", "cut", "timeout", "lost", "left", "asks"]
     saved: Json = None
 
     def fold(self, state: State) -> State:
