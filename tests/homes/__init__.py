@@ -1,0 +1,1 @@
+"""Homes of released versions, which every later release opens: see README.md."""
