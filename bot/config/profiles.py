@@ -1,15 +1,13 @@
-"""How people want to be told, and who answers while they are away: what each person set, signed in the store like
-everything else there."""
+"""Who answers while somebody is away: what each person set, signed in the store like everything else there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from engine.language import timestamps, working_hours
-from engine.language.codec import Json, decode, encode
+from engine.language import timestamps
+from engine.language.codec import decode, encode
 from engine.language.errors import NotJson
 from engine.storage.group_commit import Writer
 from engine.storage.store import Store
@@ -20,10 +18,6 @@ _SCOPE = "person:"
 class Profile(Struct, frozen=True, rename="camel"):
     """What somebody set. Times are UTC text."""
 
-    direct: Literal["at_once", "digest", "never"] = "at_once"
-    """When a question comes to them in a direct message."""
-    hours: dict[str, Json] | None = None
-    """Their working hours, `{days, from, to, timezone}`: no direct message comes outside of them. None: at any time."""
     away_until: str | None = None
     stand_in: str | None = None
     """Who answers in their place until then, by user id."""
@@ -31,11 +25,6 @@ class Profile(Struct, frozen=True, rename="camel"):
     def away(self, now: str) -> bool:
         """Whether somebody else answers in their place now."""
         return self.stand_in is not None and self.away_until is not None and now < self.away_until
-
-    def told_at(self, now: str) -> str:
-        """When something that happens now may be told: at once, or when their work begins."""
-        hours = working_hours.of(self.hours)
-        return now if hours is None else working_hours.opens(now, hours)
 
 
 class Profiles:

@@ -15,7 +15,7 @@ from bot.rendering.calls import beside
 from bot.rendering.card import card_key
 from bot.rendering.notes import LOG, log_of
 from bot.rendering.prompts import close_key, message_of, prompt_key
-from bot.rendering.text import asked, weight
+from bot.rendering.text import weight
 from engine.journal.events import (
     ContainerStarted,
     Event,
@@ -30,7 +30,6 @@ from engine.journal.events import (
     PromptReminded,
     PromptReposted,
     PromptRequested,
-    PromptShown,
     PromptVoted,
     SessionAborted,
     SessionEnd,
@@ -57,8 +56,6 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
         if isinstance(event, ABOUT_AGENTS):
             rows += agent_rows(before, after, event, events)
         rows += _of_event(before, after, event)
-        if isinstance(event, _COPIED):
-            rows += _copies(after, event.prompt_id)
     if before.containers is not after.containers or after.phase == "ended":
         rows += over_rows(before, after, events)
     if any(isinstance(event, ABOUT_AGENTS) for event in events):
@@ -66,30 +63,6 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows += [row for key in kept for row in _mark(key, f"kept:{_of(key)}", KEPT)]
     rows += [row for key in read for row in _mark(key, f"taken:{_of(key)}", TAKEN)]
     return rows
-
-
-_COPIED = (
-    PromptShown,
-    PromptAnswered,
-    PromptExpired,
-    PromptCancelled,
-    PromptVoted,
-    PromptEdited,
-    PromptHanded,
-    PromptReposted,
-    PromptEscalated,
-)
-"""What changes whom a question is to reach, or how its copies look."""
-
-
-def _copies(state: State, prompt_id: str) -> list[PutOutbox]:
-    """Look who gets a question in a direct message. Whoever is in the thread anyway (the channel, the requester) gets
-    none, nor does anybody where the session lives in a direct message."""
-    prompt, key = state.prompts[prompt_id], f"copies:{prompt_id}"
-    named = [entry for entry in asked(prompt, state.actor) if entry not in ("channel", "requester")]
-    if not any(not entry.startswith("local:") for entry in named) or _channel(state).startswith("D"):
-        return []
-    return [_row("copies", key, key, state.session_id, replace=True, promptId=prompt_id)]
 
 
 def _channel(state: State) -> str:

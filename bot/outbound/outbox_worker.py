@@ -14,7 +14,6 @@ from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
 from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
-from bot.outbound.direct import Direct, Recipients
 from bot.outbound.notices import Clocks
 from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.senders import Rows
@@ -68,7 +67,7 @@ class Outbound:
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are, `lacks` what is missing here for a flow.
     `posted` is called when Slack has taken a message, which then comes back as an event.
-    `agent` is whether the app is an agent of Slack's, `recipients` know who gets questions in direct messages.
+    `agent` is whether the app is an agent of Slack's.
     `shards` are what this process sends, where several do. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
     """
@@ -90,7 +89,6 @@ class Outbound:
         posted: Callable[[], None] = lambda: None,
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
-        recipients: Recipients | None = None,
         shards: Shards | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -125,7 +123,6 @@ class Outbound:
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
-        kinds |= Direct(*common, recipients).kinds()
         self._rows = Rows(*common, bot_user_id, kinds, agent)
 
     # --- life ----------------------------------------------------------------------------------------------

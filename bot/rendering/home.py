@@ -67,7 +67,7 @@ class HomePage:
     others: Sequence[Waiting] = ()
     look: Look = Look()
     about_me: str = ""
-    """How this person wants to be told, and who stands in for them."""
+    """Who stands in for this person while they are away."""
     allowed: Sequence[Grant] = ()
     """Calls that this person allows beyond one run."""
 
@@ -127,8 +127,7 @@ def _controls(page: HomePage) -> list[Block]:
         flows = [option("All flows", "flow:"), *(option(one_line(n, 75), f"flow:{n}"[:150]) for n in names)]
         made.append(_menu("flow", flows, names.index(page.look.flow) + 1 if page.look.flow in names else 0))
     made.append(button("Refresh", AGAIN, "again"))
-    if page.about_me:
-        made.append(button("How I am told…", ME, "me"))
+    made.append(button("While I am away…", ME, "me"))
     found: list[Block] = [{**actions(made), "block_id": "home:controls"}]
     return [*found, context(page.about_me)] if page.about_me else found
 

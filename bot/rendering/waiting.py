@@ -1,4 +1,4 @@
-"""A question outside of its thread, with its buttons: on the Home, in a direct message, in a digest. Pure.
+"""A question outside of its thread, with its buttons: on the Home. Pure.
 
 It is drawn from the question's row, so all places say the same. Its buttons carry the question's ids and its thread:
 pressed anywhere, they mean what they mean there. A question is shown so only to who can read its thread.
@@ -13,18 +13,13 @@ from msgspec import Struct
 from bot.rendering import approvals
 from bot.rendering.blocks import (
     LABEL,
-    MOST_UNITS,
     Block,
-    Rendered,
     actions,
     button,
-    context,
     field_block,
     modal,
     option,
-    rendered,
     section,
-    size,
 )
 from bot.rendering.text import (
     asked,
@@ -180,70 +175,6 @@ def _option(prompt: PromptState, index: int) -> Block:
 
 def _opens(label: str, kind: str, prompt: PromptState, style: str | None = None) -> Block:
     return button(label, f"{approvals.OPEN}{kind}", f"{prompt.prompt_id}|{prompt.nonce}", style)
-
-
-# --- direct messages ---------------------------------------------------------------------------------------
-
-
-def direct_message(entry: Waiting, key: str) -> Rendered:
-    """A question for one person, with the buttons of its thread."""
-    text = f"{_head(entry)}\n{shown(entry.prompt.message)}"
-    return rendered(text, question_blocks(entry, most=2_000), key)
-
-
-def elsewhere_message(entry: Waiting, key: str) -> Rendered:
-    """For whoever is asked and cannot read the thread: that there is a question, and no word of it."""
-    prompt = entry.prompt
-    where = f"<#{prompt.channel}>"
-    text = (
-        f"{person(requester(prompt))} waits for you in {where} (*{safe(one_line(entry.flow_name, 80))}*), where you are no "
-        f"member. Ask to be invited: what is asked there is only for who can read it."
-    )
-    return rendered(text, [section(text)], key)
-
-
-def closed_message(entry: Waiting) -> Rendered:
-    """The same message once there is nothing to answer for this person any more: by whom it was decided, or that
-    somebody else is asked now."""
-    outcome = _outcome(entry.prompt)
-    question = safe(one_line(entry.prompt.message, 300))
-    text = f"*{linked(entry)}*: {question}\n{outcome}"
-    return rendered(text, [section(text)])
-
-
-def _outcome(prompt: PromptState) -> str:
-    when = f" · {date(prompt.answered_at)}" if prompt.answered_at else ""
-    if prompt.open:
-        return "👉 Somebody else is asked now."
-    if prompt.status == "expired":
-        return f"⌛ Nobody answered in time{when}"
-    if prompt.status != "answered":
-        return f"🚫 Withdrawn{when}"
-    by = person({"id": prompt.answered_by, "name": prompt.answered_by_name})
-    return f"☑️ *{safe(one_line(prompt.answer_summary or '', 300))}* by {by}{when}"
-
-
-def digest_message(entries: Sequence[Waiting], key: str, *, done: int = 0) -> Rendered:
-    """What waits for somebody, once a day; `done` of them do not any more."""
-    waits = (
-        "Nothing waits"
-        if not entries
-        else f"{len(entries)} question{'s wait' if len(entries) > 1 else ' waits'}"
-    )
-    head = f"☀️ *{waits} for you*" + (f" · {done} decided since" if done else "")
-    blocks = [section(head)]
-    shown_there = 0
-    for entry in entries[:_DIGEST]:
-        made = question_blocks(entry, most=300)
-        if size([*blocks, *made]) > MOST_UNITS - 500:
-            break
-        blocks, shown_there = [*blocks, *made], shown_there + 1
-    if shown_there < len(entries):
-        blocks.append(context(f"… and {len(entries) - shown_there} more: open *Home* above."))
-    return rendered(head, blocks, key)
-
-
-_DIGEST = 15
 
 
 # --- views -------------------------------------------------------------------------------------------------

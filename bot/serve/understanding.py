@@ -23,7 +23,6 @@ from bot.handlers.replies import Conversation, Replies, edited
 from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.outbound.calls import Modals
-from bot.outbound.direct import Recipients, WaitingFor
 from bot.outbound.notices import Handler, Notices
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters
@@ -51,6 +50,7 @@ from bot.views.kinds import (
 )
 from bot.views.me import Me
 from bot.views.service import Kind, Views
+from bot.views.waiting_for import WaitingFor
 from bot.wire.budget import Budget
 from bot.wire.client import (
     IncomingFiles,
@@ -125,7 +125,6 @@ class Understanding(ABC):
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
-        self._recipients = Recipients(people, self.profiles, waiting)
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
@@ -191,7 +190,6 @@ class Understanding(ABC):
             posted=self._posted,
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
-            recipients=self._recipients,
             shards=shards,
         )
         self.engine.subscribe(outbound.happened)

@@ -20,7 +20,6 @@ from bot.config.library import Library
 from bot.config.profiles import Profiles
 from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
 from bot.outbound.calls import Hold, Modals
-from bot.outbound.direct import WaitingFor
 from bot.outbound.notices import Notices
 from bot.rendering.home import (
     KINDS,
@@ -38,6 +37,7 @@ from bot.rendering.waiting import DECISION, ONE, REASON, TOGETHER, Waiting, alik
 from bot.views.kinds import UNKNOWN, PromptLookup
 from bot.views.me import about
 from bot.views.service import BROKEN, Kind
+from bot.views.waiting_for import WaitingFor
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.agents import wide_grants

@@ -95,20 +95,6 @@ def after(start: str, seconds: float, hours: Hours | None) -> str:
     return timestamps.to_text(begun + MOST_DAYS * _DAY)
 
 
-def opens(start: str, hours: Hours) -> str:
-    """The first moment of working time from `start` on: `start` itself within the hours."""
-    begun = timestamps.from_text(start)
-    return timestamps.to_text(
-        next(max(opens, begun) for opens, closes in _stretches(hours, begun) if closes > begun)
-    )
-
-
-def begins(start: str, hours: Hours) -> str:
-    """When the hours begin the next time after `start`."""
-    begun = timestamps.from_text(start)
-    return timestamps.to_text(next(opens for opens, _ in _stretches(hours, begun) if opens > begun))
-
-
 def _stretches(hours: Hours, begun: datetime) -> Iterator[tuple[datetime, datetime]]:
     """When the hours begin and end, day by day, from the stretch that a moment may lie in; in UTC."""
     zone = _zone(hours.zone)

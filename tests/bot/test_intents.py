@@ -50,10 +50,9 @@ def test_a_prompt_is_shown_in_its_thread_after_the_card() -> None:
     ],
 )
 def test_a_prompt_that_closes_is_closed_in_its_thread(event: Any, reason: str | None) -> None:
-    """Answered, expired or withdrawn: one row in the same lane, with the reason where there is one; and one for copies."""
+    """Answered, expired or withdrawn: one row in the same lane, with the reason where there is one."""
     rows = slack_intents(session(prompt()), session(prompt(status="answered")), [event])
-    copies = ("copies", "copies:prompt-1", "copies:prompt-1")
-    assert kinds(rows) == [CARD, ("close", "close:prompt-1", THREAD["key"]), copies]
+    assert kinds(rows) == [CARD, ("close", "close:prompt-1", THREAD["key"])]
     assert decode(rows[1].payload).get("reason") == reason
 
 

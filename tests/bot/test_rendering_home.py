@@ -1,4 +1,4 @@
-"""The Home, copies and digests within Slack's limits, whatever is asked."""
+"""The Home within Slack's limits, whatever is asked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from bot.rendering.home import HomePage, Look, Run, home_view
 from bot.rendering.waiting import (
     Waiting,
     answer_view,
-    closed_message,
-    digest_message,
-    direct_message,
-    elsewhere_message,
     together_view,
 )
-from bot.workspace.blocks import check_message, check_view
+from bot.workspace.blocks import check_view
 from engine.journal.state import Asked, Grant, State
 from prompt_state.question_row import PromptState, prompt_state
 from tests.bot.rendering_cases import ANA, T0, T1, prompt, prompts, session, wild
@@ -38,15 +34,8 @@ def row(asked: Asked, number: int = 1) -> PromptState:
 @given(prompts(), wild, st.sampled_from([None, "https://x.slack.com/archives/C1/p1"]))
 @example(prompt(options=[{"value": n, "label": f"Option {n}"} for n in range(11)]), "", None)
 def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str, link: str | None) -> None:
-    """As a copy, in a digest, on the Home, closed, and in the modals that open from there."""
+    """On the Home, and in the modals that open from there."""
     entry = Waiting(row(asked), name, link)
-    for message in (
-        direct_message(entry, "key"),
-        elsewhere_message(entry, "key"),
-        closed_message(entry),
-        digest_message([Waiting(row(asked, n), name, link) for n in range(20)], "key", done=3),
-    ):
-        check_message(message.text, message.blocks)
     check_view(home_view(HomePage([entry], [], [], {}, T1, [entry])))
     check_view({**answer_view(entry.prompt, {})})
     if asked.kind == "approval":

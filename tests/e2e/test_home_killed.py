@@ -103,8 +103,6 @@ async def each_decided_once(place: Town, threads: dict[str, ThreadView]) -> None
     said = {host: threads[host].count(f"{host}: approve") for host in HOSTS}
     assert said == {host: int(host != SPARED) for host in HOSTS}
     assert len(place.store.prompts(statuses=("requested", "shown"))) == 1
-    workspace = threads[SPARED].workspace
-    assert len(workspace.messages(workspace.dm("dev"))) == len(HOSTS)
 
 
 @simulated
