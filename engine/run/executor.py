@@ -106,7 +106,8 @@ class Executor:
         except BaseException as error:
             log.critical("%s: the outcome of %s could not be recorded: %s", live.session_id, path, error)
             self.on_lost(error)
-            raise
+            if not isinstance(error, Exception):
+                raise
         finally:
             live.tasks.pop(name, None)
             live.stops.pop(name, None)

@@ -12,6 +12,7 @@ from bot.outbound.shards import SHARDS, Shards
 from engine.journal.records import Commit
 from engine.run.sessions import Sessions
 from engine.run.shared_lanes import SharedLanes
+from engine.storage.fence import WorkPermit
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.sessions import SessionTables
 from tests.simulation.fleet.server import FleetOwners
@@ -120,12 +121,22 @@ def blames_what_is_newer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "_release_to_newer", blames)
 
 
+def posts_without_asking_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks right before a post whether the work may have gone to another process."""
+
+    async def always(self: WorkPermit) -> None:
+        return
+
+    patch.setattr(WorkPermit, "ask", always)
+
+
 FLEET_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
         claims_what_it_read,
         takes_living_owners_for_dead,
         lets_a_zombie_write,
+        posts_without_asking_the_fence,
         reads_on_from_an_id,
         works_on_lanes_of_others,
         takes_up_again_what_it_left,
@@ -139,6 +150,7 @@ FLEET_SEEN_AT: dict[str, int] = {
     "claims_what_it_read": 0,
     "takes_living_owners_for_dead": 0,
     "lets_a_zombie_write": 2,
+    "posts_without_asking_the_fence": 354,
     "reads_on_from_an_id": 23,
     "works_on_lanes_of_others": 0,
     "takes_up_again_what_it_left": 34,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from bot.outbound.shards import Shards
 from engine.journal.records import OutboxRow
 from engine.language.codec import decode
-from engine.language.errors import StorageBroken, StorageError
+from engine.language.errors import FenceLost, StorageBroken, StorageError
+from engine.nodes.runtime.effects import under
 from engine.run.remote_commands import item
+from engine.storage.fence import WorkPermit
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.worker import Worker
@@ -61,12 +63,13 @@ class Poster:
     async def _look(self) -> None:
         for lane in [lane for lane, (_, task) in self._out.items() if task.done()]:
             del self._out[lane]
-        shards = self._shards
+        shards, generation = self._shards, self._store.generation()
         await shards.share({await shards.of(row) for row, _ in self._out.values()})
         now = self._worker.world.now()
         for row in await self._call(self._store.outbox, now=now, limit=100):
             if row.lane not in self._out and await shards.of(row) in shards.mine:
-                self._out[row.lane] = row, asyncio.create_task(self._send(row))
+                with under(WorkPermit(self._store, generation)):
+                    self._out[row.lane] = row, asyncio.create_task(self._send(row))
 
     async def _send(self, row: OutboxRow) -> None:
         try:
@@ -79,7 +82,7 @@ class Poster:
             told = item(f"delivered:{row.key}", row.session_id or "", "delivered", **place, output={})
             now = self._worker.world.now()
             await self._call(self._store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[told])
-        except (StorageError, ConnectionError) as error:
+        except (StorageError, ConnectionError, FenceLost) as error:
             self._worker.world.note(f"{row.key} was not posted: {error}")
             await asyncio.sleep(1.0)
         finally:

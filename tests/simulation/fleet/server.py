@@ -142,6 +142,15 @@ class FleetStore(SqliteStore):
         super().__init__(connection, Sealer(KEY), FleetOwners(server, worker))
         self._server, self._worker = server, worker
 
+    def generation(self) -> int:
+        """See `Fence`."""
+        return 0 if self._worker is None else self._worker.generation
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence`."""
+        worker = self._worker
+        return worker is None or (worker.fresh() and worker.generation == generation)
+
     def lease(self, name: str) -> bool:
         """See `Store.lease`."""
         self._reached()

@@ -49,6 +49,12 @@ def test_whatever_becomes_of_its_workers_a_fleet_loses_and_doubles_nothing(
     _counted(run_block(first, 10), hit)
 
 
+@pytest.mark.parametrize("seed", [354, 537])
+def test_a_run_that_once_went_wrong_goes_well(land: FleetGround, seed: int) -> None:
+    """A zombie posts nothing that others have posted; an outcome that a shutdown leaves behind disturbs nobody."""
+    assert run(land, seed).problems == []
+
+
 @pytest.mark.timeout(7200)
 @pytest.mark.long
 def test_ten_thousand_runs_of_a_fleet(hit: Counter[str]) -> None:

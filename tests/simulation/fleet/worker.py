@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.journal.records import Consumed, InboxRow, OutboxRow
 from engine.language.codec import Json, decode
 from engine.language.errors import SessionError
+from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
 from engine.run.dispatcher import Dispatcher, Handler
 from engine.run.engine import Engine
@@ -72,6 +73,8 @@ class Worker:
         self.lost: str | None = None
         """Why this process must end, once it knows."""
         self.confirmed = 0.0
+        self.generation = 0
+        """Counts the gaps between its signs of life in which others may have taken it for dead."""
         self.spell = 0
         """Counts the times in which nothing is heard of it, and those in which something is."""
         self.hands: dict[str, str] = {}
@@ -197,6 +200,7 @@ class Worker:
             await asyncio.sleep(world.chance.uniform(0.0, 1.0))
             if self.spell != spell or self.frozen:
                 raise ConnectionError("the connection is gone")
+            await before_effect()
             if row.attempts == 0 or row.key not in world.posted:
                 world.posted.append(row.key)
                 world.note(f"{self.number} posts {row.key}")
@@ -259,6 +263,7 @@ class Worker:
 
     def _heard_back(self) -> None:
         if self.leased:
+            self.generation += self.world.timeline.now - self.confirmed >= LEASE_SECONDS
             self.confirmed = self.world.timeline.now
         else:
             self.lost = "the server heard nothing of this process"
