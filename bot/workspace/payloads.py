@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -352,10 +352,10 @@ class Changes:
     def _announce(self, push: Push | None) -> None:
         for listener in list(self.listeners):
             listener(push)
-        self._look_again()
+        self._look_again(list(self._waiters))
 
-    def _look_again(self) -> None:
-        for waiter in list(self._waiters):
+    def _look_again(self, waiters: Sequence[_Waiter]) -> None:
+        for waiter in waiters:
             if waiter.done.done():
                 continue
             try:
@@ -376,11 +376,11 @@ class Changes:
         waiter = _Waiter(predicate, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
-            self._look_again()
+            self._look_again([waiter])
             async with asyncio.timeout(timeout):
                 while not waiter.done.done():
                     await asyncio.wait({waiter.done}, timeout=self.OUTSIDE_INTERVAL)
-                    self._look_again()
+                    self._look_again([waiter])
                 return await waiter.done
         except TimeoutError as problem:
             raise problem from waiter.missing

@@ -89,6 +89,8 @@ class Person:
         self.thread: ThreadView | None = None
         self.said: set[str] = set()
         self._again: dict[str, float] = {}
+        self._look_at = 0.0
+        """When they look at the thread again: sixty people who look at every change are more than one process can serve."""
 
     async def live(self) -> None:
         """From the start to the end."""
@@ -100,12 +102,15 @@ class Person:
     def _next(self) -> Any:
         """What is to be done next: True for nothing more, None for nothing now."""
         assert self.thread is not None
+        now = asyncio.get_running_loop().time()
+        if now < self._look_at:
+            return None
+        self._look_at = now + 0.5
         if self.thread.find(f"Finished n{self.number}") is not None:
             return True
         for word in ("one", "two"):
             if word not in self.said and self.thread.find(f"{word.title()} n{self.number}?") is not None:
                 return lambda word=word: self._say(word)
-        now = asyncio.get_running_loop().time()
         for message in self.thread.messages():
             labels = [elements.label_of(one) for _, one in elements.elements(message.get("blocks", []))]
             if self._again.get(message["ts"], 0.0) > now:
@@ -267,8 +272,9 @@ class Chaos:
         await asyncio.to_thread(postgres.control, self.server, *options)
         self._started = asyncio.get_running_loop().time()
 
-    async def settled(self, seconds: float = 60.0) -> None:
-        """Return once every session has ended and nothing is to be handled or sent; or when the time is over."""
+    async def settled(self, seconds: float = 240.0) -> None:
+        """Return once every session has ended and nothing is to be handled or sent; or when the time is over, in which Slack
+        takes as many updates as there are cards to close."""
         store = await asyncio.to_thread(open_postgres, self.server.get_uri(), KEY.encode())
 
         def open_work() -> int:
