@@ -353,7 +353,9 @@ def _names_a_person(message: Message, thread: Thread) -> bool:
 def _control(message: Message, thread: Thread) -> Route | None:
     word = control_word(message.text)
     if word is None:
-        return _resumed_with(message, thread)
+        held = tuple(session.session_id for session in thread.sessions if session.held)
+        found = _RESUME.fullmatch(message.text.strip()) if held else None
+        return None if found is None else Control("resume", held, text=found["text"].strip())
     # Only where it would be an answer. An approval is never typed, and what others are asked is not this person's to
     # answer: there the word is for the bot, so that nobody who may stop a run is kept from it by a button's label.
     offering = [prompt for prompt in _own(thread.prompts, thread) if prompt.open and _offers(prompt, word)]
@@ -363,26 +365,14 @@ def _control(message: Message, thread: Thread) -> Route | None:
     if any(_sent_after(message, prompt) for prompt in offering):
         return None
     live = tuple(session.session_id for session in thread.sessions if not session.ended)
-    rests = _resting(thread)
+    works = {agent.session_id for agent in thread.agents if not agent.rests}
+    rests = tuple(dict.fromkeys(each.session_id for each in thread.agents if each.session_id not in works))
     if word == "done" or (word == "stop" and rests and rests == live):
         return Control("done", rests) if rests else None
     # In a thread where all is over, `help` is more likely said to a colleague.
     if not live and not message.mentions_bot:
         return None
     return Control(word, live, confirm=word == "cancel")
-
-
-def _resting(thread: Thread) -> tuple[str, ...]:
-    """The sessions with an agent that rests, and whose agents all do."""
-    works = {agent.session_id for agent in thread.agents if not agent.rests}
-    return tuple(dict.fromkeys(each.session_id for each in thread.agents if each.session_id not in works))
-
-
-def _resumed_with(message: Message, thread: Thread) -> Route | None:
-    """`resume` with a message behind it, where there is something to resume: elsewhere it is a sentence."""
-    held = tuple(session.session_id for session in thread.sessions if session.held)
-    found = _RESUME.fullmatch(message.text.strip()) if held else None
-    return None if found is None else Control("resume", held, text=found["text"].strip())
 
 
 def _named(message: Message, thread: Thread) -> Route | None:
@@ -536,11 +526,6 @@ def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:
         return True
     if _takes_text(prompt):
         return bool(message.text.strip() or not message.has_files)
-    return _is_choice(prompt, text)
-
-
-def _is_choice(prompt: PromptState, text: str) -> bool:
-    """Whether the text is exactly one of the choices of a question. Decisions are pressed, whatever is typed."""
     return takes_typed_choice(prompt) and match_option(prompt.options, text, by_number=True) is not None
 
 

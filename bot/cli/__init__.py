@@ -17,7 +17,14 @@ import sys
 
 def main() -> None:
     """The console script: run the command line and end the process with its exit code."""
-    _open_streams()
+    # Open the standard streams that the process was started without (`sayso .
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            continue
+        encoding = stream.encoding if stream.isatty() else "utf-8"
+        stream.reconfigure(encoding=encoding, errors=stream.errors if mode == "r" else "replace")
     try:
         from bot.cli.app import run
     except KeyboardInterrupt:
@@ -26,15 +33,3 @@ def main() -> None:
 
         sys.exit(INTERRUPTED)
     sys.exit(run(sys.argv[1:]))
-
-
-def _open_streams() -> None:
-    """Open the standard streams that the process was started without (`sayso ... <&-`), so that all can be used. What goes to
-    a file or pipe is UTF-8 in every locale; a terminal gets `?` for what it cannot show."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-            continue
-        encoding = stream.encoding if stream.isatty() else "utf-8"
-        stream.reconfigure(encoding=encoding, errors=stream.errors if mode == "r" else "replace")

@@ -70,7 +70,12 @@ def run(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except SaysoError as error:
-        return _explain(error)
+        text = str(error)
+        if isinstance(error, FlowError):
+            count = len(error.problems)
+            text = f"{text}\n{count} problem{'s' if count != 1 else ''} in the flow; nothing was run."
+        print(f"sayso: {text}", file=sys.stderr)
+        return exit_for(error.code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -91,15 +96,6 @@ def _run(arguments: list[str]) -> int:
         return int(left.code or Exit.OK)
     _set_up_logging(shared["verbose"])
     return command.carry_out(Place(shared["home"], shared["flows"], shared["database"]), given)
-
-
-def _explain(error: SaysoError) -> int:
-    text = str(error)
-    if isinstance(error, FlowError):
-        count = len(error.problems)
-        text = f"{text}\n{count} problem{'s' if count != 1 else ''} in the flow; nothing was run."
-    print(f"sayso: {text}", file=sys.stderr)
-    return exit_for(error.code)
 
 
 def _set_up_logging(verbose: int) -> None:

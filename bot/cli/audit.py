@@ -1,4 +1,4 @@
-"""`audit export`: who was asked, who decided what and when, what ran, as CSV, JSON lines or OCSF; and the seals by which
+"""`audit export`: who was asked, who decided what and when, what ran, as JSON lines; and the seals by which
 `verify` finds out whether a file is as it was written, without a database and without a running bot.
 
 A file that is written has its seal beside it, `FILE.seal`: the SHA-256 of its bytes and the seal of the export before, with
@@ -9,51 +9,32 @@ can write to it cannot hide records from the next export.
 
 from __future__ import annotations
 
-import csv
 import hmac
-import io
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from bot.cli.lookup import need_database
-from bot.rendering.blocks import inert
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural
-from engine.journal.audit import COLUMNS, AuditRecord, audit
+from engine.journal.audit import AuditRecord, audit
 from engine.journal.events import decode_event
 from engine.journal.records import Head
-from engine.language.codec import Json, canonical, decode_signed, encode
+from engine.language.codec import canonical, decode_signed, encode
 from engine.language.errors import Corrupt, Erased, MalformedJournal, NotJson
-from engine.language.timestamps import from_text
 from engine.storage.private_files import durable_file
 from engine.storage.sealing import Sealer
 from engine.storage.store import Store
 
 _PURPOSE = "audit"
 _CURSOR = "audit cursor"
-OCSF_VERSION = "1.5.0"
-_API_ACTIVITY = 6003
-_ACTIVITIES = {
-    "requested": 1,
-    "start": 1,
-    "started": 1,
-    "given": 1,
-    "revoked": 4,
-    "cancelled": 4,
-    "expired": 4,
-}
-_OTHER = 3
 
 
-def export_audit(place: Place, kind: str, output: Path | None, cursor: Path | None, *, content: bool) -> int:
+def export_audit(place: Place, output: Path | None, cursor: Path | None, *, content: bool) -> int:
     """Write the records since the cursor. Raises `UsageError` for files that cannot be used, `StorageError`."""
     settings = place.settings()
-    if kind not in _FORMATS:
-        raise UsageError(f"There is no format {kind!r}; there are: {', '.join(_FORMATS)}.")
     if (
         cursor is not None
         and output is not None
@@ -65,13 +46,13 @@ def export_audit(place: Place, kind: str, output: Path | None, cursor: Path | No
     with opened(settings) as store:
         before = _own_cursor(store, cursor, read)
         trail = _Trail(store, before["after"], content=content)
-        parts = _FORMATS[kind](trail.records())
+        lines = (encode(record.to_json()) + b"\n" for record in trail.records())
         if output is None:
             with _writable("The export"):
-                digest = _to_stream(sys.stdout.buffer, parts)
-            seal = _sign(store, kind, digest, before["seal"])
+                digest = _to_stream(sys.stdout.buffer, lines)
+            seal = _sign(store, digest, before["seal"])
         else:
-            seal = write_sealed(store, output, kind, parts, before["seal"])
+            seal = _write_sealed(store, output, lines, before["seal"])
         if cursor is not None:
             seen = {"version": 1, "after": trail.after, "seal": seal["mac"]}
             with _writable(cursor), durable_file(cursor) as file:
@@ -124,92 +105,16 @@ class _Trail:
         self.after[head.session_id] = len(events)
 
 
-# --- formats -------------------------------------------------------------------------------------------------
-
-
-def _json_lines(records: Iterator[AuditRecord]) -> Iterator[bytes]:
-    for record in records:
-        yield encode(record.to_json()) + b"\n"
-
-
-def _csv(records: Iterator[AuditRecord]) -> Iterator[bytes]:
-    yield _row(COLUMNS)
-    for record in records:
-        told = record.to_json()
-        yield _row(tuple(_cell(told.get(name)) for name in COLUMNS))
-
-
-def _row(cells: tuple[str, ...]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerow(cells)
-    return text.getvalue().encode()
-
-
-def _cell(value: Json) -> str:
-    """A value as a cell: no formula of a spreadsheet, and nothing that steers a terminal."""
-    if value is None:
-        return ""
-    return inert(clean(value if isinstance(value, str) else encode(value).decode()))
-
-
-def _ocsf(records: Iterator[AuditRecord]) -> Iterator[bytes]:
-    product = {"name": "sayso", "vendor_name": "sayso", "version": version("sayso")}
-    for record in records:
-        yield encode(_activity(record, product)) + b"\n"
-
-
-def _activity(record: AuditRecord, product: dict[str, Json]) -> dict[str, Json]:
-    """A record as an API Activity of the Open Cybersecurity Schema Framework; the whole of it under `unmapped`."""
-    activity = _ACTIVITIES.get(record.action.partition(":")[2], _OTHER)
-    failed = record.error is not None or record.outcome in ("failed", "aborted")
-    user = {"uid": record.actor_id, "name": record.actor_name, "email_addr": record.actor_email}
-    actor: dict[str, Json] = {"app_name": "sayso"}
-    if record.actor_id is not None:
-        actor["user"] = {name: value for name, value in user.items() if value is not None}
-    return {
-        "class_uid": _API_ACTIVITY,
-        "class_name": "API Activity",
-        "category_uid": 6,
-        "category_name": "Application Activity",
-        "activity_id": activity,
-        "type_uid": _API_ACTIVITY * 100 + activity,
-        "severity_id": 1,
-        "status_id": 2 if failed else 1,
-        "time": int(from_text(record.time).timestamp() * 1000),
-        "metadata": {
-            "version": OCSF_VERSION,
-            "uid": record.id,
-            "event_code": record.action,
-            "product": product,
-        },
-        "actor": actor,
-        "api": {"operation": record.action, "service": {"name": record.flow}},
-        "src_endpoint": {"name": "slack" if record.thread_key else "terminal"},
-        "resources": [{"uid": record.session_id, "type": "session", "name": record.flow}],
-        "unmapped": record.to_json(),
-    }
-
-
-_FORMATS: dict[str, Callable[[Iterator[AuditRecord]], Iterator[bytes]]] = {
-    "jsonl": _json_lines,
-    "csv": _csv,
-    "ocsf": _ocsf,
-}
-FORMATS = tuple(_FORMATS)
-
-
 # --- seals ---------------------------------------------------------------------------------------------------
 
 
-def write_sealed(
-    store: Store, output: Path, kind: str, parts: Iterable[bytes], before: str | None = None
-) -> dict[str, Any]:
+def _write_sealed(store: Store, output: Path, lines: Iterable[bytes], before: str | None) -> dict[str, Any]:
     """Write a new file and its seal beside it, readable by their owner only; the seal. Raises `UsageError`."""
     if output.exists():
         raise UsageError(f"{output} exists; name a new file.")
     with _writable(output), durable_file(output) as file:
-        digest = _to_stream(file, parts)
-        seal = _sign(store, kind, digest, before)
+        digest = _to_stream(file, lines)
+        seal = _sign(store, digest, before)
         with durable_file(seal_file(output)) as beside:
             beside.write(encode(seal))
     return seal
@@ -225,8 +130,8 @@ def _to_stream(stream: BinaryIO, parts: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _sign(store: Store, kind: str, digest: str, before: str | None) -> dict[str, Any]:
-    seal: dict[str, Any] = {"version": 1, "format": kind, "sha256": digest, "after": before}
+def _sign(store: Store, digest: str, before: str | None) -> dict[str, Any]:
+    seal: dict[str, Any] = {"version": 1, "format": "jsonl", "sha256": digest, "after": before}
     return {**seal, "mac": _mac(store, _PURPOSE, seal)}
 
 

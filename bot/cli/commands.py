@@ -82,7 +82,6 @@ TOP = (
         AS,
         NO_INPUT,
         WAIT,
-        flag("--dry-run", "Walk the flow and say what would be done; do nothing of it."),
         JSON,
     ),
     command(
@@ -114,7 +113,7 @@ TOP = (
         JSON,
     ),
     command(
-        "test = dry_run:run_scenarios",
+        "test = play:run_scenarios",
         """Test flows: play scenarios with scripted people, a scripted Claude and a clock that moves when it is told to.
 
         Nothing outside is touched unless a scenario says so. Exit code 1: something was not as expected; 2: a scenario, or
@@ -273,39 +272,22 @@ SESSIONS = (
         JSON,
     ),
     command(
-        "delete = store:delete_sessions",
-        "Delete sessions that have ended or were set aside, with their files and snapshots.",
-        argument("ID...", "Ids, or the beginnings of them.", "texts", list[str])._replace(ids="session"),
-        WHICH,
-        JSON,
-    ),
-    command(
-        "purge = store:purge_sessions",
-        "Delete all sessions that ended so long ago, with their files and snapshots.",
-        option("--older-than TIME", "How long ago they ended: 30d, 12h.", str, ...),
-        WHICH,
-        JSON,
-    ),
-    command(
-        "erase = erase:erase",
-        """Erase what sessions held that have ended, with their files; or all that names a person, with --person.
+        "delete = delete:delete_sessions",
+        """Delete sessions that have ended or were set aside, with their files and snapshots.
 
-        Their data keys are overwritten: that they were there, and that nobody changed them, can still be verified.
+        With --erase, and always with --person, what they held is overwritten instead: that they were there, and that
+        nobody changed them, can still be verified.
         """,
         argument("[ID...]", "Ids, or the beginnings of them.", "texts", list[str], None)._replace(
             ids="session"
         ),
+        option("--older-than TIME", "All that ended so long ago: 30d, 12h."),
         option(
             "--person WHO", "Somebody's Slack id or address: every session that names them, notes, messages."
         ),
+        flag("--erase", "Overwrite the data keys, and keep the proof."),
         WHICH,
         JSON,
-    ),
-    command(
-        "report = report:report_session",
-        "Write a session as one page to print: what was asked and decided, what ran, what it returned.",
-        SESSION,
-        option("-o --output", "A new file. [ID.html]", Path, **FILE),
     ),
     command(
         "export = show:export_session",
@@ -431,12 +413,11 @@ GRANTS = (
 AUDIT = (
     command(
         "export = audit:export_audit",
-        """Write who was asked, who decided what and when, and what ran, one record an event.
+        """Write who was asked, who decided what and when, and what ran: JSON lines, one record an event.
 
         What people wrote and programs returned is a SHA-256, unless --content is given. A file has its seal beside it, by
         which `sayso verify FILE` finds out whether it was changed.
         """,
-        option("--format NAME", "jsonl, csv, or ocsf for a SIEM.", str, "jsonl", name="kind"),
         option("-o --output", "A new file. [standard output]", Path, **FILE),
         option(
             "--cursor FILE",

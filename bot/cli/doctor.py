@@ -26,7 +26,35 @@ _HUNG_SECONDS = 6 * BEAT_SECONDS
 def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: bool, as_json: bool) -> int:
     """Print every check, or only whether the bot runs; the exit code says whether one failed. Raises `SettingsError`."""
     if live:
-        return _say_whether_served(place.settings(), as_json=as_json)
+        # For health checks.
+        settings = place.settings()
+        file = database_file(settings)
+        if file is not None:
+            found = serving(file, time.time())
+        else:
+            with opened(settings) as store:
+                # A process that stands still loses this lease by itself.
+                holder = store.served().holder
+                found = (holder, 0.0) if holder is not None and "bot" in store.serving() else None
+        holder, silent = found or (None, 0.0)
+        where = file or "the database"
+        ok = holder is not None and (holder.address is None or silent <= _HUNG_SECONDS)
+        if as_json:
+            print_json(
+                {
+                    "ok": ok,
+                    "server": None if holder is None else to_builtins(holder),
+                    "silent_seconds": round(silent),
+                }
+            )
+        elif holder is None:
+            print(f"Nobody serves {where}.")
+        else:
+            state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
+            print(
+                f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {where} since {holder.since}."
+            )
+        return Exit.OK if ok else Exit.FAILED
     import asyncio
 
     checks = asyncio.run(_examine(place.settings(), manifest, deep=deep, quiet=as_json))
@@ -37,37 +65,6 @@ def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: boo
     else:
         print(f"{plural(len(checks), 'check')}: {failed} failed, {plural(warned, 'warning')}.")
     return Exit.FAILED if failed else Exit.OK
-
-
-def _say_whether_served(settings: Settings, *, as_json: bool) -> int:
-    """For health checks: asks the file of the lease, or the server of the database, and not Slack. Raises `StorageError`."""
-    file = database_file(settings)
-    if file is not None:
-        found = serving(file, time.time())
-    else:
-        with opened(settings) as store:
-            # A process that stands still loses this lease by itself.
-            holder = store.served().holder
-            found = (holder, 0.0) if holder is not None and "bot" in store.serving() else None
-    holder, silent = found or (None, 0.0)
-    where = file or "the database"
-    ok = holder is not None and (holder.address is None or silent <= _HUNG_SECONDS)
-    if as_json:
-        print_json(
-            {
-                "ok": ok,
-                "server": None if holder is None else to_builtins(holder),
-                "silent_seconds": round(silent),
-            }
-        )
-    elif holder is None:
-        print(f"Nobody serves {where}.")
-    else:
-        state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
-        print(
-            f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {where} since {holder.since}."
-        )
-    return Exit.OK if ok else Exit.FAILED
 
 
 async def _examine(settings: Settings, manifest: Path | None, *, deep: bool, quiet: bool) -> list[Check]:

@@ -289,8 +289,9 @@ def answer_prompt(
         if not prompt.open:
             raise PromptClosed(f"This question is closed: {prompt.status}.")
         head = _session_of(store, prompt)
-        if head.thread_key and not served(store, head):
-            _refuse_late(prompt)
+        late = prompt.deadline is not None and prompt.deadline <= utc_now()
+        if late and head.thread_key and not served(store, head):
+            raise PromptTimedOut(timed_out(prompt.deadline))
         question = stored_state(store, head.session_id).prompts[prompt.prompt_id]
         value, text = given.read(question)
         fields: dict[str, Json] = {
@@ -369,12 +370,6 @@ def _session_of(store: Store, prompt: PromptState) -> Head:
 
 def _about(prompt: PromptState) -> dict[str, Json]:
     return {"promptId": prompt.prompt_id, "sessionId": prompt.session_id}
-
-
-def _refuse_late(prompt: PromptState) -> None:
-    """Refuse what nobody can carry out any more: whoever does so later looks at the deadline first."""
-    if prompt.deadline is not None and prompt.deadline <= utc_now():
-        raise PromptTimedOut(timed_out(prompt.deadline))
 
 
 # --- locks -------------------------------------------------------------------------------------------------

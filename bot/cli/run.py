@@ -22,16 +22,11 @@ def run_command(
     inputs_file: Path | None,
     as_name: str | None,
     *,
-    dry_run: bool,
     as_json: bool,
     **mode: Any,
 ) -> int:
-    """Start a flow here, or only say what it would do. Raises `SaysoError`."""
+    """Start a flow here. Raises `SaysoError`."""
     given = read_inputs(inputs, inputs_file)
-    if dry_run:
-        from bot.cli.dry_run import dry_run_command
-
-        return dry_run_command(place, name, given, as_name, as_json=as_json)
     return run_flow(place, name, given, as_name, Mode.of(as_json=as_json, **mode))
 
 

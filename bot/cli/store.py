@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.audit import broken_seal, seal_file
-from bot.cli.lookup import also_in_workspace, find_session, need_database
-from bot.compose import retention
+from bot.cli.lookup import find_session, need_database
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
 from bot.terminal.console import (
@@ -24,7 +23,6 @@ from bot.terminal.console import (
     database_exists,
     database_file,
     opened,
-    plural,
     print_json,
     writing,
 )
@@ -33,11 +31,9 @@ from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.phases import ENDED
 from engine.journal.records import Head
 from engine.journal.snapshot import events_in, read_export, to_json
 from engine.journal.state import State
-from engine.language import timestamps
 from engine.language.codec import Json, canonical, encode
 from engine.language.errors import (
     Corrupt,
@@ -49,7 +45,6 @@ from engine.language.errors import (
     SnapshotRefused,
     StorageError,
 )
-from engine.language.timestamps import parse_duration
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
 from engine.run.verify import verify
@@ -131,57 +126,6 @@ def _file(settings: Settings) -> Path:
             "`sayso store copy` makes an SQLite file of it."
         )
     return file
-
-
-@also_in_workspace
-def delete_sessions(place: Place, texts: Sequence[str], *, dry_run: bool, as_json: bool) -> int:
-    """Delete sessions that have ended, or were set aside, with their files. All or none of them are refused."""
-    settings = place.settings()
-    need_database(settings, f"no session {texts[0]!r}")
-    with opened(settings) as store:
-        heads = list(
-            {head.session_id: head for head in (find_session(store, text) for text in texts)}.values()
-        )
-        for head in heads:
-            _refuse_open(place, head)
-        return _delete(retention.Retention.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
-
-
-def _refuse_open(place: Place, head: Head) -> None:
-    if head.status not in ENDED and not head.quarantined:
-        abort = place.command("sessions", "abort", head.session_id)
-        raise SessionError(
-            f"Session {head.session_id} is {head.status}; nothing was deleted. End it first: {abort}"
-        )
-
-
-def purge_sessions(place: Place, older_than: str, *, dry_run: bool, as_json: bool) -> int:
-    """Delete all sessions that ended so long ago. Raises `UsageError` for what is no duration."""
-    settings = place.settings()
-    try:
-        seconds = parse_duration(older_than)
-    except ValueError as error:
-        raise UsageError(f"--older-than takes a duration such as 30d or 12h, not {older_than!r}.") from error
-    need_database(settings, "nothing to delete")
-    with opened(settings) as store:
-        before = timestamps.after(utc_now(), -seconds)
-        ids = store.ended(before, limit=None)
-        heads = [head for session_id in ids if (head := store.head(session_id)) is not None]
-        return _delete(retention.Retention.of(settings, store), heads, dry_run=dry_run, as_json=as_json)
-
-
-def _delete(kept: retention.Retention, heads: Sequence[Head], *, dry_run: bool, as_json: bool) -> int:
-    if not dry_run:
-        retention.at_once(retention.forgotten(kept, [head.session_id for head in heads]))
-    if as_json:
-        print_json({"deleted": [head.session_id for head in heads], "dryRun": dry_run})
-        return Exit.OK
-    for head in heads if dry_run else ():
-        ended = f", ended {timestamps.told(head.ended_at)}" if head.ended_at else ", set aside"
-        print(f"{clean(head.session_id)}  {clean(head.flow_name)}, {head.status}{ended}")
-    count = plural(len(heads), "session")
-    print(f"{count} would be deleted; nothing was." if dry_run else f"{count} deleted, with all files.")
-    return Exit.OK
 
 
 def compact_store(place: Place) -> int:
@@ -281,27 +225,26 @@ def verify_history(place: Place, what: str, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
     if file.name and os.path.isfile(seal_file(file)):
-        return _tell_sealed(place.settings(), file, as_json=as_json)
+        # Whether an audit export or a report is as it was written.
+        settings = place.settings()
+        sealer = _sealer(settings)
+        problem = broken_seal(file, sealer)
+        if as_json:
+            checked = ["bytes"] if sealer is None else ["bytes", "signature"]
+            print_json(
+                {"file": str(file), "verifies": problem is None, "checked": checked, "problem": problem}
+            )
+        elif problem is not None:
+            print(f"{clean(str(file))} does not verify: {problem}.")
+        else:
+            print(f"{clean(str(file))} verifies: {_UNCHANGED if sealer else _BYTES_ONLY}.")
+        return Exit.OK if problem is None else Exit.STORE
     verdict = _of_file(place.settings(), file) if os.path.isfile(file) else _of_session(place, what)
     if as_json:
         print_json(verdict.to_json())
     else:
         print(_told(verdict))
     return Exit.OK if verdict.problem is None else Exit.STORE
-
-
-def _tell_sealed(settings: Settings, file: Path, *, as_json: bool) -> int:
-    """Whether an audit export or a report is as it was written."""
-    sealer = _sealer(settings)
-    problem = broken_seal(file, sealer)
-    if as_json:
-        checked = ["bytes"] if sealer is None else ["bytes", "signature"]
-        print_json({"file": str(file), "verifies": problem is None, "checked": checked, "problem": problem})
-    elif problem is not None:
-        print(f"{clean(str(file))} does not verify: {problem}.")
-    else:
-        print(f"{clean(str(file))} verifies: {_UNCHANGED if sealer else _BYTES_ONLY}.")
-    return Exit.OK if problem is None else Exit.STORE
 
 
 def _told(verdict: Verdict) -> str:

@@ -274,7 +274,11 @@ class CatchUp:
         prefix = f"{self._home.team_id}:{channel}:"
         due = {key: number for key, number in self._unread.items() if key.startswith(prefix)}
         roots = {key.removeprefix(prefix): number for key, number in due.items()}
-        floor = await self._floor(channel)
+        # From where on a channel is read.
+        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
+        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
+        read = await self._writer.call(self._writer.store.mark, f"channel:{channel}") or installed
+        floor = max(read, day_ago, key=float)
         oldest = min([floor, *roots], key=float)
         # Without `latest` Slack may begin with the oldest ones. Its clock may be ahead of ours.
         latest = f"{self._clock() + AHEAD_SECONDS:.6f}"
@@ -303,13 +307,6 @@ class CatchUp:
         new = await self._take([*await self._heard_first(found), *reacted], f"channel:{channel}", newest)
         await self._far_back(channel, prefix, roots, reach)
         return new
-
-    async def _floor(self, channel: str) -> str:
-        """From where on a channel is read: its mark, at most a day back."""
-        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
-        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
-        read = await self._writer.call(self._writer.store.mark, f"channel:{channel}") or installed
-        return max(read, day_ago, key=float)
 
     async def _far_back(self, channel: str, prefix: str, roots: dict[str, int], reach: float) -> None:
         """Threads from before a channel's mark: a page from the newest of them on where it will show several, by how far

@@ -67,7 +67,9 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
         case Setback(path=str(path), result="failed") if _is_turn(before, path):
             return [cut_row(before, path)]
         case Closure():
-            return _cut_short(before, events)
+            ended = {event.turn for event in events if isinstance(event, CallOutcome)}
+            turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
+            return [*_plans_over(before, None), *(cut_row(before, path) for path in sorted(turns))]
         case _:
             return []
 
@@ -79,13 +81,6 @@ def _is_structured(state: State, path: str | None) -> bool:
 
 def _is_turn(state: State, path: str) -> bool:
     return path in state.nodes and state.nodes[path].type == TURN
-
-
-def _cut_short(before: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """Turns that were under way when the session was ended and gave no answer, and plans that nobody works on."""
-    ended = {event.turn for event in events if isinstance(event, CallOutcome)}
-    turns = [path for path in before.active if _is_turn(before, path) and path not in ended]
-    return [*_plans_over(before, None), *(cut_row(before, path) for path in sorted(turns))]
 
 
 def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[str], list[str]]:

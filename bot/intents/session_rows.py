@@ -127,7 +127,11 @@ def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
         case PromptEscalated():
             return [_again(state, event.prompt_id, live=False), *_escalate(state, event)]
         case SessionUnreachable():
-            return _unreachable(state, event)
+            until = next(
+                (timer.due_at for timer in state.timers.values() if timer.purpose == "unreachable"), None
+            )
+            more: dict[str, Json] = {"reason": event.reason, "until": until, "seq": event.seq}
+            return tell_requester(state, f"unreachable:{state.session_id}:{event.seq}", "unreachable", **more)
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
@@ -207,7 +211,11 @@ def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
     had_votes = event.prompt_id in before.prompts and bool(before.prompts[event.prompt_id].votes)
     prompt = state.prompts[event.prompt_id]
     text = edited_text(prompt, event.actor, event.before, event.values, had_votes=had_votes)
-    return _told(state, f"edited:{event.prompt_id}:{event.nonce}", text)
+    key = f"edited:{event.prompt_id}:{event.nonce}"
+    thread = state.thread or {}
+    return note_row(
+        key, _lane(state), thread["channel"], thread["threadTs"], text, session_id=state.session_id
+    )
 
 
 def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
@@ -223,13 +231,6 @@ def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
     return rows
 
 
-def _unreachable(state: State, event: SessionUnreachable) -> list[PutOutbox]:
-    """Where the thread cannot be posted in, the requester is told in a direct message what to do."""
-    until = next((timer.due_at for timer in state.timers.values() if timer.purpose == "unreachable"), None)
-    more: dict[str, Json] = {"reason": event.reason, "until": until, "seq": event.seq}
-    return tell_requester(state, f"unreachable:{state.session_id}:{event.seq}", "unreachable", **more)
-
-
 def tell_requester(state: State, key: str, about: str, **more: Json) -> list[PutOutbox]:
     """A direct message for whoever asked for the run, if that is somebody in Slack."""
     requester = requester_of(state.actor)
@@ -237,13 +238,6 @@ def tell_requester(state: State, key: str, about: str, **more: Json) -> list[Put
         return []
     session_id = state.session_id
     return [_row("tell", key, key, session_id, sessionId=session_id, to="dm:requester", about=about, **more)]
-
-
-def _told(state: State, key: str, text: str) -> PutOutbox:
-    thread = state.thread or {}
-    return note_row(
-        key, _lane(state), thread["channel"], thread["threadTs"], text, session_id=state.session_id
-    )
 
 
 def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:

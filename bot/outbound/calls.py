@@ -245,7 +245,10 @@ class Calls:
 
     async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:
         """Post to a response URL, which must be one of Slack's. No token goes there."""
-        self._check(url)
+        given, own = urlsplit(url), urlsplit(self._client.base_url)
+        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
+        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.hostname or "")):
+            raise Permanent("response_url_refused", f"{given.hostname} is no host of Slack")
         hook = AsyncWebhookClient(
             url,
             retry_handlers=[],
@@ -255,12 +258,6 @@ class Calls:
         )
         call = partial(_responded, hook, {"response_type": "ephemeral", **body})
         await _answered(in_turn(self.budget, RESPOND, call, channel))
-
-    def _check(self, url: str) -> None:
-        given, own = urlsplit(url), urlsplit(self._client.base_url)
-        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
-        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.hostname or "")):
-            raise Permanent("response_url_refused", f"{given.hostname} is no host of Slack")
 
     # --- looking -------------------------------------------------------------------------------------------
 

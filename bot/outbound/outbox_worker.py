@@ -134,7 +134,14 @@ class Outbound:
                 pause = await self._look()
                 await self._sleep(pause)
         finally:
-            await self._drain()
+            for task in self._without_turn:
+                task.cancel()
+            tasks = [task for _, task in self._lanes.values()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=5)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             if self._shards is not None:
                 with suppress(StorageError):
                     await self._shards.give_up()
@@ -168,16 +175,6 @@ class Outbound:
         finally:
             self._wake.clear()
 
-    async def _drain(self) -> None:
-        for task in self._without_turn:
-            task.cancel()
-        tasks = [task for _, task in self._lanes.values()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     # --- lanes ---------------------------------------------------------------------------------------------
 
     async def _look(self) -> float:
@@ -210,7 +207,8 @@ class Outbound:
         elif self._limit < _MOST_ROWS:
             self._limit *= 2
             self._wake.set()
-        return self._until_next()
+        soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
+        return max(_SHORTEST_HOLD, min(soonest, self._tuning.poll_seconds))
 
     async def _forget_cards(self, found: Set[str]) -> None:
         """A card waited, and nothing is to be sent of it any more: the process that was here before may have posted it."""
@@ -247,10 +245,6 @@ class Outbound:
             return waits and (row.kind == "note" or in_thread(row))
         return posted_of(ahead[0]) is None
 
-    def _until_next(self) -> float:
-        soonest = min(self._holds.values(), default=self._clock() + self._tuning.poll_seconds) - self._clock()
-        return max(_SHORTEST_HOLD, min(soonest, self._tuning.poll_seconds))
-
     def _hold(self, lane: str, seconds: float) -> None:
         # A time that is too short for the clock would be none: the row would be given out again in the same moment.
         self._holds[lane] = self._clock() + max(seconds, _SHORTEST_HOLD)
@@ -278,7 +272,10 @@ class Outbound:
             log.debug("%s: %s", row.key, hold)
             self._hold_row(row, hold.seconds)
         except (AuthLost, StorageBroken) as error:
-            self._fail(error)
+            if not self.failure.done():
+                log.critical("nothing more can be sent: %s", error)
+                self.failure.set_exception(error)
+            self._wake.set()
         except FenceLost:
             log.warning("%s is left: another process may send it", row.key)
             self._hold(lane_of(row), self._again_in(row))
@@ -397,12 +394,6 @@ class Outbound:
             self._taken()
         if row.kind == "prompt":
             self._holds.pop(close_key(decode(row.payload)["promptId"]), None)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self.failure.done():
-            log.critical("nothing more can be sent: %s", error)
-            self.failure.set_exception(error)
-        self._wake.set()
 
 
 def _new_cards_first(row: OutboxRow) -> bool:

@@ -282,7 +282,9 @@ def _lines(state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[s
     begun = latest_visits(state)
     paths = [begun.get(node.id, node.id) for node in flow.nodes]
     known = set(paths)
-    paths += [path for path in state.nodes if _at_top(path) and path not in known]
+    paths += [
+        path for path in state.nodes if ("/" not in path.removeprefix("finally/")) and path not in known
+    ]
     # What is under way in no container that is shown: `finally`, for example.
     shown = {*paths, *state.containers}
     paths += [path for path in state.active if "/" in path and not _is_inside(path, shown)]
@@ -302,11 +304,6 @@ def _is_inside(path: str, containers: Set[str]) -> bool:
         if path in containers or path.rpartition("[")[0] in containers:
             return True
     return False
-
-
-def _at_top(path: str) -> bool:
-    """Whether a node stands in no container: in the flow's own list, or among those that it ends with."""
-    return "/" not in path.removeprefix("finally/")
 
 
 def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]]) -> list[str]:

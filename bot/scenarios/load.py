@@ -33,7 +33,9 @@ class Flows:
             return replace(load_flow_file(file), file=str(file.resolve()))
         known: list[str] = []
         for folder in self._folders(scenario):
-            flows, errors = self._load(folder)
+            if folder not in self._read:
+                self._read[folder] = load_flows(folder)
+            flows, errors = self._read[folder]
             if name in flows:
                 return flows[name]
             for broken, error in errors.items():
@@ -48,11 +50,6 @@ class Flows:
         around = [scenario.parent.resolve(), scenario.parent.resolve().parent]
         folders = [self._folder.resolve(), *around] if self._folder is not None else around
         return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
-
-    def _load(self, folder: FilePath) -> tuple[dict[str, Flow], dict[str, FlowError]]:
-        if folder not in self._read:
-            self._read[folder] = load_flows(folder)
-        return self._read[folder]
 
 
 def load_scenario(file: FilePath, flows: Flows) -> Scenario:

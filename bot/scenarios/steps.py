@@ -77,7 +77,14 @@ class Hand:
                 return Answer(prompt.prompt_id, actor, key, values=dict(value))
             case "files":
                 return self._files(state, dict(value))
-        return self._choice(state, act.verb, text)
+        said = {"say": text, "choose": text}.get(act.verb, act.verb) or ""
+        prompt = self._open(state, lambda prompt: _takes(prompt, said, act.verb))
+        label, words = split_words(prompt, said)
+        reason = text if act.verb in DECIDED else words
+        option = match_option(prompt.options, label)
+        if option is None:
+            return Answer(prompt.prompt_id, self._actor, self._key, text=said)
+        return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
 
     def _files(self, state: State, contents: dict[str, str]) -> Command:
         """Files as somebody drops them into the thread."""
@@ -95,17 +102,6 @@ class Hand:
             return Message(text, self._actor, self._key)
         prompt = self._open(state, lambda prompt: True)
         return Answer(prompt.prompt_id, self._actor, self._key, text=text)
-
-    def _choice(self, state: State, verb: str, text: str | None) -> Command:
-        """A press: of `approve` and `reject`, of a choice by its label or value; else, for one text, a reply."""
-        said = {"say": text, "choose": text}.get(verb, verb) or ""
-        prompt = self._open(state, lambda prompt: _takes(prompt, said, verb))
-        label, words = split_words(prompt, said)
-        reason = text if verb in DECIDED else words
-        option = match_option(prompt.options, label)
-        if option is None:
-            return Answer(prompt.prompt_id, self._actor, self._key, text=said)
-        return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
 
     def _open(self, state: State, fits: Fits) -> Asked:
         """The one open question that is meant."""

@@ -184,14 +184,9 @@ def _field(entry: Input) -> Field:
 
 def _known(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
     """What was typed behind the flow's name, as the fields take it."""
-    fields = [_optional(field) for field in fields_of(flow) if field["name"] in given]
+    fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in given]
     values, _ = check_form(fields, {name: given[name] for name in given if name in flow.inputs})
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _optional(field: Field) -> Field:
-    """The same field, which may be left empty."""
-    return {**field, "required": False}
 
 
 def _by_input(flow: Flow, inputs: Mapping[str, Json]) -> dict[str, str]:

@@ -135,10 +135,7 @@ class Views:
             log.exception("a view (%s) could not be made", opening.kind)
             await self._say(opening, BROKEN)
             return
-        await self._look_closer(kind, opening, standing)
-
-    async def _look_closer(self, kind: Kind, opening: Opening, standing: OpenView) -> None:
-        """Who somebody is takes a lookup, for which no trigger waits: a view that is not for them says so then."""
+        # Who somebody is takes a lookup, for which no trigger waits.
         try:
             reason = await kind.refusal(opening)
             if reason is not None:

@@ -374,7 +374,10 @@ class IncomingFiles:
 
     async def _download(self, inbox: Inbox, file: Mapping[str, Json], name: str, largest: int) -> None:
         url = str(file["url"])
-        self._check(url, file)
+        given, own = urlsplit(url), urlsplit(self._client.base_url)
+        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
+        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc or "")):
+            raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
         headers = {"Authorization": f"Bearer {self._client.token}"}
         try:
             async with (
@@ -406,12 +409,6 @@ class IncomingFiles:
                     await asyncio.to_thread(part.done)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NotNow(f"{file['name']} cannot be fetched now: {error}") from error
-
-    def _check(self, url: str, file: Mapping[str, Json]) -> None:
-        given, own = urlsplit(url), urlsplit(self._client.base_url)
-        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
-        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc or "")):
-            raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
 
 
 MOST_FOR_AGENT = 10

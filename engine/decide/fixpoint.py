@@ -30,21 +30,17 @@ def run_to_fixpoint(step: Step) -> None:
                 step.withdraw(prompt, "the agent has ended")
         _finish_or_pause(step)
     if step.state.phase == "unreachable":
-        _give_up_unreached(step)
+        # A session that reaches nobody ends where a deadline has failed it.
+        root = step.state.frames.get(ROOT)
+        if root is not None and root.error is not None:
+            end_flow(step, "failed", _failed_at(step.state, root), root.error)
+        elif prompt_timers.out_of_reach_for_good(step.state):
+            reason = step.state.pause_reason or ""
+            message = f"the thread could not be posted in until the deadline was over ({reason})"
+            end_flow(step, "failed", None, {"type": "unreachable", "message": message})
     if step.state.phase == "finalizing":
         _finalize(step)
     step.at_fixpoint = step.state
-
-
-def _give_up_unreached(step: Step) -> None:
-    """A session that reaches nobody ends where a deadline has failed it; everything else waits until it does."""
-    root = step.state.frames.get(ROOT)
-    if root is not None and root.error is not None:
-        end_flow(step, "failed", _failed_at(step.state, root), root.error)
-    elif prompt_timers.out_of_reach_for_good(step.state):
-        reason = step.state.pause_reason or ""
-        message = f"the thread could not be posted in until the deadline was over ({reason})"
-        end_flow(step, "failed", None, {"type": "unreachable", "message": message})
 
 
 def _finish_or_pause(step: Step) -> None:
@@ -114,7 +110,8 @@ def _finalize(step: Step) -> None:
     """End the session: what still runs of the flow ends, questions are withdrawn, `finally` runs, and that was it."""
     if not all(map(in_finally, step.state.launched)):
         return
-    _withdraw_prompts(step)
+    for prompt_id in asked_in_order(step.state):
+        step.withdraw(step.state.prompts[prompt_id], f"the session is {step.state.outcome}")
     list_id = step.flow.finally_list
     # What runs at the end runs under the lock: without it there is nothing to clean up that this session did.
     skipped = step.state.finally_skipped or step.state.inputs is None or limits.pending(step.state)
@@ -126,7 +123,15 @@ def _finalize(step: Step) -> None:
     if step.state.launched:
         return
     if FINALLY in step.state.frames:
-        _say_outcome(step, step.state.frames[FINALLY])
+        # A flow that completed has failed when its `finally` failed.
+        frame = step.state.frames[FINALLY]
+        state = step.state
+        if state.outcome == "failed":
+            step.emit(ev.FlowFailed, path=_failed_at(state, state.frames[ROOT]), error=state.error or {})
+        elif state.outcome == "complete" and frame.error is not None:
+            step.emit(ev.FlowFailed, path=_failed_at(state, frame), error=frame.error)
+        elif state.outcome == "complete":
+            step.emit(ev.FlowCompleted)
     step.emit(ev.SessionEnd, status=step.state.outcome)
 
 
@@ -145,22 +150,6 @@ def _finally_is_over(step: Step) -> bool:
                 step.fail(path, {"type": "interrupted", "message": message})
     containers.progress(step)
     return containers.is_over(step, step.state.frames[FINALLY])
-
-
-def _say_outcome(step: Step, frame: Frame) -> None:
-    """A flow that completed has failed when its `finally` failed; any other outcome stays what it was."""
-    state = step.state
-    if state.outcome == "failed":
-        step.emit(ev.FlowFailed, path=_failed_at(state, state.frames[ROOT]), error=state.error or {})
-    elif state.outcome == "complete" and frame.error is not None:
-        step.emit(ev.FlowFailed, path=_failed_at(state, frame), error=frame.error)
-    elif state.outcome == "complete":
-        step.emit(ev.FlowCompleted)
-
-
-def _withdraw_prompts(step: Step) -> None:
-    for prompt_id in asked_in_order(step.state):
-        step.withdraw(step.state.prompts[prompt_id], f"the session is {step.state.outcome}")
 
 
 # --- interruptions -----------------------------------------------------------------------------------------

@@ -115,36 +115,28 @@ def _gate(actor: Actor, action: Action, target: Target) -> str | None:
     if actor.edited:
         return "Edited text does not count. Please write it again as a new message."
     if actor.kind == "slack":
-        return _slack_gate(actor, target)
+        if actor.simulated or ":" in actor.id:
+            return _NOT_PEOPLE
+        if not actor.facts_known:
+            return UNKNOWN
+        if actor.deleted:
+            return "This account is deactivated."
+        if actor.is_stranger or target.home_team is None or actor.team_id != target.home_team:
+            return "Only members of this workspace can do this."
+        if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
+            return "Guests cannot do this in this workspace."
+        if target.users and not _is_listed(actor, sorted(target.users), target):
+            return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
+        return None
     if actor.kind == "local":
-        return _local_gate(actor, target)
+        if not actor.facts_known or actor.deleted:
+            return _NOT_PEOPLE
+        if actor.simulated and target.has_channel:
+            return "This run lives in a Slack channel, where nobody can be played with --as."
+        if not actor.simulated and (not actor.id.startswith("local:") or actor.id == "local:"):
+            return _NOT_PEOPLE
+        return None
     return _NOT_PEOPLE
-
-
-def _slack_gate(actor: Actor, target: Target) -> str | None:
-    if actor.simulated or ":" in actor.id:
-        return _NOT_PEOPLE
-    if not actor.facts_known:
-        return UNKNOWN
-    if actor.deleted:
-        return "This account is deactivated."
-    if actor.is_stranger or target.home_team is None or actor.team_id != target.home_team:
-        return "Only members of this workspace can do this."
-    if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
-        return "Guests cannot do this in this workspace."
-    if target.users and not _is_listed(actor, sorted(target.users), target):
-        return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
-    return None
-
-
-def _local_gate(actor: Actor, target: Target) -> str | None:
-    if not actor.facts_known or actor.deleted:
-        return _NOT_PEOPLE
-    if actor.simulated and target.has_channel:
-        return "This run lives in a Slack channel, where nobody can be played with --as."
-    if not actor.simulated and (not actor.id.startswith("local:") or actor.id == "local:"):
-        return _NOT_PEOPLE
-    return None
 
 
 # --- the rules ---------------------------------------------------------------------------------------------

@@ -38,21 +38,17 @@ def open_prompt(step: Step, prompt_id: str, nonce: str | None = None) -> Asked:
     prompt = step.state.prompts.get(prompt_id)
     if prompt is None:
         raise PromptClosed("This question is not known here.")
-    _refuse_closed(step.state, prompt)
+    if prompt.status == "answered":
+        raise AlreadyAnswered(question.already(prompt))
+    if prompt.status == "expired":
+        raise PromptTimedOut(question.timed_out(prompt.deadline or prompt.at))
+    if prompt.status == "cancelled" or step.state.phase not in OPEN_PHASES:
+        raise PromptClosed("This question was withdrawn.")
     if is_over(prompt.deadline, step.facts):
         raise PromptTimedOut(question.timed_out(prompt.deadline))
     if nonce is not None and nonce != prompt.nonce:
         raise PromptClosed("This button belongs to an older copy of the question.")
     return prompt
-
-
-def _refuse_closed(state: State, prompt: Asked) -> None:
-    if prompt.status == "answered":
-        raise AlreadyAnswered(question.already(prompt))
-    if prompt.status == "expired":
-        raise PromptTimedOut(question.timed_out(prompt.deadline or prompt.at))
-    if prompt.status == "cancelled" or state.phase not in OPEN_PHASES:
-        raise PromptClosed("This question was withdrawn.")
 
 
 def is_over(moment: str | None, facts: Facts) -> bool:

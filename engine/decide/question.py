@@ -102,21 +102,15 @@ def answerable(
     later = any(step["mayAnswer"] and set(people_among(step["to"])) - nobody for step in steps)
     if listed and count is not None and count < asked.required and not later:
         gone = [entry for entry in listed if entry in nobody]
-        return _nobody_left(gone, requester, alone, asked.required, count)
+        who = " and ".join(f"`{entry}`" for entry in dict.fromkeys(gone))
+        if gone and alone:
+            return f"{who} is to answer, and this run has no requester: {requester.get('name') or 'sayso'} started it"
+        if gone and not count:
+            return f"{who} is to answer, and nobody is known as the manager of who asked for the run"
+        needed = "one person has" if asked.required == 1 else f"{asked.required} people have"
+        return f"{needed} to approve, and {count or 'none'} of those who are listed may"
     field = "approvers" if asked.approvers is not None else "who"
     return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people)) or listed})
-
-
-def _nobody_left(
-    gone: Sequence[str], requester: Mapping[str, Json], alone: bool, required: int, count: int
-) -> str:
-    who = " and ".join(f"`{entry}`" for entry in dict.fromkeys(gone))
-    if gone and alone:
-        return f"{who} is to answer, and this run has no requester: {requester.get('name') or 'sayso'} started it"
-    if gone and not count:
-        return f"{who} is to answer, and nobody is known as the manager of who asked for the run"
-    needed = "one person has" if required == 1 else f"{required} people have"
-    return f"{needed} to approve, and {count or 'none'} of those who are listed may"
 
 
 def _up(people: Sequence[str], manager_of: Callable[[str], str | None]) -> list[str]:
@@ -281,25 +275,24 @@ def _checked(
     if prompt.options and not _own_words(prompt, value, text):
         if files:
             raise InvalidAnswer("This question takes a choice, not files.")
-        return _with_words(prompt, choice_answer(prompt, value, text), words)
+        # A choice with the words that it asks for.
+        answer = choice_answer(prompt, value, text)
+        asks = next(option.get("asks") for option in prompt.options if option["value"] == answer["value"])
+        if asks is None:
+            return answer
+        said = clean_text(words or "")[0].strip()
+        if not said and not asks.get("optional"):
+            raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
+        if asks.get("choices") and said not in asks["choices"]:
+            raise InvalidAnswer(
+                f"{said[:80]!r} is none of {', '.join(asks['choices'])}. Nothing was decided."
+            )
+        return {**answer, "words": said}
     if files:
         return files_answer(prompt, text, files)
     if not prompt.accepts_text:
         raise InvalidAnswer("This question takes files: drop them into the thread.")
     return _text_answer(flow, prompt, text)
-
-
-def _with_words(prompt: Question, answer: dict[str, Json], words: str | None) -> dict[str, Json]:
-    """A choice with the words that it asks for: as given."""
-    asks = next(option.get("asks") for option in prompt.options if option["value"] == answer["value"])
-    if asks is None:
-        return answer
-    said = clean_text(words or "")[0].strip()
-    if not said and not asks.get("optional"):
-        raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
-    if asks.get("choices") and said not in asks["choices"]:
-        raise InvalidAnswer(f"{said[:80]!r} is none of {', '.join(asks['choices'])}. Nothing was decided.")
-    return {**answer, "words": said}
 
 
 def _own_words(prompt: Question, value: Json, text: str | None) -> bool:

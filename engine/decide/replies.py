@@ -50,10 +50,6 @@ def answer(step: Step, command: Answer) -> None:
         answer = decided
     elif command.always is not None:
         raise InvalidAnswer("Only the call of a tool can be allowed always. Nothing was decided.")
-    _take_answer(step, prompt, command, answer)
-
-
-def _take_answer(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) -> None:
     step.emit(
         ev.PromptAnswered,
         path=prompt.path,
@@ -183,7 +179,12 @@ def timer_due(step: Step, command: Due) -> None:
         return
     if timer.prompt_id is not None and timer.purpose in prompt_timers.PURPOSES:
         if prompt_timers.due(step, timer):
-            _expire(step, step.state.prompts[timer.prompt_id])
+            # Nobody answered in time.
+            prompt = step.state.prompts[timer.prompt_id]
+            fields = {"prompt_id": prompt.prompt_id, "outcome": prompt.on_timeout}
+            step.emit(ev.PromptExpired, path=prompt.path, **fields)
+            step.wake(prompt.path)
+            _after(prompt).expired(step, step.state.prompts[prompt.prompt_id])
         return
     step.emit(ev.TimerFired, path=timer.path, timer_id=timer.timer_id)
     if timer.purpose != "unreachable":
@@ -192,14 +193,6 @@ def timer_due(step: Step, command: Due) -> None:
             step.complete(timer.path or "", {"until": timer.due_at})
         elif timer.purpose == "followUp":
             _end_rest(step, timer.path or "")
-
-
-def _expire(step: Step, prompt: Asked) -> None:
-    """Nobody answered in time: `on_timeout` decides, `fail` where nothing else is said."""
-    fields = {"prompt_id": prompt.prompt_id, "outcome": prompt.on_timeout}
-    step.emit(ev.PromptExpired, path=prompt.path, **fields)
-    step.wake(prompt.path)
-    _after(prompt).expired(step, step.state.prompts[prompt.prompt_id])
 
 
 # --- what follows an answer, or that nobody gave one -------------------------------------------------------
@@ -256,7 +249,8 @@ class _Failed(_Question):
         """It is skipped, or the end of the session."""
         choice = (prompt.answer or {})["value"]
         if choice == "skip":
-            _skip(step, prompt, "a person skipped it after it failed")
+            run = step.state.nodes[prompt.path]
+            step.skip(prompt.path, run.node_id, run.type, "a person skipped it after it failed")
         elif choice != RETRY:
             _end_by(step, Abort(command.actor, f"after {step.state.nodes[prompt.path].node_id} failed"))
 
@@ -277,11 +271,6 @@ class _OfHolder(_Question):
         container = step.state.containers.get(prompt.path)
         kind = step.around(prompt.path) if container is None else step.kinds[container.kind]
         kind.decided(step, prompt)
-
-
-def _skip(step: Step, prompt: Asked, reason: str) -> None:
-    run = step.state.nodes[prompt.path]
-    step.skip(prompt.path, run.node_id, run.type, reason)
 
 
 def _after(prompt: Asked) -> _Question:

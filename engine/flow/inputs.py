@@ -125,13 +125,9 @@ def _read(kind: InputType, items: InputType | None, text: str) -> Json:
     if kind == "array" and not stripped.startswith("["):
         parts = [part.strip() for part in stripped.split(",")] if stripped else []
         return [_read(items or "string", None, part) for part in parts if part]
-    return _json(stripped, text)
-
-
-def _json(stripped: str, otherwise: str) -> Json:
     try:
         return read(stripped.removeprefix("+"))
     except Inexact:
         raise
     except NotJson:
-        return otherwise
+        return text

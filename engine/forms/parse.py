@@ -47,7 +47,21 @@ def read_value(field: Field, raw: Json, *, by_number: bool = False) -> Json:
     if field["type"] == "choice":
         return _option(field, raw, by_number)["value"]
     if field["type"] == "choices":
-        return _choices(field, raw, by_number)
+        offered = field["options"]
+        given = _split(offered, raw, by_number) if isinstance(raw, str) else raw
+        if not isinstance(given, list):
+            raise InvalidAnswer(f"Choose from: {listed(offered)}; several with commas between them.")
+        if len(given) > len(offered):
+            raise InvalidAnswer(f"Choose at most {len(offered)}, each of them once.")
+        chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
+        # In the order of the form, whatever order they were chosen in.
+        values = [option["value"] for option in offered if id(option) in chosen]
+        least, most = field.get("minItems") or 0, min(field.get("maxItems") or MOST_CHOSEN, MOST_CHOSEN)
+        if len(values) < least:
+            raise InvalidAnswer(f"Choose at least {least}; this is {len(values)}.")
+        if len(values) > most:
+            raise InvalidAnswer(f"Choose at most {most}; this is {len(values)}.")
+        return values
     return _READERS[field["type"]](field, raw)
 
 
@@ -57,7 +71,11 @@ def _string(field: Field, raw: Json) -> str:
     text = raw if field.get("multiline") else raw.strip()
     if field.get("format"):
         text = read_format(field["format"], text)
-    _refuse_length(field, text)
+    least, most = field.get("minLength") or 0, most_text(field)
+    if len(text) < least:
+        raise InvalidAnswer(f"Write at least {_characters(least)}; this has {len(text):,}.")
+    if len(text) > most or units(text) > MOST_TEXT:
+        raise InvalidAnswer(f"Write at most {_characters(most)}; this has {len(text):,}.")
     pattern = field.get("pattern")
     if pattern and not compiled(pattern).search(text):
         raise InvalidAnswer(f"This must fit the pattern {pattern}")
@@ -73,14 +91,6 @@ def most_text(field: Field) -> int:
 def units(text: str) -> int:
     """The length of a text as Slack counts it."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def _refuse_length(field: Field, text: str) -> None:
-    least, most = field.get("minLength") or 0, most_text(field)
-    if len(text) < least:
-        raise InvalidAnswer(f"Write at least {_characters(least)}; this has {len(text):,}.")
-    if len(text) > most or units(text) > MOST_TEXT:
-        raise InvalidAnswer(f"Write at most {_characters(most)}; this has {len(text):,}.")
 
 
 def _characters(count: int) -> str:
@@ -162,24 +172,6 @@ def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:
     return found
 
 
-def _choices(field: Field, raw: Json, by_number: bool) -> list[Json]:
-    offered = field["options"]
-    given = _split(offered, raw, by_number) if isinstance(raw, str) else raw
-    if not isinstance(given, list):
-        raise InvalidAnswer(f"Choose from: {listed(offered)}; several with commas between them.")
-    if len(given) > len(offered):
-        raise InvalidAnswer(f"Choose at most {len(offered)}, each of them once.")
-    chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
-    # In the order of the form, whatever order they were chosen in.
-    values = [option["value"] for option in offered if id(option) in chosen]
-    least, most = field.get("minItems") or 0, min(field.get("maxItems") or MOST_CHOSEN, MOST_CHOSEN)
-    if len(values) < least:
-        raise InvalidAnswer(f"Choose at least {least}; this is {len(values)}.")
-    if len(values) > most:
-        raise InvalidAnswer(f"Choose at most {most}; this is {len(values)}.")
-    return values
-
-
 def _split(offered: Sequence[Mapping[str, Json]], text: str, by_number: bool) -> list[Json]:
     """Comma separated options. A label may have commas itself: of what could be meant the longest counts."""
     parts = re.split(r"[,\n]", text)
@@ -223,7 +215,10 @@ def check_form(fields: Sequence[Field], values: Mapping[str, Json]) -> tuple[dic
         name = field["name"]
         raw = values[name] if name in values else field.get("default")
         try:
-            found[name] = _value(field, raw)
+            value = _nothing(field) if is_empty(raw) else read_value(field, raw)
+            if field.get("required") and is_empty(value):
+                raise InvalidAnswer(_NEEDED)
+            found[name] = value
         except InvalidAnswer as error:
             wrong[name] = str(error)
     return found, wrong
@@ -242,13 +237,6 @@ def parse_typed(field: Field, text: str) -> Json:
 def defaults(fields: Sequence[Field]) -> dict[str, Json]:
     """The values of a form that nobody filled in; null where a field has no default."""
     return {field["name"]: field.get("default", _nothing(field)) for field in fields}
-
-
-def _value(field: Field, raw: Json) -> Json:
-    value = _nothing(field) if is_empty(raw) else read_value(field, raw)
-    if field.get("required") and is_empty(value):
-        raise InvalidAnswer(_NEEDED)
-    return value
 
 
 def _nothing(field: Field) -> Json:

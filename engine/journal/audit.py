@@ -76,9 +76,6 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
         return {name: value for name, value in fields if value is not None}
 
 
-COLUMNS = AuditRecord.__struct_encode_fields__
-
-
 def audit(events: Iterable[Event], *, after: int = 0, content: bool = False) -> Iterator[AuditRecord]:
     """The records of a journal that starts at its first event, those after event `after`; with what was said and returned
     where `content` is asked for."""

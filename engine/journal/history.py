@@ -80,7 +80,17 @@ def tree(events: Iterable[Event], flow: Flow | None = None) -> Entry:
     for event in events:
         builder.take(event)
     if flow is not None:
-        _add_pending(builder.root, flow)
+        root = builder.root
+        for entry in list(root.walk()):
+            if entry.kind != "pass" or entry.list_id is None or entry.list_id not in flow.lists:
+                continue
+            nodes = flow.lists[entry.list_id].nodes
+            begun = {child.name.partition("~")[0] for child in entry.children}
+            if entry.ended_at is None or entry is root:
+                entry.children += [
+                    Entry("node", "", node.id, node.type) for node in nodes if node.id not in begun
+                ]
+            _sort(entry.children, {node.id: node.index for node in nodes})
     return builder.root
 
 
@@ -291,20 +301,6 @@ def _stop_inside(around: Entry, at: str) -> None:
             entry.status, entry.ended_at, entry.until = _ended(entry, "stopped"), at, None
             entry.error = entry.error or entry.broken
             entry.prompts.clear()
-
-
-def _add_pending(root: Entry, flow: Flow) -> None:
-    """Put the nodes that have not begun into every pass that is not over, and all nodes in the file's order."""
-    for entry in list(root.walk()):
-        if entry.kind != "pass" or entry.list_id is None or entry.list_id not in flow.lists:
-            continue
-        nodes = flow.lists[entry.list_id].nodes
-        begun = {child.name.partition("~")[0] for child in entry.children}
-        if entry.ended_at is None or entry is root:
-            entry.children += [
-                Entry("node", "", node.id, node.type) for node in nodes if node.id not in begun
-            ]
-        _sort(entry.children, {node.id: node.index for node in nodes})
 
 
 def _sort(children: list[Entry], places: dict[str, int]) -> None:

@@ -89,19 +89,16 @@ def fold(loaded: Loaded) -> State | None:
     the whole journal has to be folded. Raises `MalformedJournal` for events that do not follow.
     """
     try:
-        start = State() if loaded.snapshot is None else read_document(loaded.snapshot)
+        start = State()
         if loaded.snapshot is not None:
-            _check_place(start, loaded)
+            start = read_document(loaded.snapshot)
+            if (start.seq, start.session_id) != (loaded.snapshot_seq, loaded.head.session_id):
+                raise MalformedJournal("the snapshot belongs to another place")
         return derive_state((decode_event(row) for row in loaded.events), start)
     except MalformedJournal:
         if loaded.snapshot is None:
             raise
         return None
-
-
-def _check_place(start: State, loaded: Loaded) -> None:
-    if start.seq != loaded.snapshot_seq or start.session_id != loaded.head.session_id:
-        raise MalformedJournal("the snapshot belongs to another place")
 
 
 def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Json]:

@@ -366,22 +366,18 @@ def _lookup(path: Names, source: str) -> Run:
                 value = value[key]
             else:
                 raise failed(source, _undefined(reference, context) or f"`{key}` is undefined")
-        return _finish(value, source)
+        # A value from the context, checked for its size.
+        try:
+            if type(value) in (str, dict, list):
+                try:
+                    return check_size(value)
+                except TypeError:
+                    return plain(value)
+            return plain(value)
+        except (ValueError, RecursionError) as error:
+            raise failed(source, str(error)) from error
 
     return run
-
-
-def _finish(value: Any, source: str) -> Json:
-    """A value from the context, checked for its size; it is JSON already unless its mapping is the caller's own."""
-    try:
-        if type(value) in (str, dict, list):
-            try:
-                return check_size(value)
-            except TypeError:
-                return plain(value)
-        return plain(value)
-    except (ValueError, RecursionError) as error:
-        raise failed(source, str(error)) from error
 
 
 def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact: bool) -> Run:

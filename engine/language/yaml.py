@@ -259,7 +259,13 @@ class _Builder:
             self._fail(event, f"tags (`{tag}`) are not allowed", "quote a text that begins with !")
         if isinstance(event, yaml.ScalarEvent):
             self.located.spans[path] = (start, _mark(event.end_mark))
-            return self._scalar(event, path)
+            text: str = event.value
+            if event.style:
+                self._check_scalar_text(event, text)
+                return text
+            if text == "" and not self.empty:
+                self._no_value(event, path)
+            return self._plain(event, path)
         if depth > MAX_DEPTH:
             self._fail(event, f"the file nests deeper than {MAX_DEPTH} levels")
         self.located.spans[path] = (start, start)
@@ -322,15 +328,6 @@ class _Builder:
         hint = advice if line.endswith("}}") and len(line) <= 80 else "put the whole value in quotes"
         self._note_at(mark, "a value that begins with {{ must be quoted", hint)
         raise _Stop
-
-    def _scalar(self, event: Any, path: Path) -> Json:
-        text: str = event.value
-        if event.style:
-            self._check_scalar_text(event, text)
-            return text
-        if text == "" and not self.empty:
-            self._no_value(event, path)
-        return self._plain(event, path)
 
     def _no_value(self, event: Any, path: Path) -> None:
         self.located.empty.add(path)

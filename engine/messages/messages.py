@@ -120,14 +120,9 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
     for index in range(1, len(messages)):
         if messages[index].role == messages[index - 1].role:
             flaws.append(Flaw(index, None, f"two messages of the {messages[index].role} follow each other"))
-    if messages[-1].role != "user" and not _paused(messages[-1]):
+    if messages[-1].role != "user" and not served(messages[-1].content):
         flaws.append(Flaw(len(messages) - 1, None, "the last message must be the user's"))
     return flaws
-
-
-def _paused(message: Message) -> bool:
-    """Whether the API may have stopped here, among tools of its own, and goes on when it gets this back."""
-    return served(message.content)
 
 
 def served(content: Sequence[Json]) -> bool:

@@ -62,7 +62,21 @@ class Failures:
         if counts.total() == 1:
             log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
         if counts[way] >= MOST_FAILURES:
-            await self._dead_letter(row, way, error, counts.total())
+            tries = counts.total()
+            now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
+            result = encode({"error": way, "message": message, "tries": tries, "at": now})
+            try:
+                said = await self._tell(row) if self._tell is not None else ()
+            except Exception:
+                log.exception("nobody can be told that inbox row %s is set aside", row.key)
+                said = ()
+            await self._engine.writer.call(
+                self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
+            )
+            log.error(
+                "inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way
+            )
+            self.forget(row)
 
     async def _store_works(self, error: Exception) -> bool:
         """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
@@ -75,17 +89,3 @@ class Failures:
         except StorageError:
             return False
         return True
-
-    async def _dead_letter(self, row: InboxRow, way: str, error: Exception, tries: int) -> None:
-        now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
-        result = encode({"error": way, "message": message, "tries": tries, "at": now})
-        try:
-            said = await self._tell(row) if self._tell is not None else ()
-        except Exception:
-            log.exception("nobody can be told that inbox row %s is set aside", row.key)
-            said = ()
-        await self._engine.writer.call(
-            self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
-        )
-        log.error("inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way)
-        self.forget(row)

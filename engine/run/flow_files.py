@@ -44,7 +44,12 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
     for path in folder.files:
         try:
             flow, located = folder.read(path)
-            _refuse_second(flow, flows)
+            first = flows.get(flow.name)
+            if first is not None:
+                fault = Fault(
+                    ("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name"
+                )
+                raise FlowError([load_located(flow.text, flow.file).problem(fault)])
             flows[flow.name] = link(flow, located, folder.find, folder.names)
         except FlowError as error:
             errors[str(path)] = error
@@ -138,10 +143,3 @@ def _flow_files(directory: FilePath) -> list[FilePath]:
         reason = error.strerror or type(error).__name__
         text = f"the folder of flows cannot be read: {reason}"
         raise FlowError([Problem(str(directory), 1, 1, text)]) from error
-
-
-def _refuse_second(flow: Flow, flows: Mapping[str, Flow]) -> None:
-    first = flows.get(flow.name)
-    if first is not None:
-        fault = Fault(("flow",), f"the name `{flow.name}` is taken by {first.file}", "give it another name")
-        raise FlowError([load_located(flow.text, flow.file).problem(fault)])

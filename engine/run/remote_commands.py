@@ -84,18 +84,15 @@ def own_command(key: str, do: str, *, actor: Actor, **fields: Json) -> Command:
 def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
     """The command of a request as it is read. Raises `BadRequest` and `SchemaTooNew`."""
     try:
-        return _command(key, read())
+        data = read()
+        word = data["do"]
+        _known({word} - _WORDS.keys(), "the request")
+        make, parts = _WORDS[word]
+        names = parts.split()
+        _known(data.keys() - {"do", "actor", *(name.rstrip("?") for name in names)}, f"of a request {word!r}")
+        return make(*(_part(key, data, name) for name in names))
     except (NotJson, KeyError, TypeError, ValueError) as error:
         raise BadRequest(f"not a request of this release: {error!r}") from error
-
-
-def _command(key: str, data: dict[str, Any]) -> Command:
-    word = data["do"]
-    _known({word} - _WORDS.keys(), "the request")
-    make, parts = _WORDS[word]
-    names = parts.split()
-    _known(data.keys() - {"do", "actor", *(name.rstrip("?") for name in names)}, f"of a request {word!r}")
-    return make(*(_part(key, data, name) for name in names))
 
 
 def _known(unknown: set[str], what: str) -> None:

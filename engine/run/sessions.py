@@ -277,7 +277,13 @@ class Sessions:
             if not live.claimed or (live.stale and not live.tasks):
                 await self._load_claimed(live)
             elif live.stale:
-                await self._reload(live)
+                # Load a session again of which a commit failed.
+                loaded = await self.writer.call(self.store.load, live.session_id)
+                if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self.owner):
+                    self.lose(live)
+                    raise Fenced(f"Another owner has session {live.session_id}.")
+                await self._load(live, loaded)
+                live.stale = False
         except (Owned, Fenced, UnknownSession, SessionQuarantined):
             self._stale.discard(live.session_id)
             raise
@@ -394,15 +400,6 @@ class Sessions:
         live.claimed = live.fresh = False
         self._cached.pop(live.session_id, None)
         self._stale.discard(live.session_id)
-
-    async def _reload(self, live: ActiveSession) -> None:
-        """Load a session again of which a commit failed. Raises `Fenced`."""
-        loaded = await self.writer.call(self.store.load, live.session_id)
-        if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self.owner):
-            self.lose(live)
-            raise Fenced(f"Another owner has session {live.session_id}.")
-        await self._load(live, loaded)
-        live.stale = False
 
     async def _load(self, live: ActiveSession, loaded: Loaded) -> None:
         live.flow = await self.flow(loaded.head.flow_digest)

@@ -43,14 +43,9 @@ def verify(events: Iterable[Event], flow: Flow | None = None) -> State:
         raise MalformedJournal(
             f"the journal ends in the middle of a step: behind event {state.seq} {types} is missing"
         )
-    if flow is not None and events:
-        _is_of(flow, state)
-    return state
-
-
-def _is_of(flow: Flow, state: State) -> None:
-    if state.flow_digest != flow.digest:
+    if flow is not None and events and state.flow_digest != flow.digest:
         raise MalformedJournal(f"the session pinned the text {state.flow_digest}, and this is {flow.digest}")
+    return state
 
 
 def _compare(flow: Flow, state: State, event: Event) -> None:
@@ -88,24 +83,22 @@ def _started(flow: Flow, state: State, event: ev.Start) -> None:
     path = event.at
     node = _defined(flow, state, path, event.own_id)
     if node is None:
-        _call_started(flow, state, path, event.node_type)
+        owner = frame_at(state, scope_of(path)).owner or ""
+        agent = state.containers[owner].agent
+        call = None if agent is None else agent.calls.get(path)
+        if call is None:
+            _has_its_time_limit(flow, state, owner)
+            return
+        plan = plan_of(node_at(flow, state, owner))
+        if call.tool is not None and call.tool < len(plan.tools):
+            same(event.node_type, plan.tools[call.tool].node.type, "type")
+        asks = any(rule.tool == call.name and rule.when is None for rule in plan.rules)
+        if asks and call.prompt_id is None and not any(path in grant.uses for grant in state.grants.values()):
+            raise MalformedJournal(
+                f"nobody was asked about {path}, a call of {call.name}, and no grant was used"
+            )
     else:
         same((event.node_type, event.index), (node.type, node.index), "type and index")
-
-
-def _call_started(flow: Flow, state: State, path: str, kind: str) -> None:
-    owner = frame_at(state, scope_of(path)).owner or ""
-    agent = state.containers[owner].agent
-    call = None if agent is None else agent.calls.get(path)
-    if call is None:
-        _has_its_time_limit(flow, state, owner)
-        return
-    plan = plan_of(node_at(flow, state, owner))
-    if call.tool is not None and call.tool < len(plan.tools):
-        same(kind, plan.tools[call.tool].node.type, "type")
-    asks = any(rule.tool == call.name and rule.when is None for rule in plan.rules)
-    if asks and call.prompt_id is None and not any(path in grant.uses for grant in state.grants.values()):
-        raise MalformedJournal(f"nobody was asked about {path}, a call of {call.name}, and no grant was used")
 
 
 def _skipped(flow: Flow, state: State, event: ev.NodeSkipped) -> None:

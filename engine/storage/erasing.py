@@ -65,7 +65,13 @@ def _erase_session(store: Store, session_id: str) -> None:
     if head is None:
         raise UnknownSession(f"There is no session {session_id}.")
     refuse_to_erase(store, head)
-    keys = _message_keys(store, session_id)
+    # The keys of the inbox rows that a session has taken, as far as it can be read.
+    keys: set[str] = set()
+    try:
+        for event in store.journal(session_id):
+            keys |= _named_key(decode(event))
+    except (Corrupt, Erased):
+        pass
     store._db.run(
         DATA_KEYS.upsert("scope"), DATA_KEYS.sealed(store._sealer, DataKey(session_id, ERASED, b""))
     )
@@ -109,17 +115,6 @@ def is_erased(store: Store, session_id: str) -> bool:
         row = store._db.one(_KEY, (session_id,))
     record = None if row is None else DATA_KEYS.verified(store._sealer, row)
     return record is not None and record.key_id == ERASED
-
-
-def _message_keys(store: Store, session_id: str) -> set[str]:
-    """The keys of the inbox rows that a session has taken, as far as it can be read."""
-    found: set[str] = set()
-    try:
-        for event in store.journal(session_id):
-            found |= _named_key(decode(event))
-    except (Corrupt, Erased):
-        pass
-    return found
 
 
 def _named_key(value: Json) -> set[str]:

@@ -159,7 +159,18 @@ class Writer:
                         return
                     self._next(jobs)
         except BaseException as error:
-            self._die(error, jobs)
+            ended = StorageBroken(
+                f"The writer thread ended ({type(error).__name__}: {error}); end this process."
+            )
+            ended.__cause__ = error
+            with self._gate:
+                self._ended = ended
+            try:
+                while True:
+                    jobs.append(self._queue.get_nowait())
+            except Empty:
+                pass
+            _tell([(job, None, _copy(ended)) for job in jobs if job is not None])
 
     def _take(self) -> list[_Queued]:
         """Wait for a job, and take what else is there."""
@@ -208,18 +219,6 @@ class Writer:
             # Something is wrong with one of them: the others are none the worse for it.
             return [outcome for queued in given for outcome in self._together("ingest", [queued])]
         return [[next(ids) for _ in queued] for queued, _ in given]
-
-    def _die(self, error: BaseException, jobs: list[_Queued]) -> None:
-        ended = StorageBroken(f"The writer thread ended ({type(error).__name__}: {error}); end this process.")
-        ended.__cause__ = error
-        with self._gate:
-            self._ended = ended
-        try:
-            while True:
-                jobs.append(self._queue.get_nowait())
-        except Empty:
-            pass
-        _tell([(job, None, _copy(ended)) for job in jobs if job is not None])
 
 
 def _alike(jobs: Sequence[_Queued], kind: str) -> list[_Job]:

@@ -153,7 +153,7 @@ class HeldLock:
         given = self.signs.clock()
         self.raw.execute(_IDLE, (f"{LEASE_SECONDS * 1000:.0f}ms",))
         self.raw.execute(_BOOT)
-        self.started = _text(self.raw, _STARTED)
+        self.started = str(_one(self.raw, _STARTED))
         locks = {self._name: _TAKE, **self._further}
         taken = all(_one(self.raw, words, self._number(name)) is True for name, words in locks.items())
         if taken:
@@ -217,10 +217,6 @@ def _interrupted(url: str) -> Iterator[None]:
 def _one(raw: psycopg.Connection[tuple[Any, ...]], sql: str, *values: object) -> object:
     row = raw.execute(sql, values).fetchone()
     return None if row is None else row[0]
-
-
-def _text(raw: psycopg.Connection[tuple[Any, ...]], sql: str) -> str:
-    return str(_one(raw, sql))
 
 
 def settled(db: PostgresConnection) -> bool:

@@ -259,7 +259,7 @@ def migrate(
                 f"{path} has to be upgraded (schema {version} to {len(steps)}), but it is in use by "
                 f"{', '.join(living)}. Stop them first."
             )
-        _copy(connection, path, version)
+        copy_to(connection, path.with_name(f"{path.name}.v{version}.bak"))
     connection.execute("BEGIN IMMEDIATE")
     try:
         take_steps(connection, steps, version)
@@ -268,11 +268,6 @@ def migrate(
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _copy(connection: apsw.Connection, path: Path, version: int) -> None:
-    """A copy beside the file; one from an earlier attempt at this upgrade is replaced."""
-    copy_to(connection, path.with_name(f"{path.name}.v{version}.bak"))
 
 
 def copy_to(connection: apsw.Connection, target: Path) -> None:

@@ -132,7 +132,12 @@ def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path
         with translated(backup), closing(_opened(backup, apsw.SQLITE_OPEN_READONLY)) as source:
             counter = _checked(source, backup, sealer)
             copy_to(source, part)
-        _suspend(file, sealer, counter)
+        # Set the anchor beyond what is put back, and beyond what was there.
+        points = Points(sealer)
+        with closing(Anchor(anchor_of(file), points)) as anchor:
+            anchor.open()
+            newest = anchor.newest()
+            anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1))
         kept = _set_apart(file, stamp)
         part.rename(file)
         sync_directory(folder)
@@ -174,15 +179,6 @@ def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
     if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
         raise KeyMissing(f"{backup} was not written with this key; restore the key that belongs to it first.")
     return int(counter[0]) if counter else 0
-
-
-def _suspend(file: Path, sealer: Sealer, counter: int) -> None:
-    """Set the anchor beyond what is put back, and beyond what was there."""
-    points = Points(sealer)
-    with closing(Anchor(anchor_of(file), points)) as anchor:
-        anchor.open()
-        newest = anchor.newest()
-        anchor.make(points.sealed(max(counter, newest.counter if newest else 0) + 1))
 
 
 def _set_apart(file: Path, stamp: str) -> Path | None:

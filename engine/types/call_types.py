@@ -166,8 +166,10 @@ class Calls:
             item = self._field_of_items(node, item, attribute)
             if node.name == "map":
                 return list_of(item)
-        if node.name == "sum" and attribute is None and not item.unknown and item.kinds & ~MISSING:
-            self._summed(node, item)
+        whole = not item.unknown and item.kinds & ~MISSING
+        if node.name == "sum" and attribute is None and whole and not item.kinds & NUMBER:
+            message = f"the items are {words(item)}, and `sum` takes numbers"
+            self._inference.report(node, message, "make them numbers first: `| map('int') | sum`", "sum")
         if node.name == "project":
             fields: dict[str, Type] = {}
             for keyword in node.kwargs:
@@ -178,7 +180,16 @@ class Calls:
         if node.name in ("match", "replace"):
             self._pattern(node)
         if node.name == "map" and attribute is None:
-            return self._mapped(node, item, arguments)
+            # `map('int')`.
+            named = self._by_name(node, 0, FILTERS, "filter")
+            if not node.args:
+                return self._inference.report(
+                    node, "the filter `map` needs a field or a filter", FILTERS["map"][2], "map"
+                )
+            if named is None or named == "default":
+                return None
+            each = nodes.Filter(_first(node), named, node.args[1:], node.kwargs, None, None)
+            return list_of(self._applied(each, item, arguments[1:]))
         if node.name in _CHOOSING:
             self._chosen(node, item, arguments)
         if node.name in ("float", "int") and arguments:
@@ -220,23 +231,6 @@ class Calls:
             self._inference.report(
                 node, str(error), "the syntax is RE2's: no look-around, no references back", node.name
             )
-
-    def _summed(self, node: nodes.Filter, item: Type) -> None:
-        if not item.kinds & NUMBER:
-            message = f"the items are {words(item)}, and `sum` takes numbers"
-            self._inference.report(node, message, "make them numbers first: `| map('int') | sum`", "sum")
-
-    def _mapped(self, node: nodes.Filter, item: Type, arguments: list[Type]) -> Type | None:
-        """`map('int')`: a filter on each item."""
-        named = self._by_name(node, 0, FILTERS, "filter")
-        if not node.args:
-            return self._inference.report(
-                node, "the filter `map` needs a field or a filter", FILTERS["map"][2], "map"
-            )
-        if named is None or named == "default":
-            return None
-        each = nodes.Filter(_first(node), named, node.args[1:], node.kwargs, None, None)
-        return list_of(self._applied(each, item, arguments[1:]))
 
     def _chosen(self, node: nodes.Filter, item: Type, arguments: list[Type]) -> None:
         """`select('gt', 3)`, `selectattr('age', 'gt', 3)`: a test of each item."""

@@ -74,8 +74,6 @@ def test_options_of_all_commands_stand_before_the_command() -> None:
         ("-vx run f", "sayso", "x"),
         ("--home x", "sayso", "COMMAND"),
         ("run f --inputs-file nope.yml", "sayso run", "--inputs-file: file 'nope.yml' does not exist"),
-        ("sessions purge", "sayso sessions purge", "--older-than"),
-        ("sessions delete", "sayso sessions delete", "ID..."),
         ("sessions export x -o .", "sayso sessions export", "-o/--output: file '.' is a directory"),
         ("sessions list --limit 1.5", "sayso sessions list", "--limit: invalid int value: '1.5'"),
         ("sessions list --limit 0", "sayso sessions list", "--limit: 0 is not 1 or more"),

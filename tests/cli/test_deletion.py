@@ -1,4 +1,4 @@
-"""Retention, `sessions delete`, `sessions purge` and `store compact`: what goes, goes whole; the rest is untouched."""
+"""Retention, `sessions delete` and `store compact`: what goes, goes whole; the rest is untouched."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_delete_takes_a_session_with_its_files(
 def test_a_dry_run_deletes_nothing(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """It names what would go."""
     filled(settings).close()
-    assert run(["--home", "home", "sessions", "purge", "--older-than", "1s", "--dry-run"]) == 0
+    assert run(["--home", "home", "sessions", "delete", "--older-than", "1s", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "session-one" in out
     assert "2 sessions would be deleted; nothing was." in out
@@ -103,7 +103,7 @@ def test_what_is_open_is_not_deleted(settings: Settings, capsys: pytest.CaptureF
 def test_purge_takes_what_ended_long_ago(settings: Settings) -> None:
     """All that ended before, and nothing that is open."""
     filled(settings).close()
-    assert run(["--home", "home", "sessions", "purge", "--older-than", "1s"]) == 0
+    assert run(["--home", "home", "sessions", "delete", "--older-than", "1s"]) == 0
     assert left(settings) == (["session-open"], ["session-open"])
 
 
@@ -390,9 +390,9 @@ def left_of(home: Path, *words: bytes) -> list[str]:
     return [word.decode() for word in words if word in found]
 
 
-@pytest.mark.parametrize("command", ["delete", "purge"])
+@pytest.mark.parametrize("how", ["by id", "by age"])
 def test_what_was_deleted_stands_nowhere_in_the_file(
-    command: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither inputs nor answers are left in pages, free pages or the log, also while another process has the file open."""
     (tmp_path / "flows").mkdir()
@@ -402,8 +402,8 @@ def test_what_was_deleted_stands_nowhere_in_the_file(
         [head] = other.heads()
         assert run(["--home", "home", "sessions", "resume", head.session_id, "swordfish", "--no-wait"]) == 0
         assert left_of(settings.home, b"open sesame", b"swordfish")
-        what = [head.session_id] if command == "delete" else ["--older-than", "0s"]
-        assert run(["--home", "home", "sessions", command, *what]) == 0
+        what = [head.session_id] if how == "by id" else ["--older-than", "0s"]
+        assert run(["--home", "home", "sessions", "delete", *what]) == 0
         assert left_of(settings.home, b"open sesame", b"swordfish") == []
 
 
@@ -428,3 +428,20 @@ def test_a_deletion_that_leaves_text_is_noticed(
         monkeypatch.setattr(retention, "_emptied", lambda kept: iter(()))
     with pytest.raises(AssertionError, match="swordfish"):
         test_what_was_deleted_stands_nowhere_in_the_file("delete", settings, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("session-1", "--older-than", "1d"),
+        ("--older-than", "1d", "--person", "U1"),
+        ("--older-than", "soon"),
+    ],
+)
+def test_which_sessions_go_is_said_in_one_way(
+    words: tuple[str, ...], settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ids, an age or a person; anything else is refused before a store is opened."""
+    assert run(["--home", "home", "sessions", "delete", *words]) == 2
+    assert capsys.readouterr().err.startswith("sayso: ")

@@ -116,18 +116,18 @@ def test_settings_of_a_copy_that_are_not_there_are_refused(home: Cli) -> None:
 def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
     """A dry run lists, what is open is named and stays, and what was erased is said to be so."""
     name = session(home)
-    dry = home.run("sessions", "erase", "--person", "local:ana", "--dry-run")
+    dry = home.run("sessions", "delete", "--person", "local:ana", "--dry-run")
     assert (dry.code, "is paused: end it before" in dry.out) == (5, True)
     assert home.run("sessions", "resume", name, "because").code == 0
     assert (
-        f"{name}  kept, complete" in home.run("sessions", "erase", "--person", "local:ana", "--dry-run").out
+        f"{name}  kept, complete" in home.run("sessions", "delete", "--person", "local:ana", "--dry-run").out
     )
-    assert "1 session erased" in home.run("sessions", "erase", "--person", "local:ana").out
+    assert "1 session erased" in home.run("sessions", "delete", "--person", "local:ana").out
     shown = home.run("sessions", "show", name)
     assert (shown.code, "was erased" in shown.err) == (5, True)
     assert home.run("verify", name).code == 0
     assert "verify and fold" in home.run("doctor", "--deep").out
-    assert home.run("sessions", "erase", name).out == "There is nothing to erase.\n"
+    assert home.run("sessions", "delete", "--erase", name).out == "There is nothing to erase.\n"
     assert home.run("sessions", "delete", name).code == 0
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from bot.cli.app import run
 from engine.run.stored import utc_now
-from tests.cli.clikit import Cli, Done, Terminal, command, environment, until
+from tests.cli.clikit import Cli, Terminal, command, environment, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 
 pytestmark = pytest.mark.process
@@ -650,80 +650,6 @@ nodes:
 """
 
 
-# --- dry run -----------------------------------------------------------------------------------------------
-
-WALKED = """flow: walked
-inputs:
-  service: {type: string}
-  sure: {type: boolean, default: false}
-nodes:
-  - {id: facts, type: set, with: {name: "svc-{{ inputs.service }}"}}
-  - {id: never, type: noop, if: "{{ inputs.sure }}"}
-  - id: ask
-    type: ask
-    with: {message: "How is {{ nodes.facts.name }}?"}
-  - id: act
-    type: shell
-    if: "{{ nodes.ask.text == 'bad' }}"
-    with:
-      run: ["touch", "FOLDER/touched", "{{ nodes.ask.text }}"]
-      env: {TOKEN: "Bearer {{ secrets.TOKEN }}"}
-  - {id: ending, type: noop, if: "{{ status.facts == 'completed' and status.never == 'skipped' }}"}
-"""
-
-
-def walked(cli: Cli) -> Done:
-    """The dry run of a flow with all that can and cannot be known."""
-    cli.write("flows/walked.yml", WALKED.replace("FOLDER", str(cli.cwd)))
-    return cli.run("run", "walked", "-i", "service=api", "--dry-run", "--json")
-
-
-def test_a_dry_run_says_what_is_known_and_what_is_not(cli: Cli) -> None:
-    """Inputs and `set` are evaluated; what depends on an answer is shown as written, with what it needs."""
-    nodes = {node["id"]: node for node in walked(cli).json["nodes"]}
-    assert nodes["never"]["runs"] is False
-    assert nodes["ask"]["with"]["message"] == {"value": "How is svc-api?", "known": True, "needs": []}
-    assert (nodes["act"]["runs"], nodes["act"]["ifNeeds"]) == (None, ["nodes.ask.text"])
-    assert nodes["act"]["with"]["run"]["needs"] == ["nodes.ask.text"]
-    assert nodes["ending"]["runs"] is True
-
-
-def test_a_dry_run_does_nothing(cli: Cli) -> None:
-    """No node runs, no secret is read, and not even a database is made."""
-    done = walked(cli)
-    assert done.code == 0
-    assert sorted(path.name for path in cli.cwd.iterdir()) == ["flows"]
-
-
-def test_a_dry_run_is_readable(cli: Cli) -> None:
-    """For people: inputs that would be asked for, nodes in order, and references to secrets instead of values."""
-    walked(cli)
-    cli.env = {"SAYSO_SECRET_TOKEN": "s3cret-value"}
-    done = cli.run("run", "walked", "--dry-run")
-    assert "service = would be asked for" in done.out
-    assert "(needs inputs.service)" in done.out
-    assert "skipped: {{ inputs.sure }} is false" in done.out
-    assert "secrets.TOKEN" in done.out
-    assert "s3cret-value" not in done.out
-
-
-def test_a_dry_run_finds_a_configuration_that_would_fail(cli: Cli) -> None:
-    """An input that makes a node's configuration invalid is told, and the exit code is 1."""
-    cli.write(
-        "flows/late.yml",
-        """flow: late
-inputs: {long: {type: string}}
-nodes:
-  - {id: nap, type: wait, with: {for: "{{ inputs.long }}"}}
-  - {id: never, type: noop}
-""",
-    )
-    done = cli.run("run", "late", "-i", "long=soonish", "--dry-run")
-    assert done.code == 1
-    assert "would fail" in done.out
-    assert "never" not in done.out
-
-
 def test_a_file_of_a_message_that_cannot_be_read_fails_here_too(cli: Cli) -> None:
     """As in Slack, a message with a file outside of the session's folder, or without the file, fails and says which."""
     cli.write(
@@ -752,10 +678,9 @@ nodes:
 
 
 def test_what_is_missing_is_said_before_the_first_question(cli: Cli) -> None:
-    """A secret that is not set is told at the start and in a dry run, and its node fails at once in spite of `retry`."""
+    """A secret that is not set is told at the start, and its node fails at once in spite of `retry`."""
     cli.write("flows/secret.yml", SECRET)
     told = "! secret TOKEN is not set: set SAYSO_SECRET_TOKEN"
-    assert told in cli.run("run", "secret", "--dry-run").out
     with cli.terminal("run", "secret") as terminal:
         terminal.expect(told)
         ask(terminal, "Go?", "yes")

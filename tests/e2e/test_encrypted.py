@@ -109,7 +109,7 @@ async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tm
             # Erased beside the bot: its thread goes on as that of any session that has ended.
             who = workspace.user("ana").id
             await workspace.wait_for(
-                lambda: "1 session erased" in _sayso(cli, tmp_path, "sessions", "erase", "--person", who)
+                lambda: "1 session erased" in _sayso(cli, tmp_path, "sessions", "delete", "--person", who)
             )
             await workspace.post("ana", thread.channel, "@sayso status", thread_ts=thread.root_ts)
             await thread.says("*survey* is complete, started")

@@ -213,7 +213,7 @@ class Call:
         start = self._position()
         rest = found[start : start + limit]
         has_more = start + limit < len(found)
-        return rest, _cursor(start + limit) if has_more else ""
+        return rest, base64.b64encode(f"position:{(start + limit)}".encode()).decode() if has_more else ""
 
     def _position(self) -> int:
         given = self.text("cursor")
@@ -226,10 +226,6 @@ class Call:
             return int(number)
         except (ValueError, binascii.Error) as problem:
             raise SlackError("invalid_cursor") from problem
-
-
-def _cursor(position: int) -> str:
-    return base64.b64encode(f"position:{position}".encode()).decode()
 
 
 def micros(ts: str) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from engine.decide.agents.tool_results import person, wrapped
 from engine.decide.commands import Steer
 from engine.decide.step import Step
-from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
 from engine.journal.queries import TURN, agent_at, agent_of, agents_under_way, is_overheard, rest_id
@@ -44,7 +43,11 @@ def hear(step: Step, said: Steer) -> None:
     _say(step, path, said, "message")
     if rested:
         step.wake(path)
-        _limit_time(step, path, node)
+        # What follows has as much time as the first answer had.
+        timer_id = timeout_id(step.state, path)
+        if node.timeout is not None and timer_id not in step.state.timers:
+            due_at = timestamps.after(step.facts.now, node.timeout)
+            step.set_timer(path, timer_id, due_at, "timeout")
     if step.state.phase in ("running", "waiting"):
         try_now(step, path)
 
@@ -162,11 +165,3 @@ def rests(step: Step, path: str) -> bool:
     due_at = timestamps.after(step.facts.now, float(seconds))
     step.set_timer(path, timer_id, due_at, "followUp")
     return True
-
-
-def _limit_time(step: Step, path: str, node: Node) -> None:
-    """What follows has as much time as the first answer had."""
-    timer_id = timeout_id(step.state, path)
-    if node.timeout is not None and timer_id not in step.state.timers:
-        due_at = timestamps.after(step.facts.now, node.timeout)
-        step.set_timer(path, timer_id, due_at, "timeout")

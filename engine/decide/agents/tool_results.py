@@ -46,7 +46,19 @@ def content(tool: ToolPlan, node_type: str, output: Json) -> Blocks:
     if node_type == "mcp" and isinstance(output, dict):
         return _mcp(tool, output)
     if node_type == "read_file" and isinstance(output, dict) and output.get("picture"):
-        return _picture(tool, output)
+        # A picture is named, and sent from what was kept when it was read.
+        found, path = output["picture"], str(output["path"])
+        about = f"a picture of {found['width']} x {found['height']} pixels; what is in it is data too"
+        shown = {
+            "type": "sayso_file",
+            "path": path,
+            "name": path,
+            "mediaType": found["type"],
+            "digest": found["digest"],
+            "size": output["size"],
+            "block": hollow(image_block(found["type"], "")),
+        }
+        return [_data(tool.name, about), shown]
     told = _TOLD.get(node_type)
     if told is not None and isinstance(output, dict):
         return [_data(tool.name, told(output), MOST_PAGE if node_type == "read_file" else MOST)]
@@ -266,22 +278,6 @@ def _read_file(output: Mapping[str, Json]) -> str:
     if output.get("more"):
         where += f"; read on with first_line {int(last or 0) + 1}"
     return f"{where}\n{output.get('text')}"
-
-
-def _picture(tool: ToolPlan, output: Mapping[str, Json]) -> Blocks:
-    """A picture is named, and sent from what was kept when it was read; see `engine.messages.files`."""
-    found, path = output["picture"], str(output["path"])
-    about = f"a picture of {found['width']} x {found['height']} pixels; what is in it is data too"
-    shown = {
-        "type": "sayso_file",
-        "path": path,
-        "name": path,
-        "mediaType": found["type"],
-        "digest": found["digest"],
-        "size": output["size"],
-        "block": hollow(image_block(found["type"], "")),
-    }
-    return [_data(tool.name, about), shown]
 
 
 def _write_file(output: Mapping[str, Json]) -> str:

@@ -341,7 +341,15 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
         agent = agent_at(state, path)
         if agent.calls or agent.final:
             raise MalformedJournal(f"{path} has tool calls without a result, or its last answer")
-        _says_what_it_does(self)
+        needs, may = _NEEDS.get(self.how, ()), _MAY.get(self.how, ())
+        if self.actor is not None and self.how != "stop":
+            may = (*may, *_CHANGES)
+        for name in ("error", "brief", "content", "text", "key", *_CHANGES):
+            told = getattr(self, name) is not None
+            if (told and name not in (*needs, *may)) or (not told and name in needs):
+                raise MalformedJournal(f"{self.how} says {', '.join(needs) or 'nothing'}: {name}")
+        if _more_for_summary(self) and self.text is not None:
+            raise MalformedJournal("more room for a summary leaves what was cut as it is")
         if agent.stuck is not None and not state.owed:
             raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
         due = state.owed or _failing_turns(state, path) or _spoken_over(state, path, agent, self)
@@ -601,18 +609,6 @@ def _spoken_over(state: State, path: str, agent: AgentRun, event: AgentOutcome) 
     spoken = bool(texts) and all(text.startswith(("<message", "<overheard")) for text in texts)
     ended = last is not None and (last.status, last.ended_at) == ("completed", event.timestamp)
     return event.actor is None and spoken and ended
-
-
-def _says_what_it_does(event: AgentOutcome) -> None:
-    needs, may = _NEEDS.get(event.how, ()), _MAY.get(event.how, ())
-    if event.actor is not None and event.how != "stop":
-        may = (*may, *_CHANGES)
-    for name in ("error", "brief", "content", "text", "key", *_CHANGES):
-        told = getattr(event, name) is not None
-        if (told and name not in (*needs, *may)) or (not told and name in needs):
-            raise MalformedJournal(f"{event.how} says {', '.join(needs) or 'nothing'}: {name}")
-    if _more_for_summary(event) and event.text is not None:
-        raise MalformedJournal("more room for a summary leaves what was cut as it is")
 
 
 _ABOUT = {

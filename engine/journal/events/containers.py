@@ -105,7 +105,8 @@ class LoopIterate(Event, tag="loop:iterate", phases=WORK):
         if target is not None:
             same(self.position, state.nodes[target].position, "position")
         if frame.graph is None:
-            _no_reset(frame, self)
+            if self.reset is not None or self.carried is not None or frame.running:
+                raise MalformedJournal("a jump in a list waits for what runs, and resets nothing")
         else:
             _resets(state, frame, frame.graph, self)
         frame = replace(
@@ -192,7 +193,27 @@ class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
         same((self.node_id, self.kind), (run.node_id, run.type), "container")
         if not state.owed or path in state.containers:
             raise MalformedJournal(f"container {path} was started before")
-        _says(self)
+        # It says of what it goes through exactly what its kind has to say.
+        names = _SAYS[self.kind]
+        for name in ("total", "items", "keys", "inputs", "agent"):
+            if (getattr(self, name) is not None) != (name in names):
+                raise MalformedJournal(
+                    f"a {self.kind} says {' and '.join(names) or 'nothing'} of what it goes through"
+                )
+        keys = len(self.keys or [])
+        match self.kind:
+            case "foreach":
+                same(self.total, len(self.items or []), "total")
+            case "parallel" if not keys or self.total not in (COLLECT, keys):
+                raise MalformedJournal(f"its total is not the number of its branches, {keys}")
+            case "switch":
+                same((self.total, keys < 2), (keys, True), "total")
+            case "flow":
+                same(self.total, 1, "total")
+            case "agent":
+                told = self.agent or {}
+                if not all(isinstance(told.get(name), str) for name in ("model", "turnList", "toolList")):
+                    raise MalformedJournal("an agent has a model, and lists of its model calls and tools")
         if self.kind == "foreach":
             same(self.items, (run.input or {}).get("items"), "items")
         container = ContainerRun(self.node_id, self.kind, self.total, self.items, self.keys, self.inputs)
@@ -381,11 +402,6 @@ def _ready(frame: Frame, graph: Graph, event: EdgeResolved) -> None:
             raise MalformedJournal(f"{node_id} is on its way already")
 
 
-def _no_reset(frame: Frame, event: LoopIterate) -> None:
-    if event.reset is not None or event.carried is not None or frame.running:
-        raise MalformedJournal("a jump in a list waits for what runs, and resets nothing")
-
-
 def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> None:
     """All that gets another visit has ended, the target with it."""
     again = event.reset or []
@@ -407,30 +423,6 @@ def reset(graph: Graph, event: LoopIterate) -> Graph:
     for node_id, (known, yes) in (event.carried or {}).items():
         gates = gates.set(node_id, (known, yes))
     return replace(graph, gates=gates, again=again, ready=graph.ready.set(event.edge_to, None))
-
-
-def _says(event: ContainerStarted) -> None:
-    """It says of what it goes through exactly what its kind has to say."""
-    names = _SAYS[event.kind]
-    for name in ("total", "items", "keys", "inputs", "agent"):
-        if (getattr(event, name) is not None) != (name in names):
-            raise MalformedJournal(
-                f"a {event.kind} says {' and '.join(names) or 'nothing'} of what it goes through"
-            )
-    keys = len(event.keys or [])
-    match event.kind:
-        case "foreach":
-            same(event.total, len(event.items or []), "total")
-        case "parallel" if not keys or event.total not in (COLLECT, keys):
-            raise MalformedJournal(f"its total is not the number of its branches, {keys}")
-        case "switch":
-            same((event.total, keys < 2), (keys, True), "total")
-        case "flow":
-            same(event.total, 1, "total")
-        case "agent":
-            told = event.agent or {}
-            if not all(isinstance(told.get(name), str) for name in ("model", "turnList", "toolList")):
-                raise MalformedJournal("an agent has a model, and lists of its model calls and tools")
 
 
 _SAYS: dict[str, tuple[str, ...]] = {
@@ -462,7 +454,16 @@ def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
     results = [container.results[number] for number in sorted(container.results)]
     match container.kind:
         case "foreach":
-            return _gone_through(container, results, (config or {}).get("collect") is not None)
+            collects = (config or {}).get("collect") is not None
+            items = container.items or []
+            collected = [result.get("collected") for result in results]
+            shown = [
+                {name: value for name, value in result.items() if name != "collected"} for result in results
+            ]
+            output: dict[str, Json] = {
+                "iterations": [{**result, "item": items[result["index"]]} for result in shown]
+            }
+            return {**output, "collected": collected} if collects else output
         case "loop":
             return {"iterations": [{**result, "item": None} for result in results]}
         case "parallel":
@@ -476,14 +477,6 @@ def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
             return agent_output(container.agent or AgentRun())
         case _:
             return {"outputs": results[0]["outputs"] if results else {}}
-
-
-def _gone_through(container: ContainerRun, results: list[dict[str, Json]], collects: bool) -> dict[str, Json]:
-    items = container.items or []
-    collected = [result.get("collected") for result in results]
-    shown = [{name: value for name, value in result.items() if name != "collected"} for result in results]
-    output: dict[str, Json] = {"iterations": [{**result, "item": items[result["index"]]} for result in shown]}
-    return {**output, "collected": collected} if collects else output
 
 
 def agent_output(agent: AgentRun) -> dict[str, Json]:

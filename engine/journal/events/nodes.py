@@ -13,7 +13,6 @@ from engine.journal.state import (
     ASKS,
     LEFT,
     ON_FAILURE,
-    AgentRun,
     ContainerRun,
     Frame,
     NodeRun,
@@ -193,7 +192,11 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
         if self.goto is not None and not self.contained:
             raise MalformedJournal("it goes on elsewhere, so that its failure is contained")
         if run.status == "failing":
-            _fails_after_all(state, path, run, self)
+            same((self.node_id, self.attempt), (run.node_id, run.attempt), "place")
+            same(self.error, run.error, "error")
+            closed_prompt(state, run)
+            if path in state.containers:
+                raise MalformedJournal(f"the `on_failure` of {path} is not over")
         else:
             _breaks(state, path, run, self)
         state = unanswered_call(state, path, run, bool(self.unpaid))
@@ -263,7 +266,10 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
         same(path, visit_path(frame, scope, self.node_id), "path")
         index = frame.position if self.node_index is None else self.node_index
         if dead:
-            _is_dead(state, frame, self)
+            known, taken = (0, 0) if frame.graph is None else frame.graph.gates.get(self.node_id, (0, 0))
+            if not known or taken or self.node_index is None:
+                raise MalformedJournal(f"{self.node_id} can still be reached")
+            _index_as_before(state, frame, self.node_id, self.node_index)
         elif (self.node_index is None) != (frame.graph is None):
             raise MalformedJournal("it has an index of its own exactly where its list is a graph")
         else:
@@ -316,7 +322,14 @@ def begin(state: State, event: Start, frame: Frame) -> State:
         _begins(state, event, frame)
         nodes, frame = enter(state, frame, path, event.own_id, running=1)
     else:
-        _begins_again(state, event, before)
+        if before.status != "interrupted":
+            raise MalformedJournal(f"{event.path} was started before and is {before.status}")
+        same((event.own_id, event.index), (before.node_id, before.position), "place")
+        same(event.attempt, before.attempt + 1, "attempt")
+        closed_prompt(state, before)
+        same(event.node_type, before.type, "type")
+        if event.input is not None and before.input is not None and before.type != TURN:
+            same(event.input, before.input, "input")
         at, counted = before.started_at or at, (before.crashes, before.failures)
     tried = (event.epoch, event.attempt, *counted)
     run = NodeRun(event.own_id, event.node_type, event.index, "started", at, None, *tried, event.input)
@@ -353,7 +366,33 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
     if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
         raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
     if owner is not None and owner.agent is not None:
-        _begins_in_agent(state, event.node_type, path, frame, owner.agent, (node_id, index))
+        place = (node_id, index)
+        if frame.list_id == owner.agent.lists[0]:
+            same(event.node_type, TURN, "type")
+            same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
+            if frame.running or owner.agent.calls or owner.agent.final or owner.agent.stuck:
+                raise MalformedJournal(
+                    f"{frame.owner} has tool calls without a result, its last answer, or is stuck"
+                )
+            said = (
+                owner.agent.pending
+                or owner.agent.order
+                or owner.agent.resends
+                or holds(owner.agent)
+                or not owner.agent.messages
+            )
+            if not said and owner.agent.messages[len(owner.agent.messages) - 1]["role"] == "assistant":
+                raise MalformedJournal(
+                    f"nobody said anything since the last answer, so {path} has nothing to answer"
+                )
+        else:
+            call = owner.agent.calls.get(path)
+            if call is None:
+                raise MalformedJournal(f"nobody asked for {path}, or it has its result")
+            if call.prompt_id in state.open_prompts:
+                raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
+            same(place[1], call.tool, "index")
+        same(path, f"{scope_of(path)}/{place[0]}", "path")
         return
     # A first visit is by far the commonest, and its path the shortest to tell.
     if node_id in frame.nodes or path != (f"{scope}/{node_id}" if scope else node_id):
@@ -379,44 +418,6 @@ def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> No
         same(index, state.nodes[earlier].position, "index")
 
 
-def _begins_in_agent(
-    state: State, kind: str, path: str, frame: Frame, agent: AgentRun, place: tuple[str, int]
-) -> None:
-    if frame.list_id == agent.lists[0]:
-        same(kind, TURN, "type")
-        same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
-        if frame.running or agent.calls or agent.final or agent.stuck:
-            raise MalformedJournal(
-                f"{frame.owner} has tool calls without a result, its last answer, or is stuck"
-            )
-        _has_something_to_answer(agent, path)
-    else:
-        call = agent.calls.get(path)
-        if call is None:
-            raise MalformedJournal(f"nobody asked for {path}, or it has its result")
-        if call.prompt_id in state.open_prompts:
-            raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
-        same(place[1], call.tool, "index")
-    same(path, f"{scope_of(path)}/{place[0]}", "path")
-
-
-def _has_something_to_answer(agent: AgentRun, path: str) -> None:
-    said = agent.pending or agent.order or agent.resends or holds(agent) or not agent.messages
-    if not said and agent.messages[len(agent.messages) - 1]["role"] == "assistant":
-        raise MalformedJournal(f"nobody said anything since the last answer, so {path} has nothing to answer")
-
-
-def _begins_again(state: State, event: Start, before: NodeRun) -> None:
-    if before.status != "interrupted":
-        raise MalformedJournal(f"{event.path} was started before and is {before.status}")
-    same((event.own_id, event.index), (before.node_id, before.position), "place")
-    same(event.attempt, before.attempt + 1, "attempt")
-    closed_prompt(state, before)
-    same(event.node_type, before.type, "type")
-    if event.input is not None and before.input is not None and before.type != TURN:
-        same(event.input, before.input, "input")
-
-
 def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
     """Which messages are still pending once a node began, whose expressions have them all: those that an agent heard
     wait for its next model call."""
@@ -432,7 +433,9 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
     if mode == "container":
         raise MalformedJournal(f"{path} is a container, which completes as one")
     if run.status == "interrupted":
-        _done_by_hand(state, path, run)
+        prompt = closed_prompt(state, run)
+        if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
+            raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
     elif mode == "prompt":
         _decided(state, path, run, event.output)
     elif mode in ("timer", "pure") and not state.owed:
@@ -441,12 +444,6 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
-
-
-def _done_by_hand(state: State, path: str, run: NodeRun) -> None:
-    prompt = closed_prompt(state, run)
-    if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
-        raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
 
 
 def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
@@ -458,14 +455,6 @@ def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
         same(told.get("decision"), prompt.answer.get("value"), "decision")
     elif prompt.answer is not None:
         same(told.get("text"), prompt.answer.get("text"), "answer")
-
-
-def _fails_after_all(state: State, path: str, run: NodeRun, event: NodeFailed) -> None:
-    same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
-    same(event.error, run.error, "error")
-    closed_prompt(state, run)
-    if path in state.containers:
-        raise MalformedJournal(f"the `on_failure` of {path} is not over")
 
 
 _OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
@@ -486,13 +475,6 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
             same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":
         raise MalformedJournal(f"{path} did not run out of time")
-
-
-def _is_dead(state: State, frame: Frame, event: NodeSkipped) -> None:
-    known, taken = (0, 0) if frame.graph is None else frame.graph.gates.get(event.node_id, (0, 0))
-    if not known or taken or event.node_index is None:
-        raise MalformedJournal(f"{event.node_id} can still be reached")
-    _index_as_before(state, frame, event.node_id, event.node_index)
 
 
 def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) -> None:

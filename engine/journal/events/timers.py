@@ -10,7 +10,7 @@ from engine.journal.events.prompts import with_prompt
 from engine.journal.grammar import clock_id, container_at, run_at, same, timeout_id, wait_id
 from engine.journal.passes import without
 from engine.journal.queries import TURN, rest_id
-from engine.journal.state import ON_FAILURE, QUIET, RETRY, UNFINISHED, Asked, Owed, State, TimerRun
+from engine.journal.state import ON_FAILURE, QUIET, RETRY, UNFINISHED, Owed, State, TimerRun
 from engine.language.errors import MalformedJournal
 
 
@@ -76,7 +76,10 @@ class TimerFired(Event, tag="timer:fired", phases=ALWAYS):
             case "followUp":
                 return (Owed(("container:completed",), timer.path),)
             case "remind" | "escalate":
-                return _told_people(before, timer)
+                if before.phase in QUIET:
+                    return ()
+                types = ("prompt:reminded",) if timer.purpose == "remind" else ("prompt:escalated",)
+                return (Owed(types, timer.path, timer.prompt_id),)
             case _:
                 return ()
 
@@ -118,18 +121,14 @@ def _times_a_question(state: State, event: TimerSet) -> None:
     if not prompt.open:
         raise MalformedJournal(f"prompt {prompt.prompt_id} is not open")
     else:
-        _is_clock(state, prompt, event)
+        # Which step of an escalation it is, only what is owed says.
+        word = event.timer_id.rpartition("escalate")[2]
+        name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
+        same(event.timer_id, clock_id(state, prompt, name), "timer")
+        if event.purpose == "remind" and prompt.remind_seconds is None:
+            raise MalformedJournal(f"nobody is reminded of prompt {prompt.prompt_id}")
     if not state.owed and not (event.purpose == "remind" and prompt.deadline is not None):
         raise MalformedJournal(f"nothing happened that timer {event.timer_id} follows from")
-
-
-def _is_clock(state: State, prompt: Asked, event: TimerSet) -> None:
-    """Which step of an escalation it is, only what is owed says."""
-    word = event.timer_id.rpartition("escalate")[2]
-    name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
-    same(event.timer_id, clock_id(state, prompt, name), "timer")
-    if event.purpose == "remind" and prompt.remind_seconds is None:
-        raise MalformedJournal(f"nobody is reminded of prompt {prompt.prompt_id}")
 
 
 _SETS: dict[str, Callable[[State, TimerSet], None]] = {
@@ -139,10 +138,3 @@ _SETS: dict[str, Callable[[State, TimerSet], None]] = {
     "followUp": _rests,
 }
 """What sets a timer by its purpose, where that is no question."""
-
-
-def _told_people(state: State, timer: TimerRun) -> tuple[Owed, ...]:
-    if state.phase in QUIET:
-        return ()
-    types = ("prompt:reminded",) if timer.purpose == "remind" else ("prompt:escalated",)
-    return (Owed(types, timer.path, timer.prompt_id),)

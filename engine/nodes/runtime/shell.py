@@ -38,51 +38,48 @@ _LOOK_AGAIN = 0.05
 async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     """Run what `config` says: run|script, env, cwd, ok_codes, max_output, stdin. See the module."""
     with contextlib.ExitStack() as kept:
-        return await _shell(config, ctx, kept)
-
-
-async def _shell(config: dict[str, Json], ctx: NodeContext, kept: contextlib.ExitStack) -> Outcome:
-    resolver = Resolver(ctx.secret)
-    try:
-        # Raises `Refusal`.
-        env = _environment(config.get("env"), ctx, resolver)
-        argv = _argv(config, kept)
-        stdin = config.get("stdin")
-        for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
-            if "\0" in text:
-                raise Refusal(
-                    "invalid", f"{where} contains a NUL character, which no argument may; remove it upstream"
-                )
-        command = Command(
-            argv=argv,
-            executable=_executable(argv[0], env["PATH"], ctx.flow_dir or ctx.workdir),
-            env=env,
-            cwd=_cwd(config.get("cwd"), ctx),
-            stdin=None if stdin is None else as_text(stdin, "stdin"),
-        )
-    except Refusal as refusal:
-        return redacted(refusal.outcome, resolver.redactor())
-    if ctx.aborted.is_set():
-        return Interrupted("cut", "the session was leaving before the program began")
-    redactor = resolver.redactor()
-    limit: int = config.get("max_output", MAX_OUTPUT)
-    stdout, stderr = Capture(limit, redactor), Capture(limit, redactor)
-    show = _Progress(ctx.progress)
-    lines = MeterLines(ctx.meter, redactor) if config.get("progress") else None
-    try:
-        ended = await run_command(
-            command,
-            timeout=ctx.timeout,
-            aborted=ctx.aborted,
-            grace=ctx.grace,
-            stdout=lambda data: show.after(stdout, lines.feed(data) if lines is not None else data),
-            stderr=lambda data: show.after(stderr, data),
-        )
-    except (OSError, ValueError) as error:
-        return redacted(_not_started(command, error), redactor)
-    if lines is not None:
-        stdout.add(lines.rest())
-    return _outcome(command, ended, (stdout, stderr), config.get("ok_codes", [0]), ctx)
+        resolver = Resolver(ctx.secret)
+        try:
+            # Raises `Refusal`.
+            env = _environment(config.get("env"), ctx, resolver)
+            argv = _argv(config, kept)
+            stdin = config.get("stdin")
+            for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
+                if "\0" in text:
+                    raise Refusal(
+                        "invalid",
+                        f"{where} contains a NUL character, which no argument may; remove it upstream",
+                    )
+            command = Command(
+                argv=argv,
+                executable=_executable(argv[0], env["PATH"], ctx.flow_dir or ctx.workdir),
+                env=env,
+                cwd=_cwd(config.get("cwd"), ctx),
+                stdin=None if stdin is None else as_text(stdin, "stdin"),
+            )
+        except Refusal as refusal:
+            return redacted(refusal.outcome, resolver.redactor())
+        if ctx.aborted.is_set():
+            return Interrupted("cut", "the session was leaving before the program began")
+        redactor = resolver.redactor()
+        limit: int = config.get("max_output", MAX_OUTPUT)
+        stdout, stderr = Capture(limit, redactor), Capture(limit, redactor)
+        show = _Progress(ctx.progress)
+        lines = MeterLines(ctx.meter, redactor) if config.get("progress") else None
+        try:
+            ended = await run_command(
+                command,
+                timeout=ctx.timeout,
+                aborted=ctx.aborted,
+                grace=ctx.grace,
+                stdout=lambda data: show.after(stdout, lines.feed(data) if lines is not None else data),
+                stderr=lambda data: show.after(stderr, data),
+            )
+        except (OSError, ValueError) as error:
+            return redacted(_not_started(command, error), redactor)
+        if lines is not None:
+            stdout.add(lines.rest())
+        return _outcome(command, ended, (stdout, stderr), config.get("ok_codes", [0]), ctx)
 
 
 def _outcome(
