@@ -83,6 +83,7 @@ def check(config: dict[str, Any]) -> None:
 @settings(max_examples=tries(150))
 @given(TEXTS, st.sets(st.sampled_from(sorted(EVERYWHERE)), min_size=1))
 @example("`", {"fields"})
+@example("> ", {"fields"})
 def test_no_value_calls_anybody_in_any_field(value: str, fields: set[str]) -> None:
     """A hostile text in every field at once, or in any of them."""
     config = settled({name: EVERYWHERE[name] for name in fields | {"text"}}, value)

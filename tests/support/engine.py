@@ -264,16 +264,20 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
 
 
 def check_starts(events: Sequence[Event]) -> None:
-    """No node starts twice without an interruption, a retry or an answer to the question about its failure between,
+    """No node starts twice without an interruption, a retry or word of how it goes on after its failure between,
     and none starts after it completed."""
     standing: dict[str | None, str] = {}
     for event in events:
         if event.type in ("node:started", "container:childStarted"):
             before = standing.get(event.path)
-            again = (None, "node:interrupted", "node:retried", "prompt:answered")
+            again = (None, "node:interrupted", "node:retried", "prompt:answered", "agent:outcome")
             assert before in again, f"{event.path} started twice after {before}"
         if event.type == "prompt:answered" and standing.get(event.path) == "node:failing":
             standing[event.path] = event.type
+        if event.type == "agent:outcome" and event.how != "ask":
+            # A model call that failed is made again, as it says.
+            turns = [path for path, last in standing.items() if last == "node:failing" and path]
+            standing |= {path: event.type for path in turns if path.startswith(f"{event.path}/turn[")}
         if event.type.startswith("node:") or event.type.startswith("container:child"):
             standing[event.path] = event.type
 

@@ -255,7 +255,8 @@ def _seen(value: str) -> str:
 
 
 def _seen_in_markup(value: str) -> str:
-    return _seen("" if is_blank(value, MARKS) else value)
+    # A value's `>` is written as Slack wants it by now, and is a mark all the same.
+    return _seen("" if is_blank(value.replace("&gt;", ">"), MARKS) else value)
 
 
 SEEN = AfterValidator(_seen)
