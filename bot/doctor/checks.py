@@ -27,7 +27,7 @@ from bot.doctor.findings import Check, Level
 from bot.doctor.fleet import check_fleet
 from bot.doctor.manifest import check_manifest
 from bot.doctor.slack import check_named, check_reading
-from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
+from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.turns import method_of
 from bot.wire.budget import FULL, NOTED_SECONDS
 from bot.wire.client import app_client, bot_client, describe
@@ -342,8 +342,6 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
-    if untaken := store.mark(UNTAKEN):
-        yield Check("blocks", "ok", f"this workspace takes no {untaken}: older blocks stand in their place")
     if refused := store.mark(AGENT_REFUSED):
         hint = "What agents show is left out; all else works. It may need a paid plan, or the app installed anew."
         yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)

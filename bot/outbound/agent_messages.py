@@ -34,18 +34,15 @@ from bot.rendering.agents import (
     ToolLine,
     agent_message,
     entry_weight,
-    growing,
     split_text,
 )
-from bot.rendering.blocks import Rendered, metadata
-from bot.wire.client import Permanent, RateLimited
+from bot.rendering.blocks import Rendered
+from bot.wire.client import Permanent
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.codec import Json, decode, encode
 
 log = logging.getLogger("sayso.outbound")
 
-STREAM_SECONDS = 270.0
-"""How long a native stream is used; Slack ends it after five minutes."""
 _GONE = ("message_not_found", "cant_update_message")
 _MOST_IN_PIECE = 40
 _DATA = ("{", "[", "```")
@@ -54,19 +51,16 @@ _DATA = ("{", "[", "```")
 
 @dataclass(slots=True)
 class LiveText:
-    """A turn's text while it comes. `reader` is who reads it live, for native streams."""
+    """A turn's text while it comes."""
 
     session_id: str
     turn: str
-    reader: str = ""
-    team: str = ""
     channel: str = ""
     structured: bool = False
     """Whether the last answer is data, which is not for people."""
     blocks: dict[int, str] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     """Parts whose row says what stays: nothing more is shown of them from here."""
-    streams: dict[int, Stream] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
 
@@ -80,15 +74,6 @@ class LiveText:
     def parts(self) -> list[str]:
         """The text in parts of one message each."""
         return split_text(self.text)
-
-
-@dataclass(slots=True)
-class Stream:
-    """A native stream of Slack's: where, what was sent into it, and since when (seconds of the outbox's clock)."""
-
-    where: Posted
-    sent: str
-    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +101,6 @@ class Pieces:
     _floors: dict[str, float] = field(default_factory=dict, init=False)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
     _drawn: dict[Posted, Rendered] = field(default_factory=dict, init=False)
-    _native: bool = field(default=True, init=False)
 
     def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
         """By kind of row."""
@@ -188,13 +172,8 @@ class Pieces:
         if where is None:
             return Sent(DROPPED)
         if data.get("ending") == "writing":
-            # What is there stays as it is; it may be a stream that nobody ended.
-            return Sent(
-                result_of(row)
-                if "ts" in result_of(row)
-                else {**position(where), "piece": [row.key], "stream": True}
-            )
-        await self._end_stream(row, where)
+            known = result_of(row)
+            return Sent(known if "ts" in known else {**position(where), "piece": [row.key]})
         piece = await self.standing(row)
         others = tuple(key for key in piece if key != row.key)
         try:
@@ -219,19 +198,15 @@ class Pieces:
             where, piece, is_new = await self._place(row, data, live)
         else:
             piece = await self.standing(row)
-        if data.get("ending") != "writing":
-            await self._end_stream(row, where, live, data.get("part"))
-        streamed = data.get("ending") == "writing" and _streams(live, data.get("part"))
-        if not streamed and not is_new:
+        if not is_new:
             await self._redraw(row, where, piece)
-        await self._note_tail(row, data, where, piece, open_end=streamed)
-        result = {**position(where), "piece": list(piece)}
-        return {**result, "stream": True} if streamed else result
+        await self._note_tail(row, data, where, piece)
+        return {**position(where), "piece": list(piece)}
 
     async def _redraw(self, row: OutboxRow, where: Posted, piece: tuple[str, ...]) -> None:
         """The message is what its entries say. One that somebody deleted is posted anew with this entry alone."""
         try:
-            await self.draw(where, piece, marked=bool(result_of(row).get("stream")))
+            await self.draw(where, piece)
         except Permanent as fault:
             if fault.reason not in _GONE:
                 raise
@@ -244,12 +219,10 @@ class Pieces:
         self, row: OutboxRow, data: dict[str, Json], live: LiveText | None
     ) -> tuple[Posted, tuple[str, ...], bool]:
         """Where an entry is shown that is shown nowhere yet, and whether it was just posted there."""
-        writing = data.get("ending") == "writing" and live is not None
-        native = writing and self._native and str(data["channel"]).startswith("D")
         tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
         # Where edits are used up it does not wait for one: it gets a message of its own.
-        free = not native and not data.get("part") and self.calls.budget.fits(EDIT)
+        free = not data.get("part") and self.calls.budget.fits(EDIT)
         fits = tail is not None and tail.agent == agent and free
         if tail is not None and fits and not is_uncertain(row) and tail.weight <= MOST_JOINED:
             piece = (*await self._at(tail.where, data), row.key)
@@ -258,15 +231,13 @@ class Pieces:
                 await self.ledger.keep(row, {**position(tail.where), "piece": list(piece)})
                 return tail.where, piece, False
         place = Place(data["channel"], data["threadTs"])
-        posted = await self._stream(row, data, place, live) if native and live is not None else None
-        if posted is None:
-            message = await self._message((row.key,))
-            posted = await self.poster.once(row, place, message)
-            if is_uncertain(row):
-                # It may be the copy of an earlier process, with other words.
-                await self.ledger.keep(row, {**position(posted), "piece": [row.key], "stream": True})
-                raise Hold(0.0, f"{row.key} was found")
-            self._drawn[posted] = message
+        message = await self._message((row.key,))
+        posted = await self.poster.once(row, place, message)
+        if is_uncertain(row):
+            # It may be the copy of an earlier process, with other words.
+            await self.ledger.keep(row, {**position(posted), "piece": [row.key]})
+            raise Hold(0.0, f"{row.key} was found")
+        self._drawn[posted] = message
         return posted, (row.key,), True
 
     async def _note_tail(
@@ -275,14 +246,12 @@ class Pieces:
         data: dict[str, Json],
         where: Posted,
         piece: tuple[str, ...],
-        *,
-        open_end: bool,
     ) -> None:
         """Remember the last message of the thread; nothing is added to one whose text is in no row."""
         known = self._tails.get(row.lane)
         if known is not None and float(known.where.ts) > float(where.ts):
             return
-        if open_end or data.get("ending") == "cut" or float(where.ts) < self._floors.get(row.lane, 0.0):
+        if data.get("ending") == "cut" or float(where.ts) < self._floors.get(row.lane, 0.0):
             self._tails.pop(row.lane, None)
             return
         weight = sum(map(entry_weight, await self._entries(piece)))
@@ -323,24 +292,15 @@ class Pieces:
         rows = await self.ledger.of(session_id, f"agent:{session_id}:{agent}")
         return max((_piece(row) for row in rows if posted_of(row) == where), key=len, default=())
 
-    async def draw(
-        self, where: Posted, piece: tuple[str, ...], *, again: bool = False, marked: bool = False
-    ) -> None:
+    async def draw(self, where: Posted, piece: tuple[str, ...], *, again: bool = False) -> None:
         """Edit a message to what its entries are now; not where it is that already, nor while the words of one are known to
-        Slack alone, because the process that wrote them is gone: what becomes of them draws it. `marked` gives it the key
-        by which it is found again: a native stream has none."""
+        Slack alone, because the process that wrote them is gone: what becomes of them draws it."""
         if not again and await self._is_half(piece):
             return
         message = await self._message(piece)
-        if not again and not marked and self._drawn.get(where) == message:
+        if not again and self._drawn.get(where) == message:
             return
-        try:
-            await self.calls.edit(where, message, metadata=marked)
-        except Permanent as fault:
-            if fault.reason != "streaming_state_conflict":
-                raise
-            await self._stop(where, piece[0])
-            await self.calls.edit(where, message, metadata=marked)
+        await self.calls.edit(where, message)
         if len(self._drawn) > 500:
             self._drawn.clear()
         self._drawn[where] = message
@@ -391,84 +351,6 @@ class Pieces:
             if row is not None:
                 results[tool["path"]] = decode(row.payload)
         return results
-
-    # --- native streams ------------------------------------------------------------------------------------
-
-    async def _stream(
-        self, row: OutboxRow, data: dict[str, Json], place: Place, live: LiveText
-    ) -> Posted | None:
-        """Begin a native stream; None where Slack does not take one, and a plain message has to do."""
-        if is_uncertain(row):
-            there = await self.poster.adopt(row, place)
-            if there is not None:
-                await self.ledger.keep(row, {**position(there), "piece": [row.key], "stream": True})
-                raise Hold(0.0, f"{row.key} was found")
-        part = int(data["part"])
-        text = growing(live.parts[part], self.hosts) if part < len(live.parts) else ""
-        await self.ledger.attempt(row)
-        try:
-            where = await self.calls.start_stream(place, text or None, reader=live.reader, team=live.team)
-        except RateLimited:
-            await self.ledger.keep(row, {"refused": "ratelimited", "attempt": row.attempts + 1})
-            return None
-        except Permanent as fault:
-            log.info("no native streams here (%s); messages are edited instead", fault)
-            self._native = False
-            await self.ledger.keep(row, {"refused": fault.reason, "attempt": row.attempts + 1})
-            return None
-        await self.poster.alone(row, place, where)
-        live.streams[part] = Stream(where, text, self.clock())
-        await self.ledger.keep(row, {**position(where), "piece": [row.key], "stream": True})
-        return where
-
-    async def grow(self, live: LiveText, part: int) -> None:
-        """Append to a stream what can be read for good by now. Ends it where its time is over or Slack has ended it;
-        then its message is edited like any other."""
-        stream = live.streams[part]
-        if self.clock() - stream.since >= STREAM_SECONDS or part < len(live.parts) - 1:
-            await self.end(live, part)
-            return
-        text = growing(live.parts[part], self.hosts) if part < len(live.parts) else ""
-        if not text.startswith(stream.sent):
-            # What was sent cannot be taken back (the turn began again, or is read otherwise now), but edited it can be.
-            if not text or not stream.sent.startswith(text):
-                await self.end(live, part)
-            return
-        if text == stream.sent:
-            return
-        try:
-            await self.calls.append_stream(stream.where, text[len(stream.sent) :])
-        except Permanent as fault:
-            log.info("the stream of %s is over: %s", live.turn, fault)
-            await self.end(live, part)
-            return
-        stream.sent = text
-
-    async def end(self, live: LiveText, part: int) -> None:
-        """End a stream: its message is one like any other from here."""
-        stream = live.streams[part]
-        await self._stop(stream.where, text_key(live.session_id, live.turn, part))
-        del live.streams[part]
-
-    async def _end_stream(
-        self, row: OutboxRow, where: Posted, live: LiveText | None = None, part: int | None = None
-    ) -> None:
-        """End the stream of this row's message, if it may be one."""
-        if _streams(live, part) and live is not None and part is not None:
-            await self.end(live, part)
-        elif result_of(row).get("stream"):
-            await self._stop(where, row.key)
-
-    async def _stop(self, where: Posted, key: str) -> None:
-        try:
-            await self.calls.stop_stream(where, metadata(key))
-        except Permanent as fault:
-            # It has ended by itself, which is as good.
-            log.debug("a stream was over: %s", fault)
-
-
-def _streams(live: LiveText | None, part: int | None) -> bool:
-    return live is not None and part is not None and part in live.streams
 
 
 def _piece(row: OutboxRow) -> tuple[str, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
@@ -24,11 +23,9 @@ log = logging.getLogger("sayso.outbound")
 
 POST, EDIT, WHISPER = "chat.postMessage", "chat.update", "chat.postEphemeral"
 STATUS, SUGGEST = "agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts"
-APPEND, REACT, RESPOND = "chat.appendStream", "reactions.add", "response_url"
+REACT, RESPOND = "reactions.add", "response_url"
 AGENT_REFUSED = "agent_refused"
 """The mark that says why Slack refused, since the last start, what only agents may do."""
-UNTAKEN = "untaken_blocks"
-"""The mark that names the newer types of blocks that this workspace was found not to take since the last start."""
 T = TypeVar("T")
 
 
@@ -47,7 +44,6 @@ _BLOCKS_REFUSED = (
     "block_mismatch",
     "msg_too_long",
 )
-_UNKNOWN_BLOCKS = ("invalid_blocks", "invalid_blocks_format")
 _STREAMED = "agent:"
 """How the keys of what may be streamed begin."""
 _TITLE = 200
@@ -88,7 +84,6 @@ class Calls:
         self._bot_user_id = bot_user_id
         self._posted = posted
         self._note = note
-        self._untaken: frozenset[str] = frozenset()
 
     async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
         """Post a message; in a simpler form where Slack does not take its blocks."""
@@ -144,61 +139,16 @@ class Calls:
         await _answered(call)
 
     async def _in_a_form(self, message: Rendered, send: Callable[[Rendered], Awaitable[T]]) -> T:
-        """Send a message in the newest form that Slack takes: its newer blocks, its blocks, plain text."""
-        newer, refused = self._newest(message), False
-        if newer is not message.blocks:
-            try:
-                return await send(replace(message, blocks=newer))
-            except Permanent as fault:
-                if fault.reason not in _BLOCKS_REFUSED:
-                    raise
-                refused = fault.reason in _UNKNOWN_BLOCKS
+        """Send a message, as plain text where Slack refuses its blocks."""
         try:
-            sent = await send(message)
+            return await send(message)
         except Permanent as fault:
             return await send(_without_blocks(message, fault))
-        if refused:
-            types = _types(newer) - _types(message.blocks)
-            self._untaken |= types
-            named = ", ".join(sorted(self._untaken))
-            log.warning("this workspace takes no %s: older blocks are sent instead", named)
-            if self._note is not None:
-                await self._note(UNTAKEN, named)
-        return sent
-
-    def _newest(self, message: Rendered) -> list[dict[str, Any]]:
-        """The newest blocks of a message that this workspace was not found to refuse."""
-        if message.newer is None or (_types(message.newer) - _types(message.blocks)) & self._untaken:
-            return message.blocks
-        return message.newer
 
     async def delete(self, where: Posted) -> None:
         """Take away a message of ours; one that is gone already is fine."""
         with _fine("message_not_found"):
             await _answered(self._client.chat_delete(channel=where.channel, ts=where.ts))
-
-    async def start_stream(self, place: Place, text: str | None, *, reader: str, team: str) -> Posted:
-        """Begin a message that grows while it is read. It carries no key: `find` takes it for ours all the same."""
-        begin = self._client.chat_startStream(
-            channel=place.channel,
-            thread_ts=place.thread_ts or "",
-            markdown_text=text,
-            recipient_user_id=reader or None,
-            recipient_team_id=team if reader else None,
-        )
-        answer = await _answered(begin)
-        self._posted()
-        return Posted(str(answer["channel"]), str(answer["ts"]))
-
-    async def append_stream(self, where: Posted, text: str) -> None:
-        """Let a stream grow by this."""
-        await _answered(
-            self._client.chat_appendStream(channel=where.channel, ts=where.ts, markdown_text=text)
-        )
-
-    async def stop_stream(self, where: Posted, metadata: dict[str, Any]) -> None:
-        """End a stream and mark its message as ours."""
-        await _answered(self._client.chat_stopStream(channel=where.channel, ts=where.ts, metadata=metadata))
 
     async def set_status(self, place: Place, status: str, title: str, initiator: str) -> None:
         """Say how a session stands, where the app is an agent of Slack's."""
@@ -240,7 +190,7 @@ class Calls:
 
     async def replace(self, url: str, where: Posted, message: Rendered) -> None:
         """Change the message that somebody pressed, through the press: that is no `chat.update`."""
-        body = {"text": message.text, "blocks": self._newest(message), "replace_original": True}
+        body = {"text": message.text, "blocks": message.blocks, "replace_original": True}
         await self._respond(url, where.channel, body)
 
     async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:
@@ -323,10 +273,6 @@ def _fine(reason: str) -> Iterator[None]:
     except Permanent as fault:
         if fault.reason != reason:
             raise
-
-
-def _types(blocks: Sequence[dict[str, Any]]) -> frozenset[str]:
-    return frozenset(str(block["type"]) for block in blocks)
 
 
 def _without_blocks(message: Rendered, fault: Permanent) -> Rendered:

@@ -285,7 +285,7 @@ class Deliveries(Sender):
         if made.extras:
             # A file would be there for everybody.
             rest = message_blocks("_The rest does not fit and is not shown._")
-            message = replace(message, blocks=[*message.blocks[:-1], *rest], newer=None)
+            message = replace(message, blocks=[*message.blocks[:-1], *rest])
         await self.calls.whisper(place, user, message)
         return result
 

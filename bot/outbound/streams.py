@@ -1,7 +1,7 @@
 """Shows the text of agents while it comes. Only how it looks: what is lost here is written once it is whole.
 
 The first words have a row put in the outbox, which posts them; from then on the message is edited, not more often than
-Slack takes, or, in a direct message, a native stream grows. A turn that begins again shows its new text in the place
+Slack takes. A turn that begins again shows its new text in the place
 of the old one.
 """
 
@@ -15,7 +15,7 @@ from itertools import count
 
 from bot.intents.agent_rows import agent_of, text_key, writing_row
 from bot.outbound.agent_messages import LiveText, Pieces
-from bot.outbound.calls import APPEND, EDIT, Hold
+from bot.outbound.calls import EDIT, Hold
 from bot.outbound.posts import Ledger, Sessions, posted_of
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import Permanent, RateLimited, SlackFault
@@ -130,9 +130,6 @@ class Streams:
             return None
         container = state.containers.get(agent_of(live.turn))
         live.structured = bool(container and container.agent and container.agent.structured)
-        person = str(state.actor.get("id") or "")
-        live.reader = person if person[:1] in ("U", "W") else ""
-        live.team = str((state.thread or {}).get("team") or "")
         return state
 
     async def _ensure_rows(self, live: LiveText, state: State) -> None:
@@ -176,14 +173,17 @@ class Streams:
         """Show what has come by the time that its turn has."""
         where, budget = posted_of(row), self.pieces.calls.budget
         with urgency(Urgency.PROGRESS):
-            method = APPEND if part in live.streams else EDIT
-            async with budget.reserved(method), self.pieces.lock(row.lane):
-                if where is None or part in live.over or live.closed:
-                    return
-                if not self.has(live.channel):
-                    self._close(live)
-                    return
-                if part in live.streams:
-                    await self.pieces.grow(live, part)
-                if part not in live.streams:
-                    await self.pieces.draw(where, await self.pieces.standing(row))
+            async with budget.reserved(EDIT):
+                lock = self.pieces.lock(row.lane)
+                if not lock.locked():
+                    async with lock:
+                        if where is None or part in live.over or live.closed:
+                            return
+                        if not self.has(live.channel):
+                            self._close(live)
+                            return
+                        await self.pieces.draw(where, await self.pieces.standing(row))
+                        return
+        # Whoever changes this thread may wait for the turn that was reserved here.
+        live.changed.set()
+        await asyncio.sleep(AGAIN_SECONDS)

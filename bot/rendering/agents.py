@@ -107,34 +107,6 @@ def _closed(text: str) -> str:
     return f"{text.rstrip(chr(10))}\n{opened[1]}"
 
 
-def settled(text: str) -> str:
-    """As much of a text that still grows as can be shown for good: what follows does not change how it is read."""
-    start = text.rfind("\n") + 1
-    opened = open_code(text[:start])
-    if opened is not None and opened[1].startswith("```"):
-        return text[:start]
-    line = text[start:]
-    line = line[: line.rfind(" ") + 1]
-    for mark in (line.rfind("`") if line.count("`") % 2 else -1, _open_bracket(line)):
-        if 0 <= mark < len(line):
-            line = line[:mark]
-    if line.lstrip().startswith(("`", "|", "~")):
-        line = ""
-    return text[:start] + line
-
-
-def _open_bracket(line: str) -> int:
-    at = max(line.rfind("["), line.rfind("!["))
-    return -1 if at < 0 or ")" in line[at:] else at
-
-
-def growing(text: str, hosts: frozenset[str] = frozenset()) -> str:
-    """What can be appended to a stream so far: `settled`, and without an end for code that is open."""
-    part = settled(text)
-    made = model_markdown(part, hosts)
-    return made if _closed(part) == part else made.removesuffix("```").rstrip("\n")
-
-
 def split_text(text: str) -> list[str]:
     """A text in parts of one message each. While it grows only the last part changes."""
     parts: list[str] = []
@@ -237,19 +209,13 @@ def agent_message(
     """One message with what an agent says and does; `key` lets it be found again. `speaker`, ready for mrkdwn, says
     which agent it is where there are several."""
     blocks = _blocks(entries, key, hosts, speaker)
-    rated = [_feedback(entries[-1].rated)] if entries and entries[-1].rated else []
-    newer = None
-    if rated or any(entry.plan for entry in entries):
-        newer = [*_blocks(entries, key, hosts, speaker, native=True), *rated]
-    if newer is not None and size(newer) > MOST_UNITS:
-        newer = None
+    if entries and entries[-1].rated:
+        blocks.append(_feedback(entries[-1].rated))
     text = _fallback(entries)
-    return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key, newer=newer)
+    return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key)
 
 
-def _blocks(
-    entries: Sequence[Entry], key: str, hosts: frozenset[str], speaker: str, *, native: bool = False
-) -> list[Block]:
+def _blocks(entries: Sequence[Entry], key: str, hosts: frozenset[str], speaker: str) -> list[Block]:
     blocks: list[Block] = []
     room = _MOST_MARKDOWN
     for entry in entries:
@@ -257,11 +223,9 @@ def _blocks(
             text = cut(model_markdown(entry.text.strip("\n").rstrip(), hosts), max(200, room))
             room -= weight(text)
             blocks.append({"type": "markdown", "text": text})
-        if entry.plan and native:
+        if entry.plan:
             blocks.append(plan_block(plan_title(entry.plan), plan_lines(entry.plan, over=entry.over)))
-        plan = not native
-        lines = _plan(entry) if plan else []
-        lines += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+        lines = [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
         if len(entry.tools) > _MOST_LINES:
             lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
         lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
@@ -294,19 +258,14 @@ def noted_text(value: str) -> str:
     return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
 
 
-def _plan(entry: Entry) -> list[str]:
-    if not entry.plan:
-        return []
-    return [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
-
-
 def _fallback(entries: Sequence[Entry]) -> str:
     """For notifications, and for where blocks are not taken."""
     parts: list[str] = []
     for entry in entries:
         if entry.text.strip():
             parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
-        parts += _plan(entry)
+        if entry.plan:
+            parts += [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
         parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
         parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
     return "\n".join(parts)

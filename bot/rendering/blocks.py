@@ -43,16 +43,12 @@ class Rendered(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
     plain: str = ""
     """What is said as well where blocks are not taken."""
-    newer: list[Block] | None = None
-    """The same with blocks that not every workspace takes; `blocks` stand in their place there."""
 
 
-def rendered(
-    text: str, blocks: list[Block], key: str | None = None, plain: str = "", newer: list[Block] | None = None
-) -> Rendered:
+def rendered(text: str, blocks: list[Block], key: str | None = None, plain: str = "") -> Rendered:
     """A message with its text within limits, and with the metadata by which it is found again."""
     about = None if key is None else metadata(key)
-    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, about, plain, newer)
+    return Rendered(cut(shown(text), MOST_TEXT) or " ", blocks, about, plain)
 
 
 def metadata(key: str) -> dict[str, Any]:
@@ -340,14 +336,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def older_table(block: Block) -> list[Block]:
-    """A data table as a plain one, for workspaces that have no other."""
-    rows = [[{"type": "raw_text", "text": cell["text"]} for cell in row] for row in block["rows"]]
-    most = MOST_ROWS - 1
-    left = [context(f"_The last {len(rows) - most} of them is not shown._")] if len(rows) > most else []
-    return [small(block["caption"]), {"type": "table", "rows": rows[:most]}, *left]
 
 
 def csv_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

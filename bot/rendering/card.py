@@ -114,13 +114,13 @@ def card(
         cancel = {**button("Cancel", CANCEL, state.session_id), "confirm": confirm}
         tail.append(actions([cancel]))
     lines = _lines(state, flow, names or {}, meters or {})
-    blocks = fit(head, lines_as_sections(lines), tail)
     begun = latest_visits(state)
     over = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
     far = f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
-    newer = [*head, plan_block(far, lines), *tail]
-    fits = lines and size(newer) <= MOST_UNITS
-    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key, newer=newer if fits else None)
+    blocks = [*head, plan_block(far, lines), *tail]
+    if not lines or size(blocks) > MOST_UNITS:
+        blocks = fit(head, lines_as_sections(lines), tail)
+    return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key)
 
 
 def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
@@ -128,10 +128,9 @@ def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rende
     blocks = _around(card.blocks, question)
     if blocks is None:
         return None
-    newer = None if card.newer is None else _around(card.newer, question)
     first, second = (question, card) if is_open else (card, question)
     text = cut(f"{first.text}\n{second.text}", MOST_TEXT)
-    return Rendered(text, blocks, card.metadata, question.plain, newer)
+    return Rendered(text, blocks, card.metadata, question.plain)
 
 
 def _around(card: list[Block], question: Rendered) -> list[Block] | None:
@@ -141,9 +140,7 @@ def _around(card: list[Block], question: Rendered) -> list[Block] | None:
 
 def look_of(card: Rendered) -> Rendered:
     """What a card shows, but for the time at which it was drawn."""
-    return replace(
-        card, blocks=_undated(card.blocks), newer=None if card.newer is None else _undated(card.newer)
-    )
+    return replace(card, blocks=_undated(card.blocks))
 
 
 def _undated(blocks: list[Block]) -> list[Block]:

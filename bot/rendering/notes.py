@@ -28,7 +28,6 @@ from bot.rendering.blocks import (
     context,
     csv_of,
     fit_text,
-    older_table,
     option,
     rendered,
     rows_of,
@@ -333,9 +332,7 @@ def delivered(config: Mapping[str, Json], key: str) -> Delivered:
     extras = (*making.extras, *given_files(config))
     if not blocks:
         return Delivered(None, extras)
-    older = [one for block in blocks for one in (older_table(block) if block in table else [block])]
-    newer = _keyed(blocks, key) if table else None
-    return Delivered(rendered(fallback(config), _keyed(older, key), key, newer=newer), extras)
+    return Delivered(rendered(fallback(config), _keyed(blocks, key), key), extras)
 
 
 def _keyed(blocks: list[Block], key: str) -> list[Block]:

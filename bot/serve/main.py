@@ -21,7 +21,7 @@ from bot.handlers.channel_changes import DeadLetters, newer_rows, quarantine_row
 from bot.handlers.delivered import Delivered
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening
-from bot.outbound.calls import AGENT_REFUSED, UNTAKEN
+from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.notices import held
 from bot.outbound.progress import Queues
 from bot.serve import chores
@@ -135,9 +135,9 @@ class Bot(Understanding):
             store.bind(identity.team_id, identity.app_id or "")
             if store.mark(INSTALLED) is None:
                 store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
-            for name in filter(store.mark, (UNTAKEN, AGENT_REFUSED)):
+            if store.mark(AGENT_REFUSED):
                 # The workspace may take it by now.
-                store.set_mark(name, "")
+                store.set_mark(AGENT_REFUSED, "")
         except BaseException:
             store.close()
             raise

@@ -101,13 +101,11 @@ class Core:
             self.event(channel, payloads.mention_event(channel, after))
         return after
 
-    def grow(self, channel: Channel, message: Json, changes: Json, reader: str = "") -> Json:
-        """Change a message that is streamed. Until it ends only its `reader` sees that (empty: everybody), and the
-        app hears nothing of it."""
+    def note(self, channel: Channel, message: Json, changes: Json) -> None:
+        """Change what the workspace knows of a message. Pages show it, and the app hears nothing of it."""
         after = _changed(message, changes)
         self.state.replace_message(channel.id, after)
-        self._push_message("message_changed", channel, after, self.state.users[reader] if reader else None)
-        return after
+        self._push_message("message_changed", channel, after)
 
     def delete(self, channel: Channel, message: Json) -> None:
         """Delete a message; a root with replies leaves a tombstone."""

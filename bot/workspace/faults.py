@@ -51,8 +51,6 @@ class Faults:
     mention_order: Literal["message_first", "mention_first"] = "message_first"
     scopes: list[str] | None = None
     announce_scopes: bool = True
-    untaken_blocks: tuple[str, ...] = ()
-    """Types of blocks that this workspace does not know, as one without a newer surface."""
     token_error: str = ""
     away: AwayMode = ""
     lost_acks: int = 0
@@ -246,5 +244,4 @@ SETTABLE = (
     "reconnect_window",
     "deliver_after_reconnect",
     "mention_order",
-    "untaken_blocks",
 )

@@ -23,8 +23,6 @@ BUCKETS = {POST: (1.0, 5), RESPONSE: (1.0, 5), "apps.connections.open": (1 / MIN
 """Calls a second and how many at once; of the first two in each channel."""
 A_MINUTE = {
     20: (
-        "chat.startStream",
-        "chat.stopStream",
         "conversations.list",
         "reactions.remove",
         "usergroups.list",
@@ -33,7 +31,6 @@ A_MINUTE = {
         "users.list",
     ),
     100: (
-        "chat.appendStream",
         "chat.postEphemeral",
         "conversations.members",
         "files.completeUploadExternal",

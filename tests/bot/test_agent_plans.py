@@ -21,7 +21,6 @@ from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import FlowError
-from tests.bot.rendering_cases import texts
 from tests.bot.test_agent_rendering import Told, shown
 from tests.engine.agents.talks import HEAD, folds_otherwise
 from tests.support.engine import ANA, flow_of
@@ -140,28 +139,24 @@ def test_a_plan_that_is_none_is_refused_to_the_model(wrong: dict[str, Json]) -> 
     assert [shown(row)["isError"] for row in talk.rows if row.kind == "agent_tool"] == [True]
 
 
-def test_a_plan_is_a_native_block_and_lines_where_there_is_none() -> None:
-    """Slack's plan block with a task a step; below it in words and marks for older clients; both within the limits."""
+def test_a_plan_is_a_native_block_and_lines_in_the_text() -> None:
+    """Slack's plan block with a task a step; in words and marks for notifications; both within the limits."""
     steps = plan_steps(*stated("complete", "in_progress", "pending"))
     message = agent_message([Entry("I begin."), Entry(plan=steps)], "agent:s:t:0")
-    assert message.newer is not None
-    check_message(message.text, message.newer)
-    (native,) = [block for block in message.newer if block["type"] == "plan"]
+    (native,) = [block for block in message.blocks if block["type"] == "plan"]
     assert native["title"] == "Plan · 1 of 3 done"
     assert [(task["title"], task["status"]) for task in native["tasks"]] == [
         (LOOK, "complete"), (FIX, "in_progress"), (TELL, "pending"),
     ]  # fmt: skip
     check_message(message.text, message.blocks)
-    lines = f"*Plan · 1 of 3 done*\n✅ {LOOK}\n▶️ {FIX}\n▫️ {TELL}"
-    assert lines in "\n".join(texts(message.blocks))
-    assert lines in message.text
+    assert f"*Plan · 1 of 3 done*\n✅ {LOOK}\n▶️ {FIX}\n▫️ {TELL}" in message.text
 
 
 def test_a_step_that_was_left_says_so() -> None:
     """It is no task in progress any more."""
     steps = plan_steps(*stated("complete", "in_progress", "pending"))
     message = agent_message([Entry(plan=steps, over=True)], "agent:s:t:0")
-    (native,) = [block for block in message.newer or [] if block["type"] == "plan"]
+    (native,) = [block for block in message.blocks if block["type"] == "plan"]
     assert [task["status"] for task in native["tasks"]] == ["complete", "pending", "pending"]
     assert "left open" in str(native["tasks"][1]["details"])
 
@@ -173,7 +168,7 @@ def test_words_of_a_step_are_text() -> None:
     message = agent_message([Entry(plan=plan_steps(name, given))], "agent:s:t:0")
     assert "<!here>" not in str(message.blocks) + message.text
     assert "<https:" not in str(message.blocks) + message.text
-    check_message(message.text, message.newer or [])
+    check_message(message.text, message.blocks)
 
 
 def test_a_terminal_shows_a_plan_in_lines() -> None:

@@ -18,7 +18,6 @@ from bot.rendering.agents import (
     ToolLine,
     agent_message,
     brief_input,
-    growing,
     is_allowed,
     model_markdown,
     split_text,
@@ -111,33 +110,6 @@ def test_any_text_is_safe_and_keeps_the_limits(text: str) -> None:
     assert not re.search(r"!\[[^\]\n]*\]\(https", outside_code(made))
     message = agent_message([Entry(text)], "agent:s:t:0", HOSTS)
     check_message(message.text, message.blocks)
-
-
-@given(TEXT)
-@example(
-    "run `a b` and [x y](https://grafana.internal/z) then\n```sh\nls\n```\n| a | b |\n|---|---|\n| 1 | 2 |\nend "
-)
-def test_what_was_streamed_is_never_taken_back_where_it_can_be_known(text: str) -> None:
-    """While a text grows, what may be appended only grows, but for where a later mark changes what came before; then
-    nothing is appended until the end."""
-    sent = ""
-    for end in range(len(text) + 1):
-        now = growing(text[:end], HOSTS)
-        if now.startswith(sent):
-            sent = now
-    assert not PINGS.search(sent)
-    assert f"//{HOST}" not in outside_code(sent)
-
-
-def test_ordinary_prose_streams_word_by_word() -> None:
-    """Of a usual answer everything but the last word is shown as it comes."""
-    text = "I looked at **web-2**: run `kubectl get pods` first.\n\n- one thing\n- another [graph](https://grafana.internal/d) here\n"
-    sent = ""
-    for end in range(len(text) + 1):
-        now = growing(text[:end], HOSTS)
-        assert now.startswith(sent)
-        sent = now
-    assert sent == model_markdown(text, HOSTS)
 
 
 @given(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bot.intents.session_rows import file_row
-from bot.outbound.calls import UNTAKEN
 from engine.journal.state import State
 from tests.bot.outbound_kit import Rig, key_of, running_rig
 from tests.support.workspace import Json
@@ -97,18 +96,6 @@ async def test_a_table_has_a_title(rig: Rig) -> None:
     (table,) = blocks(shown, "data_table")
     assert table["caption"] == "Load by host"
     assert "*Load by host*" in shown["text"]
-
-
-async def test_a_workspace_without_data_tables_gets_plain_ones(rig: Rig) -> None:
-    """The first is refused and sent again in older blocks; later ones are so at once, and the reason is kept."""
-    rig.workspace.faults.untaken_blocks = ("data_table",)
-    for posts in (2, 1):
-        before = rig.calls("chat.postMessage")
-        _, (shown,) = await told(rig, f"{{text: first, {TABLE[1:]}")
-        assert [block["type"] for block in shown["blocks"]] == ["section", "context", "table"]
-        assert key_of(shown) == shown["blocks"][0]["block_id"]
-        assert rig.calls("chat.postMessage") - before == posts + 1
-    assert rig.store.mark(UNTAKEN) == "data_table"
 
 
 async def test_fields_stand_side_by_side(rig: Rig) -> None:

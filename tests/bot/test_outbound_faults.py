@@ -19,7 +19,7 @@ from engine.language import timestamps
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.run.stored import utc_now
-from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig, stands_in
+from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, running_rig, stands_in
 from tests.support.workspace import Json
 
 NEVER = (3600.0,)
@@ -381,19 +381,6 @@ async def test_blocks_that_slack_refuses_are_replaced_by_plain_text(rig: Rig) ->
     (message,) = copies(rig, "note:1")
     assert message["text"] == "plain words"
     assert not message.get("blocks")
-
-
-async def test_a_workspace_without_plans_gets_the_card_as_lines(rig: Rig) -> None:
-    """One call finds that out; from then on posts and edits have the older blocks at once."""
-    rig.workspace.faults.untaken_blocks = ("plan",)
-    session_id = await rig.start(TELL)
-    rig.send()
-    await rig.settled(f"message:{session_id}:second:1")
-    await rig.settled(f"card:{session_id}")
-    (card,) = [one for one in await rig.thread(session_id) if key_of(one) == f"card:{session_id}"]
-    assert "plan" not in {block["type"] for block in card["blocks"]}
-    refused = [call for call in rig.workspace.calls if (call.response or {}).get("error") == "invalid_blocks"]
-    assert len(refused) == 1
 
 
 # --- refusals that stay ------------------------------------------------------------------------------------

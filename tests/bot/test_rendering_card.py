@@ -50,7 +50,7 @@ def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
 def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
     """Each line is a task with its state; whom it waits for and times are Slack's own, nested nodes are marked."""
     made = card(session(prompt(who=["ben@example.com"])), FLOW, T1, names={"ben@example.com": "U0LOCALBEN"})
-    (plan,) = [block for block in made.newer or [] if block["type"] == "plan"]
+    (plan,) = [block for block in made.blocks if block["type"] == "plan"]
     assert plan["title"] == "1 of 3 steps"
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [
         ("Plan", "complete"),
@@ -168,9 +168,8 @@ def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
     """For any flow, state and text a card keeps Slack's limits, and an open one keeps its button."""
     state, flow = made_up
     made = card(state, flow, T1)
-    for blocks in (made.blocks, made.newer or []):
-        check_message(made.text, blocks, limit=4000)
-        assert size(blocks) <= MOST_UNITS
+    check_message(made.text, made.blocks, limit=4000)
+    assert size(made.blocks) <= MOST_UNITS
     assert bool(buttons(made.blocks)) == (state.phase in ("running", "waiting"))
     ended = end_note(state, flow, "end:1", by=BEN, reason="x", bot_user_id="U1")
     check_message(ended.text, ended.blocks, limit=4000)

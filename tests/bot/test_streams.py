@@ -71,12 +71,6 @@ async def writing(rig: Rig, words: str) -> tuple[str, State]:
     return session_id, state
 
 
-async def direct(rig: Rig) -> str:
-    """The id of Ana's direct message with the bot."""
-    opened = await rig.client.conversations_open(users=rig.workspace.user("ana").id)
-    return str(opened["channel"]["id"])
-
-
 def shows(message: Json) -> str:
     """What a message of an agent shows: its markdown, and its small print."""
     lines = []
@@ -236,7 +230,6 @@ async def test_text_is_shown_while_it_comes_and_is_whole_at_the_end(rig: Rig) ->
     await until_said(rig, session_id, ["The pods restart\n✍️ _writing …_"])
     await rig.put(*said_rows(state, TURN, text("The pods restart often."), interrupted=False))
     await until_said(rig, session_id, ["The pods restart often."])
-    assert rig.calls("chat.startStream") == 0
 
 
 async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig: Rig) -> None:
@@ -401,101 +394,6 @@ async def killed_and_started_again(rig: Rig, killing: Killing) -> None:
     assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo."
 
 
-# --- direct messages ---------------------------------------------------------------------------------------
-
-
-async def test_in_a_direct_message_slack_streams_natively(rig: Rig) -> None:
-    """Text in a direct message is a native stream for whoever reads it, and an ordinary message with its key at the end."""
-    session_id, state = await started(rig, await direct(rig))
-    hears(rig, session_id, "The pods restart ")
-    await until_said(rig, session_id, ["The pods restart "])
-    hears(rig, session_id, "every **five** minutes, and ")
-    await until_said(rig, session_id, ["The pods restart every **five** minutes, and "])
-    (stream,) = rig.workspace.calls_to("chat.startStream")
-    assert stream.args["recipient_user_id"] == rig.workspace.user("ana").id
-    await rig.put(
-        *said_rows(
-            state, TURN, text("The pods restart every **five** minutes, and I know why."), interrupted=False
-        )
-    )
-    await until_said(rig, session_id, ["The pods restart every **five** minutes, and I know why."])
-    (message,) = [m for m in await rig.thread(session_id) if "I know why" in shows(m)]
-    assert message["streaming_state"] == "completed"
-    assert message["metadata"]["event_payload"]["key"] == text_key(session_id, TURN)
-
-
-async def test_a_stream_that_slack_has_ended_goes_on_by_editing(rig: Rig) -> None:
-    """After five minutes Slack takes nothing more into a stream: the message is edited with all of the text."""
-    session_id, state = await started(rig, await direct(rig))
-    hears(rig, session_id, "Still ")
-    await until_said(rig, session_id, ["Still "])
-    await rig.settled(text_key(session_id, TURN))
-    rig.workspace.core.clock = lambda: __import__("time").time() + 301
-    hears(rig, session_id, "looking, and ")
-    await until_said(rig, session_id, ["Still looking, and\n✍️ _writing …_"])
-    await rig.put(*said_rows(state, TURN, text("Still looking, and found."), interrupted=False))
-    await until_said(rig, session_id, ["Still looking, and found."])
-
-
-async def test_a_stream_is_ended_before_slack_ends_it(rig: Rig) -> None:
-    """After four and a half minutes the bot ends the stream itself and goes on by editing."""
-    session_id, _ = await started(rig, await direct(rig))
-    hears(rig, session_id, "Still ")
-    await until_said(rig, session_id, ["Still "])
-    await rig.settled(text_key(session_id, TURN))
-    assert rig.outbound is not None
-    live = rig.outbound._pieces.lives[session_id, TURN]
-    live.streams[0].since -= 271
-    hears(rig, session_id, "looking, ")
-    await until_said(rig, session_id, ["Still looking,\n✍️ _writing …_"])
-    assert rig.calls("chat.stopStream") == 1
-
-
-async def test_a_stream_of_a_turn_that_begins_again_is_edited(rig: Rig) -> None:
-    """What was streamed cannot be taken back: the stream is ended, and its message shows the new attempt."""
-    session_id, state = await started(rig, await direct(rig))
-    hears(rig, session_id, "The old ")
-    await until_said(rig, session_id, ["The old "])
-    await rig.settled(text_key(session_id, TURN))
-    assert rig.outbound is not None
-    rig.outbound._pieces.lives[session_id, TURN].blocks.clear()
-    hears(rig, session_id, "A new one ")
-    await until_said(rig, session_id, ["A new one\n✍️ _writing …_"])
-    await rig.put(*said_rows(state, TURN, text("A new one."), interrupted=False))
-    await until_said(rig, session_id, ["A new one."])
-
-
-async def test_where_slack_takes_no_streams_messages_are_edited(rig: Rig) -> None:
-    """An app without the right to stream posts and edits, in direct messages too, and does not ask again."""
-    session_id, state = await started(rig, await direct(rig))
-    rig.workspace.faults.fail("chat.startStream", times=100, status=200, error="invalid_stream_arguments")
-    hears(rig, session_id, "Looking ")
-    await until_said(rig, session_id, ["Looking\n✍️ _writing …_"])
-    await rig.put(*said_rows(state, TURN, text("Looking."), interrupted=False))
-    await rig.settled(text_key(session_id, TURN))
-    hears(rig, session_id, "More ", NEXT)
-    await until_said(rig, session_id, ["Looking.\nMore\n✍️ _writing …_"])
-    assert rig.calls("chat.startStream") == 1
-
-
-async def test_a_stream_whose_beginning_was_not_heard_is_found(rig: Rig) -> None:
-    """The answer to chat.startStream is lost and the process dies: the stream is found, ended and filled, not doubled."""
-    session_id, state = await started(rig, await direct(rig))
-    rig.workspace.faults.effect_then_fail("chat.startStream")
-    hears(rig, session_id, "Half a ")
-
-    async def there() -> bool:
-        return bool(await said(rig, session_id))
-
-    await rig.until(there)
-    await rig.crash()
-    rig.send()
-    await rig.put(*said_rows(state, TURN, text("Whole."), interrupted=False))
-    await until_said(rig, session_id, ["Whole."])
-    (message,) = [m for m in await rig.thread(session_id) if "Whole." in shows(m)]
-    assert message["metadata"]["event_payload"]["key"] == text_key(session_id, TURN)
-
-
 async def test_a_text_that_was_begun_and_never_ended_is_not_posted_by_the_next_process(rig: Rig) -> None:
     """A row for text that only the dead process knew shows nothing by itself."""
     session_id, state = await started(rig)
@@ -503,3 +401,16 @@ async def test_a_text_that_was_begun_and_never_ended_is_not_posted_by_the_next_p
     result = await rig.settled(text_key(session_id, TURN))
     assert result["dropped"] is True
     assert await said(rig, session_id) == []
+
+
+async def test_an_edit_does_not_wait_for_a_thread_with_the_turn_that_the_thread_may_need(rig: Rig) -> None:
+    """Whoever changes a thread may wait for the very turn that an edit has reserved: the edit gives it back, and comes later."""
+    session_id, _ = await writing(rig, "Looking ")
+    assert rig.outbound is not None
+    pieces = rig.outbound._pieces
+    row = await rig.row(text_key(session_id, TURN))
+    assert row is not None
+    async with pieces.lock(row.lane), asyncio.timeout(10):
+        await rig.outbound.streams._bring(pieces.lives[session_id, TURN], 0, row)
+    hears(rig, session_id, "further ")
+    await until_said(rig, session_id, ["Looking further\n✍️ _writing …_"])

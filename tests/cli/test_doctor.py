@@ -17,11 +17,9 @@ from bot.doctor.agents import check_models
 from bot.doctor.blobs import check_blobs
 from bot.doctor.checks import check_database
 from bot.doctor.manifest import load_manifest, manifest_problems
-from bot.outbound.calls import UNTAKEN
 from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows
 from engine.storage.blobs import Blobs
-from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
 from tests.support import bucket
 from tests.support.acting import Workspace
@@ -54,16 +52,6 @@ def connect(cli: Cli, workspace: Workspace, **other: str) -> None:
         **other,
     }
     cli.write("flows/good.yml", "flow: good\nnodes:\n  - {id: a, type: noop}\n")
-
-
-def test_it_says_which_blocks_a_workspace_does_not_take(tmp_path: Path) -> None:
-    """What the running bot found out stands among the checks of the database."""
-    here = settings.load_settings({}, cwd=tmp_path)
-    store = open_store(here.database_url)
-    store.set_mark(UNTAKEN, "data_table")
-    store.close()
-    (check,) = [check for check in check_database(here) if check.name == "blocks"]
-    assert "takes no data_table" in check.text
 
 
 # --- against a workspace -----------------------------------------------------------------------------------

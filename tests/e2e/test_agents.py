@@ -254,23 +254,6 @@ async def test_at_a_cap_people_are_asked(claude: ClaudeServer, tmp_path: Path) -
         await thread.says("Found: Done.")
 
 
-async def test_a_direct_message_streams_natively(claude: ClaudeServer, tmp_path: Path) -> None:
-    """In a direct message the text is a native stream that ends as an ordinary message."""
-    slow = text("The first words are these, and these are more", hold_after="text_delta")
-    claude.queue(slow)
-    async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
-        opened = workspace.state.open_im(workspace.user("ana").id, 0)
-        ts = await workspace.post("ana", opened.id, "investigate")
-        thread = ThreadView(workspace, opened.id, str(ts))
-        await workspace.wait_for(
-            lambda: any(message.get("streaming_state") == "in_progress" for message in thread.messages())
-        )
-        slow.go.set()
-        await thread.says("Found: ")
-        await thread.says("The first words are these, and these are more")
-    assert len(workspace.calls_to("chat.startStream")) == 1
-
-
 @pytest.mark.process
 async def test_a_kill_in_the_middle_of_a_stream_leaves_one_text(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path

@@ -16,7 +16,6 @@ from bot.config.session_files import SessionFiles
 from bot.config.settings import AgentSettings
 from bot.handlers import clicks
 from bot.intents.agent_rows import FEEDBACK, feedback_in, feedback_row
-from bot.outbound.calls import UNTAKEN
 from bot.rendering.agents import RATE
 from bot.terminal.console import Place
 from engine.language import timestamps
@@ -42,12 +41,11 @@ turns:
 
 
 @asynccontextmanager
-async def answered(folder: Path, *untaken: str) -> AsyncIterator[tuple[Town, str]]:
-    """A bot whose agent has answered in a thread, which has ended; and its session. Slack does not take these blocks."""
+async def answered(folder: Path) -> AsyncIterator[tuple[Town, str]]:
+    """A bot whose agent has answered in a thread, which has ended; and its session."""
     script = folder / "asked.yml"
     script.write_text(SCRIPT)
     async with inhabited_town(folder, {"asked": ASKED}, agents=AgentSettings(script=script)) as (_, bot):
-        bot.core.faults.untaken_blocks = untaken
         root = await bot.start("ana", "asked")
         bot.say("ana", "web-1", root)
         await bot.until(lambda: "That was it." in str(bot.thread(root)))
@@ -160,15 +158,6 @@ async def test_feedback_goes_with_its_session(tmp_path: Path) -> None:
         (told,) = bot.told("ana", since)
         assert "not known here any more" in told.args["text"]
         assert bot.store.outbox_row(row.key) is None
-
-
-@simulated
-async def test_a_workspace_without_such_buttons_gets_the_answer(tmp_path: Path) -> None:
-    """What Slack does not take is left out, and noted for `doctor`."""
-    async with answered(tmp_path, "context_actions") as (bot, _):
-        assert "It is the cache." in str(bot.thread(root_of(bot)))
-        assert RATE not in str(bot.thread(root_of(bot)))
-        assert "context_actions" in (bot.store.mark(UNTAKEN) or "")
 
 
 @simulated

@@ -157,9 +157,6 @@ SCOPED: dict[str, tuple[str, Callable[[AsyncWebClient], Awaitable[Any]]]] = {
     "usergroups.users.list": ("usergroups:read", lambda c: c.usergroups_users_list(usergroup="S0LOCALSRE")),
     "bots.info": ("users:read", lambda c: c.bots_info(bot="B0LOCAL01")),
     "team.info": ("team:read", lambda c: c.team_info()),
-    "chat.startStream": ("chat:write", lambda c: c.chat_startStream(channel=OPS, thread_ts="1.1")),
-    "chat.appendStream": ("chat:write", lambda c: c.chat_appendStream(channel=OPS, ts="1.1")),
-    "chat.stopStream": ("chat:write", lambda c: c.chat_stopStream(channel=OPS, ts="1.1")),
     "reactions.add": (
         "reactions:write",
         lambda c: c.reactions_add(channel=OPS, name="eyes", timestamp="1.1"),

@@ -29,7 +29,7 @@ def set_status(call: Call) -> Json:
     if by and by not in channel.members:
         raise SlackError("user_not_in_channel")
     session = {"title": title, "initiator": by, **(root.get("_session") or {}), "status": status}
-    call.core.grow(channel, root, {"_session": session})
+    call.core.note(channel, root, {"_session": session})
     return {"status": status, "title": session["title"]}
 
 

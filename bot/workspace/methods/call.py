@@ -108,9 +108,6 @@ class Call:
         value = self.json("blocks", "invalid_blocks_format")
         if value is not None and not (isinstance(value, list) and all(isinstance(b, dict) for b in value)):
             raise SlackError("invalid_blocks_format", "blocks is a list of objects")
-        unknown = {block.get("type") for block in value or ()} & {*self.core.faults.untaken_blocks}
-        if unknown:
-            raise SlackError("invalid_blocks", f"unsupported type of block: {', '.join(map(str, unknown))}")
         return value
 
     def moment(self, name: str, default: int) -> int:

@@ -51,9 +51,8 @@ function time(message, className, show = clock) {
 function body(message, place) {
   const { people, surface } = place;
   const edited = message.edited ? h("span", { class: "edited", title: fullTime(message.edited.ts) }, "(edited)") : null;
-  const streams = message.streaming_state === "in_progress";
   const content = message.blocks?.length
-    ? h("div", { class: streams ? "blocks is-streaming" : "blocks", dataset: { testid: streams ? "streaming" : null } }, renderBlocks(message.blocks, surface))
+    ? h("div", { class: "blocks" }, renderBlocks(message.blocks, surface))
     : prose(mrkdwn(message.text, people), Boolean(edited));
   const others = [...(message.attachments ?? []).map((item) => attachment(item, surface)), ...(message.files ?? []).map(file)];
   return h("div", { class: "message-body" }, content, edited, others);
