@@ -82,12 +82,20 @@ def taken_out(text: str, inputs: Collection[str]) -> tuple[str, list[tuple[str, 
     begin with a capital letter."""
     rest, at, given = "", 0, []
     own = {name.lower(): name for name in inputs}
-    for word in _words(text):
-        name = own.get((word.key or "").lower())
-        if name is not None and not word.open:
+    words = list(_words(text))
+    while words:
+        word, name, value = words[0], own.get((words[0].key or "").lower()), words[0].value
+        taken = 1
+        if word.key is None and word.value.lower() in own and len(words) > 1 and words[1].value[:1] == "=":
+            # People write `name = value` as well.
+            name, value, taken = own[word.value.lower()], words[1].value[1:], 2
+        if name is not None and not value and len(words) > taken:
+            value, taken = words[taken].value, taken + 1
+        if name is not None and not any(one.open for one in words[:taken]):
             rest += text[at : word.begin].rstrip()
-            at = word.end
-            given.append((name, word.value))
+            at = words[taken - 1].end
+            given.append((name, value))
+        del words[:taken]
     return (rest + text[at:]).strip(), given
 
 

@@ -41,6 +41,22 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.A
 _NOT_FINITE = re.compile(r"[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN")
 _COMMENT = re.compile(r"\s*[:,-]?[ \t]*(#[^\n]*)")
 _WORD_CUT = re.compile(r"#[\w{]")
+_KEY_BEFORE = re.compile(r"(\w+): *$")
+_WORD_KEYS = (
+    "type",
+    "on_error",
+    "on_crash",
+    "on_timeout",
+    "on_reject",
+    "on_conflict",
+    "on_limit",
+    "gate",
+    "method",
+    "style",
+    "mode",
+)
+"""Keys whose value is one of a few words."""
+_DURATION = re.compile(r"\d+(\.\d+)?(ms|[smhdw])", re.ASCII)
 _WORDS_CUT = re.compile(r"[ \t]*(,|:(?=[ \t])|\n(?=[ \t]))?[ \t]*(#[\w{][^\n]*)")
 """A comment that begins like a word behind a value, maybe behind a comma or a colon, or on the next line."""
 _BEFORE_VALUE = re.compile(r"[ \t]*(?:- +)*")
@@ -228,7 +244,7 @@ class _Builder:
         found = _WORDS_CUT.match(text, end)
         opens = isinstance(before, yaml.CollectionStartEvent) and before.flow_style
         plain = isinstance(before, yaml.ScalarEvent) and not before.style and before.value != ""
-        cut = plain and isinstance(_number(before.value), str)
+        cut = plain and isinstance(_number(before.value), str) and not self._is_whole(before)
         if found is None:
             return
         line_start = text.rfind("\n", 0, found.start(2)) + 1
@@ -240,6 +256,13 @@ class _Builder:
         message = f"a comment begins at `{found[2][:40].rstrip()}`, and nothing of it counts"
         hint = "quote the text if it belongs to it; else put a space behind the #"
         self.located.doubts.append(Problem(self.located.file, line, column, message, hint))
+
+    def _is_whole(self, value: Any) -> bool:
+        """True if nothing can belong to a text any more: it is a duration, or one of the words that its key takes."""
+        begin = value.start_mark.index
+        line_start = self.located.text.rfind("\n", 0, begin) + 1
+        key = _KEY_BEFORE.search(self.located.text, line_start, begin)
+        return bool(_DURATION.fullmatch(value.value)) or (key is not None and key[1] in _WORD_KEYS)
 
     def _begins(self, value: Any) -> int:
         """The column in which the key of a value begins, or the value of a list."""

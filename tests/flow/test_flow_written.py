@@ -269,6 +269,8 @@ def test_an_entry_that_a_comment_swallows_is_warned_of() -> None:
         "on_failure:\n      - id: b\n        type: noop\n        #name: x",
         "on_failure:\n      - id: b\n        #name: x\n        type: noop",
         "name: 'x' #42",
+        "timeout: 5m #note",
+        "on_error: continue #note",
     ],
 )
 def test_a_comment_is_no_doubt(line: str) -> None:

@@ -191,8 +191,8 @@ async def test_a_request_that_cannot_be_sent_is_a_failure(context: Context, conf
 # --- what comes back -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [400, 404, 500, 503])
-async def test_status_of_400_or_more_is_a_failure_that_holds_the_output(
+@pytest.mark.parametrize("status", [300, 302, 400, 404, 500, 503])
+async def test_status_of_300_or_more_is_a_failure_that_holds_the_output(
     context: Context, status: int
 ) -> None:
     """An error status fails as `http_status` with the whole output in its details."""

@@ -1,7 +1,7 @@
 """The `http` node: one request, and up to five redirects that keep it as it is, within the rules of `engine.nodes.types.addresses`.
 
 Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body
-where the content type says JSON and it is (else null). A status of 400 or more, or one that `ok_status` does
+where the content type says JSON and it is (else null). A status of 300 or more (but 304), or one that `ok_status` does
 not list, is a failure that holds this output; so is a body of more than `max_body` bytes, cut there.
 
 What a lost answer means depends on the method. GET, HEAD and OPTIONS change nothing: every trouble is a failure.
@@ -315,7 +315,10 @@ class Request:
 
     def is_ok(self, status: int) -> bool:
         """Whether an answer with this status is a success."""
-        return status < 400 if self.ok_status is None else status in self.ok_status
+        if self.ok_status is not None:
+            return status in self.ok_status
+        # A redirect that says where to is followed before; 304 is the answer to a question that the flow asked.
+        return status < 300 or status == 304
 
 
 def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request:

@@ -43,7 +43,7 @@ _REFERABLE = WrapValidator(_or_reference)
 
 
 class HttpConfig(Config):
-    """Sends a request. A status of 400 or more, or one that `ok_status` does not have, fails the node.
+    """Sends a request. A status of 300 or more (but 304), or one that `ok_status` does not have, fails the node.
 
     `{{ secrets.NAME }}` may stand anywhere in the request. Up to five redirects are followed where they keep
     method, body and host (from `http` to `https` too). A request that only reads (`GET`, `HEAD`, `OPTIONS` without a body) may go to
