@@ -20,7 +20,7 @@ from bot.handlers.catchup import INSTALLED, CatchUp
 from bot.handlers.channel_changes import DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.delivered import Delivered
 from bot.inbound import decisions
-from bot.inbound.triggers import Listening
+from bot.inbound.triggers import Listening, said_in
 from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.notices import held
 from bot.outbound.progress import Queues
@@ -158,7 +158,7 @@ class Bot(Understanding):
             users=settings.users,
         )
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
-        said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user))
+        said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user), said_in)
         self.channels = Channels(bot, machine.steady)
         self.engine = make_engine(
             settings,
@@ -318,13 +318,9 @@ class Bot(Understanding):
         self.outbound.notify()
         if word in ("marks", "all"):
             self.profiles.forget()
-            self._learning = asyncio.create_task(self._learn())
+            # Channels may have been renamed.
+            self._learning = self._task("names of channels", lambda: self.aliases.load(self.engine.writer))
         self.homes.look_around()
-
-    async def _learn(self) -> None:
-        """Channels may have been renamed."""
-        with contextlib.suppress(StorageError):  # the next one says so
-            await self.aliases.load(self.engine.writer)
 
     async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         self.library.refresh()

@@ -28,11 +28,17 @@ class Said:
     """Reads with the bot's rights. What Slack refuses is said in words; where it does not answer now, that is raised."""
 
     def __init__(
-        self, client: AsyncWebClient, bot_user_id: str, name_of: Callable[[str], Awaitable[str]]
+        self,
+        client: AsyncWebClient,
+        bot_user_id: str,
+        name_of: Callable[[str], Awaitable[str]],
+        said_in: Callable[[Mapping[str, Any]], str],
     ) -> None:
+        """`said_in` gives what a message says, in Slack's markup."""
         self._client = client
         self._bot = bot_user_id
         self._name_of = name_of
+        self._said_in = said_in
 
     async def __call__(self, place: Mapping[str, Json]) -> list[str]:
         """The messages of a place `{channel, thread, most, since}`, a line each, the newest last. Of the bot's own only those
@@ -75,7 +81,7 @@ class Said:
         who = await self._name(message)
         at = timestamps.told(timestamps.to_text(datetime.fromtimestamp(float(message["ts"]), UTC)))
         # No line of a message can pass for the first line of another one.
-        text = text_in(str(message.get("text") or ""))[:_LONGEST].replace("\n", "\n    ")
+        text = text_in(self._said_in(message))[:_LONGEST].replace("\n", "\n    ")
         files = ", ".join(str(file["name"]) for file in described(message))
         return f"[{at}] {who}: {text}{f' (files: {files})' if files else ''}"
 

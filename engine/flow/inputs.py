@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 
 from engine.flow.model import Flow, Input, InputType
-from engine.language.codec import Json, clean_text, copy, place_of, read
+from engine.language.codec import Json, clean_text, copy, encode, place_of, read
 from engine.language.diagnostics import QUOTE_IT, kind_of, suggest
 from engine.language.errors import Inexact, InvalidInputs, NotJson
 
@@ -22,13 +23,26 @@ _WORDS: Mapping[str, str] = {
 }
 
 
+MOST_INPUTS = 1024 * 1024
+"""Bytes of JSON that all inputs of a start have together: they stand in the journal, and in every snapshot."""
+_MOST_TOLD = 20
+"""How many wrong inputs are named."""
+
+
 def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json], list[str]]:
     """The values of a start and the names of required inputs that are still missing.
 
     Text is read by the input's type, other JSON is checked against it. Inputs that were not given get their
-    default, or null when they are not required. Raises `InvalidInputs` for an unknown name or a wrong value;
-    all that is wrong is in its text.
+    default, or null when they are not required. Raises `InvalidInputs` for an unknown name, a wrong value or more than
+    `MOST_INPUTS`.
     """
+    size = 0
+    with suppress(NotJson):  # said below, with the input's name
+        size = len(encode(dict(given)))
+    if size > MOST_INPUTS:
+        raise InvalidInputs(
+            f"The inputs have {size:,} bytes and the most is {MOST_INPUTS:,}. Pass the address of what is large instead."
+        )
     wrong = [_unknown(flow, name) for name in given if name not in flow.inputs]
     values: dict[str, Json] = {}
     missing: list[str] = []
@@ -44,7 +58,8 @@ def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json
         except InvalidInputs as error:
             wrong.append(str(error))
     if wrong:
-        raise InvalidInputs("\n".join(wrong))
+        more = [f"… and {len(wrong) - _MOST_TOLD:,} more"] if len(wrong) > _MOST_TOLD else []
+        raise InvalidInputs("\n".join([*wrong[:_MOST_TOLD], *more]))
     return values, missing
 
 

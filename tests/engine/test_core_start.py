@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.decide.commands import Begin, Start
+from engine.flow.inputs import MOST_INPUTS
 from engine.language.errors import InvalidAnswer, InvalidInputs, NotAllowed
 from tests.support.engine import ANA, BEN, SESSION, given
 
@@ -160,3 +161,13 @@ def test_pure_nodes_run_inside_one_turn_but_not_without_bound() -> None:
         turns += 1
     assert turns == 3
     assert all(run.status == "completed" for run in case.state.nodes.values())
+
+
+def test_inputs_have_a_bound() -> None:
+    """What is larger would stand in the journal and in every snapshot: it is refused in words, and of many names some are."""
+    text = given(GREET).refused(Start(SESSION, {"who": "x" * MOST_INPUTS}, ANA), InvalidInputs)
+    assert f"the most is {MOST_INPUTS:,}" in text
+    many = given(GREET).refused(
+        Start(SESSION, {f"n{number}": 1 for number in range(5_000)}, ANA), InvalidInputs
+    )
+    assert "and 4,980 more" in many
