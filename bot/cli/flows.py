@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,34 +82,26 @@ def _default_folder(place: Place) -> Path:
 
 
 def _check_file(path: Path) -> dict[str, Checked]:
-    from engine.flow.checks.starts import start_warnings
     from engine.language.errors import FlowError
-    from engine.run.flow_files import load_flow_file
+    from engine.run.flow_files import flow_warnings, load_flow_file
 
     try:
         flow = load_flow_file(path)
-        return {str(path): _sound(flow, start_warnings([flow]))}
+        return {str(path): Checked(flow.name, (), tuple(flow_warnings([flow])))}
     except FlowError as error:
         return {str(path): Checked(None, error.problems)}
 
 
-def _sound(flow: Flow, more: Iterable[Problem]) -> Checked:
-    from engine.flow.reading import warnings
-    from engine.run.flow_files import sources_in
-
-    own = warnings(flow, sources_in(Path(flow.file).parent))
-    found = [*own, *(problem for problem in more if problem.file == flow.file)]
-    return Checked(flow.name, (), tuple(sorted(found, key=lambda problem: problem.line)))
-
-
 def _check_folder(path: Path) -> dict[str, Checked]:
     """All flows of a folder together: two of one name are a problem too."""
-    from engine.flow.checks.starts import start_warnings
-    from engine.run.flow_files import load_flows
+    from engine.run.flow_files import flow_warnings, load_flows
 
     flows, errors = load_flows(path)
-    doubts = start_warnings(flows.values())
-    found = {flow.file: _sound(flow, doubts) for flow in flows.values()}
+    doubts = flow_warnings(flows.values())
+    found = {
+        flow.file: Checked(flow.name, (), tuple(doubt for doubt in doubts if doubt.file == flow.file))
+        for flow in flows.values()
+    }
     found |= {file: Checked(None, error.problems) for file, error in errors.items()}
     if not found:
         raise UsageError(

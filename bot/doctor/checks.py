@@ -39,7 +39,7 @@ from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.errors import SaysoError, SchemaTooNew, StorageError
 from engine.nodes.runtime.secrets import SecretSource
-from engine.run.flow_files import load_flows
+from engine.run.flow_files import flow_warnings, load_flows
 from engine.run.stored import stored_state
 from engine.storage.open import open_store, place_of
 from engine.storage.store import Store
@@ -157,6 +157,9 @@ def check_flows(settings: Settings) -> Iterator[Check]:
     yield Check(
         "flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{_version(settings)}: {names}"
     )
+    if doubts := flow_warnings(flows.values()):
+        text = "\n".join(f"{doubt.file}:{doubt.line}:{doubt.column}: {doubt.message}" for doubt in doubts)
+        yield Check("flows", "warn", text, "`sayso validate` says what to write instead.")
     version = version_of(settings.flows)
     if version.unfinished:
         yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {version.unfinished}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path as FilePath
 
+from engine.flow.checks.starts import start_warnings
 from engine.flow.load import is_flow_file
 from engine.flow.model import Flow
-from engine.flow.reading import read
+from engine.flow.reading import read, warnings
 from engine.flow.subflows import link
 from engine.language.diagnostics import Fault
 from engine.language.errors import FlowError, Problem
@@ -54,6 +55,15 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
         except FlowError as error:
             errors[str(path)] = error
     return flows, errors
+
+
+def flow_warnings(flows: Iterable[Flow]) -> list[Problem]:
+    """What is allowed in the files of flows that are served together and probably not meant, file by file."""
+    flows = list(flows)
+    found = start_warnings(flows)
+    for flow in flows:
+        found += warnings(flow, sources_in(FilePath(flow.file).parent))
+    return sorted(found, key=lambda problem: (problem.file, problem.line))
 
 
 def sources_in(folder: FilePath) -> Sources:

@@ -224,6 +224,15 @@ nodes:
 """
 
 
+async def test_what_is_probably_not_meant_in_a_flow_is_told(cli: Cli) -> None:
+    """The warnings of `validate`, with file and line."""
+    node = "id: a\n    type: ask\n    with:\n      message: Ship #42 now?"
+    cli.write("flows/cut.yml", f"flow: cut\nnodes:\n  - {node}\n")
+    done, _ = await doctor(cli)
+    told = [check for check in done.json["checks"] if (check["name"], check["level"]) == ("flows", "warn")]
+    assert any("cut.yml:6" in check["text"] for check in told), told
+
+
 async def test_flows_with_agents_need_a_key(cli: Cli) -> None:
     """Without one it fails and names the variables; what a model costs has to be known, and a script is told."""
     _, checks = await doctor(cli)
