@@ -260,9 +260,9 @@ class _Field:
     def _unmet(self) -> Iterator[Fault]:
         """Limits of a text that leave no text, with its format and its pattern."""
         about = {word: self.body.get(word) for word in ("minLength", "maxLength", "format", "pattern")}
-        if any(self.open(value) for value in about.values()) or pattern_problem(about["pattern"] or "x"):
-            return
         given = {word: value for word, value in about.items() if value is not None}
+        if any(map(self.open, given.values())) or pattern_problem(given.get("pattern", "x")):
+            return
         shortest, longest = given.get("minLength", 0), given.get("maxLength", MOST_TEXT)
         if not isinstance(shortest, int) or not isinstance(longest, int):
             return

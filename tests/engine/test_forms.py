@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -140,6 +141,30 @@ def test_a_written_field_that_is_wrong_is_named(body: Json, words: str) -> None:
     faults = list(form_faults({"properties": {"x": body}}))
     assert words in said(faults)
     assert all(fault.path[:2] == ("properties", "x") for fault in faults)
+
+
+@pytest.mark.parametrize("kind", ["string", "number", "integer", "boolean", "array"])
+def test_a_value_of_any_kind_in_any_word_is_named_and_breaks_nothing(kind: str) -> None:
+    """Models and people write lists, numbers and nothing where a word takes something else."""
+    words = (
+        "title",
+        "default",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "multiline",
+        "enum",
+        "enumNames",
+        "oneOf",
+    )
+    words += ("minimum", "maximum", "minItems", "maxItems", "items", "type")
+    values: list[Json] = [[], {}, [1], {"a": 1}, 0, 1.5, True, False, "", -1, [None], [[]], [{}]]
+    for word, value in product(words, values):
+        form: Json = {"properties": {"a": {"type": kind, word: value}}}
+        faults = list(form_faults(form))
+        if not faults:
+            assert normalize_form(form)["fields"]
 
 
 @pytest.mark.parametrize(

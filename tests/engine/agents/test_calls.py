@@ -357,6 +357,8 @@ _BODY = st.dictionaries(_WORD, _JSON, max_size=4).flatmap(
 
 @settings(max_examples=tries(400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["a", "b_2", "A", ""]), _BODY, min_size=1, max_size=3), _JSON)
+@example({"a": {"type": "string", "pattern": []}}, None)
+@example({"a": {"type": "string", "pattern": 0}}, None)
 def test_whatever_a_model_asks_is_asked_or_refused(properties: dict[str, Any], required: Any) -> None:
     """No form that a model makes up does anything but become a question or be refused in words for the model."""
     form = {"properties": properties, **({"required": required} if isinstance(required, list) else {})}
