@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +51,14 @@ from engine.journal.phases import ENDED
 from engine.journal.records import DropLock, Head, LockRow
 from engine.language import timestamps
 from engine.language.codec import Json
-from engine.language.errors import AlreadyAnswered, Corrupt, InvalidAnswer, PromptClosed, PromptTimedOut
+from engine.language.errors import (
+    AlreadyAnswered,
+    Corrupt,
+    InvalidAnswer,
+    PromptClosed,
+    PromptTimedOut,
+    SaysoError,
+)
 from engine.run.stored import stored_state, utc_now
 from engine.storage.store import Store
 from prompt_state import question_row as prompt_store
@@ -147,6 +155,12 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
             found = prompt_store.waiting(store)
             heads = (store.head(session_id) for session_id in {prompt.session_id for prompt in found})
             flows = {head.session_id: head.flow_name for head in heads if head is not None}
+            for session_id in _unlisted(store, flows):
+                print(
+                    f"Session {session_id} asks something that is not listed: its row was deleted. `sayso sessions show "
+                    f"{session_id}` shows it, and the bot writes the row anew when it starts.",
+                    file=sys.stderr,
+                )
     if as_json:
         print_json({"prompts": [_as_json(prompt, flows.get(prompt.session_id, "")) for prompt in found]})
     elif not found:
@@ -156,6 +170,16 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
         for line in table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows, Paint(sys.stdout)):
             print(line)
     return Exit.OK
+
+
+def _unlisted(store: Store, listed: Container[str]) -> Iterator[str]:
+    """The paused sessions that ask something by their journal, and that no row of a question belongs to."""
+    for head in store.heads(statuses=("paused",), limit=None):
+        if head.session_id in listed or head.quarantined is not None:
+            continue
+        with suppress(SaysoError):  # one that cannot be read is set aside by whoever takes it up
+            if stored_state(store, head.session_id).open_prompts:
+                yield head.session_id
 
 
 def _requester(prompt: PromptState) -> dict[str, Json]:

@@ -12,6 +12,7 @@ from bot.config.settings import Settings
 from engine.flow import Flow
 from engine.language.errors import SaysoError
 from engine.models.keys import KEY_VARIABLES
+from engine.nodes.runtime.secrets import unset
 
 KEPT_SECONDS = 5.0
 """How long what was found is believed: a card that is drawn often asks for secrets no more often."""
@@ -21,11 +22,7 @@ PATIENCE_SECONDS = 1.0
 
 def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Iterator[str]:
     """What is missing here for this flow, a sentence each. It may ask a program for each secret."""
-    for name in sorted(flow.secrets):
-        try:
-            secret(name)
-        except SaysoError as error:
-            yield str(error)
+    yield from unset(flow.secrets, secret)
     if not needs_model(flow):
         return
     from engine.nodes.runtime.mcp_servers import find, resolved  # only agents have such tools

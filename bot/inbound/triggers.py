@@ -165,12 +165,23 @@ def app_of(event: Mapping[str, Any]) -> tuple[str, ...] | None:
     return found or (("",) if event.get("subtype") == "bot_message" else None)
 
 
+def read_by_people(message: Mapping[str, Any]) -> str:
+    """What people read in a message, in Slack's markup. A person's text stands for it, without what Slack shows of its
+    links; one that was only passed on has none."""
+    text = str(message.get("text") or "")
+    return said_in(message) if text.strip() else whole(message)
+
+
 def said_in(event: Mapping[str, Any]) -> str:
-    """What a message says, in Slack's markup. An app writes into its text, attachments and blocks: each counts, and what
-    repeats the text or a line before it is left out. What is too long for a text is cut off."""
+    """The words of a message that count, in Slack's markup: a person's text, and all that an app says."""
+    return whole(event if app_of(event) is not None else {"text": event.get("text")})
+
+
+def whole(event: Mapping[str, Any]) -> str:
+    """All words of a message, in Slack's markup: its text, attachments and blocks. What repeats the text or a line before
+    it is left out. What is too long for a text is cut off."""
     parts = [str(event.get("text") or "")]
-    if app_of(event) is not None:
-        parts += [*_in_attachments(event.get("attachments")), *_in_blocks(event.get("blocks"))]
+    parts += [*_in_attachments(event.get("attachments")), *_in_blocks(event.get("blocks"))]
     text, said = _squeezed(parts[0]), dict[str, str]()
     for part in parts[1:]:
         plain = _squeezed(part)

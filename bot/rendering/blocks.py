@@ -106,6 +106,13 @@ def small(text: str, *, most: int = 900) -> Block:
     return {"type": "context", "elements": [_plain(text, most)]}
 
 
+def lacking(lacks: Sequence[str]) -> list[Block]:
+    """What this installation lacks of what a flow refers to; nothing where it has all."""
+    if not lacks:
+        return []
+    return [small(f"⚠️ Needed later, and missing here: {one_line('; '.join(lacks), 500)}", most=600)]
+
+
 LABEL = 75
 """What a button and an entry of a menu can say."""
 

@@ -27,6 +27,7 @@ from bot.rendering.blocks import (
     context,
     fit,
     header,
+    lacking,
     plan_block,
     rendered,
     section,
@@ -97,8 +98,7 @@ def card(
     inputs = _inputs(state.inputs if state.inputs is not None else state.given)
     if inputs:
         head.append(small(inputs, most=1_500))
-    if lacks:
-        head.append(small(f"⚠️ Needed later, and missing here: {one_line('; '.join(lacks), 500)}", most=600))
+    head += lacking(lacks)
     if state.limits:
         head.append(small(_limits(state.limits), most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from bot.handlers.catchup import AGAIN_SECONDS, CatchUp
 from bot.serve.bolt import SlackApp
 from bot.serve.roles import Replica
+from engine.run.supervision import supervised
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.store import Store
@@ -78,13 +78,13 @@ class Gaps:
     def unread(self) -> None:
         """Something became due to be read (`CatchUp.again`, `regained`)."""
         if self._replica.shared and not self._replica.leads:
-            self._spawn(self._note_and_look())
+            self._spawn(self._note_and_look)
         self._gap.set()
 
     def _silence(self) -> None:
         log.info("a process with connections to Slack is gone: what may have been missed is read")
         for seconds in DEAD_SECONDS:
-            self._spawn(self._note_leading(seconds))
+            self._spawn(partial(self._note_leading, seconds))
 
     async def _note_leading(self, seconds: float) -> None:
         """Whoever leads by then: the one that is gone may have."""
@@ -92,8 +92,8 @@ class Gaps:
         if self._replica.leads:
             await self._note_and_look()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(supervised("noting a gap", work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

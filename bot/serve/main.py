@@ -20,7 +20,7 @@ from bot.handlers.catchup import INSTALLED, CatchUp
 from bot.handlers.channel_changes import DeadLetters, newer_rows, quarantine_rows
 from bot.handlers.delivered import Delivered
 from bot.inbound import decisions
-from bot.inbound.triggers import Listening, said_in
+from bot.inbound.triggers import Listening, read_by_people
 from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.notices import held
 from bot.outbound.progress import Queues
@@ -158,7 +158,7 @@ class Bot(Understanding):
             users=settings.users,
         )
         home = decisions.Home(identity.team_id, identity.app_id, identity.bot_user_id, identity.agent)
-        said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user), said_in)
+        said = Said(bot, identity.bot_user_id, lambda user: self.people.name(user), read_by_people)
         self.channels = Channels(bot, machine.steady)
         self.engine = make_engine(
             settings,

@@ -22,7 +22,7 @@ from bot.inbound.decisions import (
     View,
 )
 from bot.inbound.lines import StartLine, parse
-from bot.rendering.blocks import field_block, modal, option
+from bot.rendering.blocks import field_block, lacking, modal, option
 from bot.rendering.forms import form_view
 from bot.rendering.text import escape, one_line
 from bot.views.forms import read_pages, wrong_on
@@ -43,17 +43,23 @@ Begin: TypeAlias = Callable[[InboxRow, dict[str, Json], str, dict[str, Json]], A
 AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
 """Starts a flow in the thread of the message that a shortcut was used on."""
 
+Missing: TypeAlias = Callable[[Flow], Awaitable[Sequence[str]]]
+"""Says what this installation lacks of what a flow refers to."""
+
 
 class StartForm(Kind):
     """`sayso:open:start`; the value of the button is the flow's name."""
 
     name = "start"
 
-    def __init__(self, library: Library, prompts: PromptLookup, begin: Begin, about: AboutMessage) -> None:
+    def __init__(
+        self, library: Library, prompts: PromptLookup, begin: Begin, about: AboutMessage, lacks: Missing
+    ) -> None:
         self._library = library
         self._prompts = prompts
         self._begin = begin
         self._about = about
+        self._lacks = lacks
 
     def wants(self, opening: Opening) -> bool:
         """A slash command that names a flow and not all that it needs."""
@@ -81,11 +87,16 @@ class StartForm(Kind):
             return "This flow is not served here any more."
         flow = self._library.refresh()[line.flow]
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
-        return self._page(flow, meta, 0, (), _known(flow, line.inputs))
+        return await self._first(flow, meta, _known(flow, line.inputs))
 
-    def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
+    async def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
         """The first page, for a flow that is started from a message."""
-        return self._page(flow, meta, 0, (), {})
+        return await self._first(flow, meta, {})
+
+    async def _first(self, flow: Flow, meta: Mapping[str, Json], values: Mapping[str, Json]) -> View:
+        view = self._page(flow, meta, 0, (), values)
+        view["blocks"] = [*lacking(await self._lacks(flow)), *view["blocks"]]
+        return view
 
     def _page(
         self, flow: Flow, meta: Mapping[str, Json], page: int, kept: Sequence[str], values: Mapping[str, Json]
@@ -230,7 +241,7 @@ class FlowChoice(Kind):
             "about": {"ts": opening.data["ts"]},
         }
         if len(flows) == 1:
-            return self._form(flows[0], meta)
+            return await self._form(flows[0], meta)
         options = [option(_label(flow), str(index)) for index, flow in enumerate(flows)]
         element = {"type": "static_select", "action_id": FLOW, "options": options}
         # The list may be another by the time it is submitted: names say which were offered.
@@ -239,8 +250,8 @@ class FlowChoice(Kind):
         meta["flows"] = names if len(names) <= 30 else None
         return modal("Run a flow", blocks, kind=self.name, meta=meta, submit="Next")
 
-    def _form(self, flow: Flow, meta: dict[str, Json]) -> View:
-        return self._form_of.page_about(flow, {**meta, "flow": flow.name})
+    async def _form(self, flow: Flow, meta: dict[str, Json]) -> View:
+        return await self._form_of.page_about(flow, {**meta, "flow": flow.name})
 
     async def check(self, submission: Submission) -> Verdict:
         """The form of the flow that was chosen comes next."""
@@ -253,7 +264,7 @@ class FlowChoice(Kind):
         if flow is None or shortcut_of(flow) is None:
             return Refuse("This flow is not served here any more.")
         meta = {key: submission.meta[key] for key in ("channel", "user", "about")}
-        return Next(self._form(flow, meta))
+        return Next(await self._form(flow, meta))
 
 
 def _label(flow: Flow) -> str:

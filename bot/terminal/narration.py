@@ -18,6 +18,7 @@ from engine.journal.queries import REJECTED, TURN, is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import ASKS, LEFT, Asked, State
 from engine.language import timestamps
+from engine.language.actors import is_claimed
 from engine.language.codec import Json
 from engine.nodes.types.registry import mode_of
 
@@ -113,11 +114,11 @@ def _said(state: State, event: Event, paint: Paint) -> str | None:
             if prompt.input:
                 return mark("completed", prompt.node_id, one_line(question.summary(prompt), 60), paint)
             if prompt.rules.action == "resolve":
-                choice = f"{question.summary(prompt)}, says {_who(event.actor)}"
+                choice = f"{question.summary(prompt)}, says {answered_by(event.actor)}"
                 return f"  {paint('yellow', '↻')} {clean(prompt.path)}  {one_line(choice)}"
             return None
         case ev.PromptVoted() | ev.PromptEdited() | ev.PromptHanded():
-            return f"  {paint('blue', '»')} {_who(event.actor)} {_did(state, event)}"
+            return f"  {paint('blue', '»')} {answered_by(event.actor)} {_did(state, event)}"
         case ev.GrantGiven():
             return f"  {paint('green', '∞')} {clean(event.tool)}: calls like this are allowed until {moment(event.until)}"
         case ev.GrantUsed():
@@ -240,7 +241,7 @@ def _completed(state: State, event: ev.Completion) -> str:
     path = event.path or ""
     for prompt in state.prompts.values():
         if prompt.path == path and prompt.status == "answered" and prompt.rules.action != "resolve":
-            return f"{one_line(question.summary(prompt), 60)}, {_who(prompt.actor or {})}"
+            return f"{one_line(question.summary(prompt), 60)}, {answered_by(prompt.actor or {})}"
     run = state.nodes.get(path)
     if run is None or run.started_at is None or mode_of(run.type) != "run":
         return ""
@@ -287,6 +288,12 @@ def _who(actor: dict[str, Json]) -> str:
     name = str(actor.get("name") or str(actor.get("id") or "somebody").removeprefix("local:"))
     played = " (simulated)" if actor.get("simulated") else ""
     return one_line(name, 60) + played
+
+
+def answered_by(actor: dict[str, Json]) -> str:
+    """Name who answered; at a terminal also their account, where it is called otherwise."""
+    account = f" (account {one_line(str(actor['account']), 60)})" if is_claimed(actor) else ""
+    return _who(actor) + account
 
 
 def started_by(state: State) -> str:

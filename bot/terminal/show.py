@@ -14,6 +14,7 @@ from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
     MARKS,
     STATUS_COLORS,
+    answered_by,
     asked_of,
     covered_lines,
     error_text,
@@ -28,6 +29,7 @@ from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language import timestamps
+from engine.language.actors import is_claimed
 from engine.language.codec import Json, encode
 
 
@@ -206,9 +208,19 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
             return f"left without an outcome after {took}"
         case "completed":
             output = "" if entry.output is None else one_line(_value(entry.output), 100)
-            return f"{took + tries:<8} {output}"
+            return f"{took + tries:<8} {output}" + _claims(entry, state)
         case _:
             return f"{took} so far{tries}"
+
+
+def _claims(entry: Entry, state: State) -> str:
+    """Those who answered its questions from accounts of other names."""
+    asked = [prompt for prompt in state.prompts.values() if prompt.path == entry.path]
+    actors = [
+        actor for prompt in asked for actor in (prompt.actor, *(vote["actor"] for vote in prompt.votes))
+    ]
+    claimed = dict.fromkeys(answered_by(actor) for actor in actors if actor and is_claimed(actor))
+    return f"  by {', '.join(claimed)}" if claimed else ""
 
 
 def _for_whom(entry: Entry, state: State) -> str:

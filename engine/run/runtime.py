@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ from engine.language.errors import SaysoError
 from engine.messages.model_limits import AgentFacts
 from engine.models.model_turns import ModelTurns
 from engine.nodes.runtime.runner import NodeContext, Outcome, Runner
-from engine.nodes.runtime.secrets import SecretSource
+from engine.nodes.runtime.secrets import SecretSource, unset
 from engine.nodes.runtime.table import runners as all_runners
 from engine.nodes.runtime.table import with_runner
 from engine.run.dispatcher import Dispatcher
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     from engine.messages.turns import Tool
     from engine.models.provider import Provider
     from engine.nodes.runtime.mcp import McpServers
+
+log = logging.getLogger("sayso")
 
 
 class NotOpen(SaysoError):
@@ -260,10 +263,15 @@ class Runtime:
         actor: Actor,
         session_id: str | None = None,
     ) -> Session:
-        """Start a session; durable when this returns. Raises as `Engine.start`."""
+        """Start a session; durable when this returns. Raises as `Engine.start`. Secrets that
+        are not set are logged first: they may be set before they are needed."""
         if not isinstance(flow, Flow):
             raise TypeError(f"A flow is what load_flow returns, not {type(flow).__name__}.")
         check_actor(actor)
+        if flow.secrets:
+            secret = self.engine.executor.jobs.secret
+            for told in await asyncio.to_thread(lambda: [*unset(flow.secrets, secret)]):
+                log.warning("flow %s: %s", flow.name, told)
         return await self.session(
             await self.engine.start(flow, inputs or {}, actor=actor, session_id=session_id)
         )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.compose import lacks as module
 from bot.compose.lacks import Lacks, lacks
 from bot.config.settings import load_settings
+from bot.start.form import StartForm
+from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.nodes.runtime.secrets import SecretSource
 
@@ -74,3 +77,19 @@ async def test_a_card_does_not_wait_for_a_program_that_gives_secrets(
     async with asyncio.timeout(20):
         assert await find(CALLED) == ("secret DEEP is not set: set SAYSO_SECRET_DEEP",)
     assert asked == ["DEEP"]
+
+
+async def test_a_form_before_a_start_says_it() -> None:
+    """Above the fields, so that nobody fills in what cannot end; a form where nothing is missing has no such line."""
+    flow = load_flow("flow: f\ninputs: {who: {}}\nnodes: [{id: a, type: noop}]")
+    missing = ["secret TOKEN is not set"]
+
+    async def lacks(flow: Flow) -> list[str]:
+        return missing
+
+    nobody: Any = None
+    form = StartForm(nobody, nobody, nobody, nobody, lacks)
+    first = (await form.page_about(flow, {"flow": "f", "user": "U1"}))["blocks"]
+    assert first[0]["elements"][0]["text"] == "⚠️ Needed later, and missing here: secret TOKEN is not set"
+    missing.clear()
+    assert (await form.page_about(flow, {"flow": "f", "user": "U1"}))["blocks"] == first[1:]

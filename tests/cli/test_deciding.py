@@ -9,6 +9,7 @@ from contextlib import closing
 
 import apsw
 
+from bot.config.settings import account
 from engine.storage.open import open_store
 from tests.cli.clikit import Cli, Done
 from tests.engine.agents.test_wide_grants import given
@@ -377,6 +378,22 @@ def test_a_question_whose_row_somebody_deleted_is_answered(cli: Cli) -> None:
     prompt = asked(cli, FLOW)
     with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
         outside.execute("DELETE FROM prompts")
+    listed = cli.run("prompts", "list")
+    assert "Nothing is asked" in listed.out
+    assert "asks something that is not listed: its row was deleted" in listed.err
     done = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
     assert (done.code, "1 of 2" in done.out + done.err) == (3, True), done
     assert "no open question" in cli.run("prompts", "answer", "prompt-none", "Approve").err
+
+
+def test_the_session_says_from_which_account_somebody_answered(cli: Cli) -> None:
+    """Where a terminal goes by another name than its account; with no such name nothing is added."""
+    cli.write("flow.yml", "flow: asks\nnodes: [{id: a, type: ask, with: {message: Why?}}]")
+    for name in ("eve", account()):
+        cli.env["SAYSO_USER"] = name
+        begun = cli.run("run", "flow.yml").json
+        answered = cli.run("prompts", "answer", begun["prompts"][0]["promptId"], "So")
+        assert answered.code == 0, answered
+        shown = cli.run("sessions", "show", begun["sessionId"]).out
+        [line] = [line for line in shown.splitlines() if line.startswith("  ✓ a ")]
+        assert (f"by eve (account {account()})" in line, "(account" in line) == (name == "eve",) * 2, line

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from bot.terminal.console import Paint
-from bot.terminal.narration import happened
+from bot.terminal.narration import answered_by, happened
 from engine.journal import events as ev
 from engine.journal.state import State
+from engine.language.actors import Actor
 from tests.support.engine import START
 
 
@@ -18,6 +19,12 @@ def told(path: str, reason: Any) -> str | None:
     """The line for a node that was interrupted."""
     event = ev.NodeInterrupted(seq=1, timestamp=START, path=path, node_id="x", reason=reason)
     return happened(State(), event, Paint(io.StringIO()))
+
+
+def test_an_answer_from_an_account_of_another_name_is_marked() -> None:
+    """Whoever goes by a name at a terminal may be anybody with that account; under its own name nothing is added."""
+    for name, who in (("ana", "ana (account sys)"), ("sys", "sys")):
+        assert answered_by(Actor.local(name, "sys").record()) == who
 
 
 def test_a_node_that_left_at_a_checkpoint_is_told_so() -> None:

@@ -82,6 +82,18 @@ async def begun(place: Runtime, text: str) -> Session:
         return await session.rest()
 
 
+async def test_a_secret_that_is_not_set_is_named_before_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the log, and the session asks first what it asks."""
+    uses = "  - {id: use, type: shell, with: {run: [x], env: {A: '{{ secrets.NOBODY_SET }}'}}}\n"
+    async with Runtime(f"sqlite:///{tmp_path}/sayso.db") as runtime:
+        session = await runtime.start(load_flow(GATE + uses), actor=ANA)
+        await session.rest()
+        assert [asked.message for asked in session.questions] == ["Ship it?"]
+    assert "flow gated: secret NOBODY_SET is not set" in caplog.text
+
+
 async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> None:
     """The policy is the strict one unless another is given."""
     async with runtime(tmp_path) as place:

@@ -382,12 +382,12 @@ def _reacts(name_of: str) -> Act:
     return act
 
 
-def _start_view(stage: Stage, user: User, flow: str, **meta: Any) -> View:
+async def _start_view(stage: Stage, user: User, flow: str, **meta: Any) -> View:
     """A form to start a flow, as the bot makes it."""
     town = stage.town
     start = town.bot.views._kinds["start"]
     served = town.bot.library.refresh()[flow]
-    body = start.page_about(served, {"flow": flow, "user": user.id, **meta})  # type: ignore[attr-defined]  # it is `Start`
+    body = await start.page_about(served, {"flow": flow, "user": user.id, **meta})  # type: ignore[attr-defined]  # it is `Start`
     view_id = town.core.state.new_id("V")
     return View(view_id, user.id, town.views._with_ids(body, view_id), "0", view_id)
 
@@ -398,7 +398,7 @@ def _fills_in(flow: str, *, about: bool = False) -> Act:
     async def act(stage: Stage, name: str, state: str) -> Any:
         town, user = stage.town, somebody(stage.town, name)
         more: Json = {"about": {"ts": town.say(id_of("vera"), "look at this")}} if about else {}
-        view = _start_view(stage, user, flow, channel=town.channel().id, **more)
+        view = await _start_view(stage, user, flow, channel=town.channel().id, **more)
         if flow == "needs":
             view.values = {"field:region": {ACTION: {"type": "plain_text_input", "value": "eu"}}}
         return await town.deliver(payloads.view_submission(town.core.state, user, view, "trigger"))
@@ -411,7 +411,7 @@ def _home_button(flow: str) -> Act:
 
     async def act(stage: Stage, name: str, state: str) -> Any:
         town, user = stage.town, somebody(stage.town, name)
-        view = _start_view(stage, user, flow)
+        view = await _start_view(stage, user, flow)
         chosen = {"type": "conversations_select", "selected_conversation": town.channel().id}
         view.values = {**view.values, "where": {"where": chosen}}
         return await town.deliver(payloads.view_submission(town.core.state, user, view, "trigger"))

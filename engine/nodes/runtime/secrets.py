@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -335,3 +335,12 @@ def _read(directory: Path, name: str) -> str | None:
     except UnicodeDecodeError as error:
         raise SecretUnavailable(f"secret {name}: {directory / name} is not UTF-8 text") from error
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def unset(names: Iterable[str], secret: Callable[[str], str]) -> Iterator[str]:
+    """Name the secrets that cannot be read here, a sentence each. It may ask a program for each one."""
+    for name in sorted(names):
+        try:
+            secret(name)
+        except SaysoError as error:
+            yield str(error)
