@@ -26,5 +26,5 @@ def check_encryption(store: Store) -> Iterator[Check]:
             "To be without them: sayso store copy FROM TO --to-env FILE",
         )
     if rows := plain(store):
-        hint = "Stop the bot, then: sayso store copy FROM TO"
-        yield Check("encryption", "warn", f"{rows} rows are not encrypted: they are older than the key", hint)
+        told = f"{rows} rows are not encrypted: they did not verify when the store was copied"
+        yield Check("encryption", "warn", told, "sayso doctor --deep names the sessions")

@@ -187,6 +187,7 @@ _BY_CODE = {
                 "day_budget",
                 "corrupt",
                 "key_missing",
+                "store_plain",
                 "schema_too_new",
                 "store_too_old",
                 "wrong_workspace",

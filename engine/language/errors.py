@@ -265,6 +265,18 @@ class KeyMissing(StorageError):
     code = "key_missing"
 
 
+class StorePlain(StorageError):
+    """The store holds rows from before encryption keys were set; they would stay readable beside encrypted ones."""
+
+    code = "store_plain"
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} has rows that are not encrypted, and would keep them so. Move SAYSO_ENCRYPTION_KEYS from your settings to a "
+            "file new.env, stop what uses the store, and go on in an encrypted copy: sayso store copy FROM TO --to-env new.env"
+        )
+
+
 class StoreTooOld(StorageError):
     """The store was written by a build before 1.0, which nothing reads any more."""
 

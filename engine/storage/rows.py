@@ -273,10 +273,6 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             if row.outcome is not None:
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result, session_id=row.session_id or session_id)
-            if self._sealer.cipher is not None and INBOX.is_plain(row):
-                # From before there was a key: its payload is encrypted now.
-                self._update(INBOX, after)
-                continue
             *_, result, mac = INBOX.sealed(self._sealer, after)
             self._db.post(_CONSUME, (after.outcome, result, after.session_id, mac, after.id))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from engine.language.errors import Corrupt, KeyMissing, WrongWorkspace
+from engine.language.errors import Corrupt, KeyMissing, StorePlain, WrongWorkspace
 from engine.storage.database import Database
 from engine.storage.deletion import SessionDeletion
 from engine.storage.leases import (
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _JOURNAL = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
 _ANY_KEY = "SELECT 1 FROM data_keys LIMIT 1"
+_ANY_BODY = """SELECT EXISTS (SELECT 1 FROM journal) OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts)
+ OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM flows) OR EXISTS (SELECT 1 FROM kept)"""
+"""True where something was written that is encrypted wherever keys are set."""
 META = "SELECT value, mac FROM meta WHERE name = ?"
 PUT_META = """INSERT INTO meta (name, value, mac) VALUES (?, ?, ?)
  ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac"""
@@ -241,11 +244,14 @@ class Store(SessionDeletion):
 
 def vault_of(db: Database, name: str, sealer: Sealer, keys: Sequence[bytes] | None) -> Vault | None:
     """What the bodies of this database are encrypted with; None where it has no encrypted ones and no keys are given. With
-    None for keys it can be verified, and not be read. Raises `KeyMissing`."""
+    None for keys it can be verified, and not be read. Raises `KeyMissing`, and `StorePlain` for keys that come after rows."""
     with db.read():
         encrypted = db.one(_ANY_KEY) is not None
+        written = db.one(_ANY_BODY)
     if not keys and not encrypted:
         return None
+    if written and written[0] and not encrypted:
+        raise StorePlain(name)
     from engine.storage.vault import Vault  # by those who encrypt
 
     vault = Vault(db, sealer, keys or ())

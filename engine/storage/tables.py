@@ -121,11 +121,6 @@ class Table(Generic[R]):
         }
         return replace(record, **found) if found else record
 
-    def is_plain(self, record: R) -> bool:
-        """Whether a body of the record is not encrypted."""
-        bodies = [getattr(record, name) for name in self.secret]
-        return any(body is not None and body[:1] != ENCRYPTED for body in bodies)
-
     def _encrypted(self, cipher: Cipher, record: R) -> R:
         """The record with its bodies encrypted; those that are so already are bodies of this row, and stay."""
         found = {

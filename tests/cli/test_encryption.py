@@ -131,14 +131,20 @@ def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
     assert home.run("sessions", "delete", name).code == 0
 
 
-def test_an_encrypted_home_says_what_was_plain(cli: Cli) -> None:
-    """Rows from before the key are counted by `doctor`, and none is left in an encrypted copy."""
+def test_keys_that_come_after_plain_rows_name_the_way_on(cli: Cli) -> None:
+    """Every command says that rows are plain, `doctor` too; the copy that the sentence names has none."""
     cli.write("flows/kept.yml", FLOW)
     assert cli.run("run", "kept", "--no-input").code == 3
     with_keys(cli, OLD)
-    assert "rows are not encrypted" in cli.run("doctor").out
-    assert cli.run("store", "copy", ".sayso/sayso.db", ".sayso/new.db").code == 0
+    told = cli.run("sessions", "list")
+    assert (told.code, "sayso store copy FROM TO --to-env new.env" in told.err) == (6, True)
+    assert "has rows that are not encrypted" in cli.run("doctor").out
+    cli.write("new.env", f"SAYSO_ENCRYPTION_KEYS={OLD}\n")
+    copied = with_keys(cli, None).run(
+        "store", "copy", ".sayso/sayso.db", ".sayso/new.db", "--to-env", "new.env"
+    )
+    assert copied.code == 0
     key = (cli.cwd / ".sayso/sayso.db.key").read_text().strip()
-    cli.env |= {"SAYSO_SECRET_KEY": f"hex:{key}"}
+    with_keys(cli, OLD).env["SAYSO_SECRET_KEY"] = f"hex:{key}"
     assert "not encrypted" not in cli.run("--db", ".sayso/new.db", "doctor").out
     assert "kingfisher" in cli.run("--db", ".sayso/new.db", "sessions", "list").out

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from engine.journal.records import Consumed, FlowForm, InboxItem, KeptRow, PromptRow, PutOutbox
-from engine.language.errors import Corrupt, Erased, KeyMissing, SessionError, SnapshotRefused, StorageError
+from engine.language.errors import (
+    Corrupt,
+    Erased,
+    KeyMissing,
+    SessionError,
+    SnapshotRefused,
+    StorageError,
+    StorePlain,
+)
 from engine.storage import tables, vault
 from engine.storage.copying import copy_store
 from engine.storage.envelopes import check
@@ -287,18 +295,32 @@ def test_what_does_not_verify_is_not_signed_anew() -> None:
         one.close()
 
 
-def test_a_message_that_came_before_the_key_is_taken_after_it(backend: SqliteBackend) -> None:
-    """A bot that gets its first key has messages in plain: what it does with one leaves a good row, which is encrypted."""
+def test_keys_that_come_after_plain_rows_are_refused(backend: SqliteBackend) -> None:
+    """Plain rows would stay readable: one sentence says how to go on, and without keys everything is as it was."""
+    opened(backend, OUTER).close()
     store = opened(backend)
-    [row_id, dead_id] = store.ingest([InboxItem(key, "slash", said(key)) for key in ("one", "two")], NOW)
+    store.bind("T1", "A1")
     store.close()
-    store = opened(backend, OUTER)
-    store.consume([Consumed(row_id, "applied", said("result")), Consumed(dead_id, "dead")], NOW)
+    opened(backend, OUTER).close()
+    store = opened(backend)
+    store.ingest([InboxItem("one", "slash", said("one"))], NOW)
+    store.close()
+    with pytest.raises(StorePlain, match=r"store copy FROM TO --to-env new\.env"):
+        opened(backend, OUTER)
+    store = opened(backend)
     row = store.inbox_row("one")
-    assert (row.payload, row.result, row.outcome) == (said("one"), said("result"), "applied")
-    assert [row.payload for row in store.dead_letters()] == [said("two")]
-    assert told(backend) == []
+    assert row.payload == said("one")
     store.close()
+
+
+def test_a_store_that_lost_its_rows_is_still_an_encrypted_one(backend: SqliteBackend) -> None:
+    """Data keys stay when sessions are deleted: the store opens with its keys, and with no others."""
+    store = opened(backend, OUTER)
+    filled(store)
+    store.delete(["session-1"])
+    store.close()
+    opened(backend, OUTER).close()
+    assert outcome(lambda: opened(backend)) is KeyMissing
 
 
 # --- erasing -----------------------------------------------------------------------------------------------
@@ -330,7 +352,7 @@ def test_an_erased_session_cannot_be_read_and_verifies(backend: SqliteBackend) -
 def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
     """A session that waits has to be ended first; of what is plain no key can be taken."""
     a_plain_home(backend)
-    store = opened(backend, OUTER)
+    store = opened(backend)
     with pytest.raises(SessionError, match="paused: end it"):
         erase_session(store, "session-2")
     with pytest.raises(SessionError, match="sayso store copy"):
