@@ -249,6 +249,7 @@ def test_no_marks_without_agents() -> None:
 # --- the card ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_the_card_says_how_far_an_agent_is() -> None:
     """Its line has the turn, what goes on and the cost; below it stand the calls that are under way."""
     talk = told()
@@ -259,6 +260,7 @@ def test_the_card_says_how_far_an_agent_is() -> None:
     assert [line for line in lines.splitlines() if "helper" in line and "since" in line] == []
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_a_call_that_waits_for_people_stands_once_on_the_card_with_what_it_would_do() -> None:
     """Below its agent, and not among the questions of the flow as well."""
     gated = (
@@ -274,6 +276,7 @@ def test_a_call_that_waits_for_people_stands_once_on_the_card_with_what_it_would
     ]
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_a_time_limit_hides_nothing_of_how_far_an_agent_is() -> None:
     """An agent with a `timeout` has its turn on its line, and until when it may work."""
     limited = HEAD.replace("type: agent", "type: agent\n    timeout: 1h").replace(
@@ -299,6 +302,7 @@ def test_sources_stand_behind_what_they_are_for() -> None:
     assert text_of(content) == f"I search.\n\n{told}"
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_agents_side_by_side_stand_on_the_card_with_the_calls_that_wait() -> None:
     """Each has a line, and below it what it asks for; one whose call is to be approved was not there at all."""
     agent = """

@@ -55,6 +55,7 @@ def lines(case: Scenario) -> list[str]:
     return "\n".join(texts(card(case.state, case.flow, case.now).blocks)).splitlines()
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_one_pass_is_shown_with_its_nodes_below_its_container() -> None:
     """The container says how far it is and with what, and the nodes of the pass stand indented below it."""
     case = applied(rollout(), 0)
@@ -67,6 +68,7 @@ def test_one_pass_is_shown_with_its_nodes_below_its_container() -> None:
     assert said[0].endswith("· Rollout › us › Confirm")
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_several_passes_have_one_line_each_with_those_that_wait_for_people_first() -> None:
     """Side by side each pass says what it does, named by its item; what is over is counted."""
     case = applied(rollout(concurrency=3), 1)
@@ -79,6 +81,7 @@ def test_several_passes_have_one_line_each_with_those_that_wait_for_people_first
     ]
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_a_retry_says_which_try_comes_and_when() -> None:
     """A node that waits for its next try says which one of how many, when, and what went wrong."""
     case = applied(rollout(), 0, output=False)
@@ -157,6 +160,7 @@ def test_a_failure_inside_says_where() -> None:
     assert said[1] == "*Not done:* the rest of Rollout, Tell."
 
 
+@pytest.mark.usefixtures("card_of_lines")
 def test_a_hundred_passes_make_no_longer_card_than_a_few() -> None:
     """What is over is counted: the card of the fiftieth pass is as long as that of the first."""
     case = rollout(str(list(range(100))))
