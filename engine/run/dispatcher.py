@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from engine.decide.commands import Command, Due
 from engine.journal.events import Event, NodeRetried, TimerSet
-from engine.journal.records import Consumed, Head, InboxRow, Timer
+from engine.journal.records import Consumed, Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import encode
@@ -241,9 +241,9 @@ class Dispatcher:
         for session_id in await self.engine.writer.call(self.engine.store.grants, limit=limit):
             await self._guarded(self._go_on, session_id)
 
-    async def _go_on(self, session_id: str) -> None:
+    async def _go_on(self, session_id: str, command: Command | None = None) -> None:
         if await self._mine(session_id) is not None:
-            await self.engine.apply(session_id, None)
+            await self.engine.apply(session_id, command)
 
     async def _fire(self) -> float:
         """Fire the timers that are due; seconds until the next one of ours, at most until the next sweep."""
@@ -257,7 +257,7 @@ class Dispatcher:
                     self.engine.store.timers, due=self.engine.now(), limit=_AT_ONCE + len(self._unwanted)
                 )
                 for timer in due:
-                    await self._guarded(partial(self._fire_one, timer), timer.session_id)
+                    await self._guarded(partial(self._go_on, command=Due(timer.timer_id)), timer.session_id)
                 await self._look_for_timers()
         left = timestamps.seconds_between(self.engine.now(), self._next_timer)
         # One that is due still could not be fired just now: again, but not at once.
@@ -271,10 +271,6 @@ class Dispatcher:
         timers = await self.engine.writer.call(self.engine.store.timers, limit=limit)
         ours = (timer.due_at for timer in timers if timer.session_id not in self._unwanted)
         self._next_timer = min(self._next_timer, next(ours, _NEVER))
-
-    async def _fire_one(self, timer: Timer, session_id: str) -> None:
-        if await self._mine(session_id) is not None:
-            await self.engine.apply(session_id, Due(timer.timer_id))
 
     async def _mine(self, session_id: str) -> Head | None:
         """The session's head if its work is ours to do, else None."""
@@ -299,22 +295,19 @@ class Dispatcher:
         name = f"session {session_id}"
         if await self._inbox.alone(name):
             with about(session=session_id):
-                await self._kept_apart(work, session_id)
+                try:
+                    await work(session_id)
+                except StorageBroken:
+                    raise
+                except Owned:
+                    log.debug("%s belongs to another process", session_id)
+                except SchemaTooNew:
+                    self._unwanted.add(session_id)  # the engine has said so
+                except SaysoError as error:
+                    log.warning("%s: %s", session_id, error)
+                except Exception:
+                    log.exception("%s cannot go on", session_id)
             await self._inbox.give_back(name)
-
-    async def _kept_apart(self, work: Callable[[str], Awaitable[object]], session_id: str) -> None:
-        try:
-            await work(session_id)
-        except StorageBroken:
-            raise
-        except Owned:
-            log.debug("%s belongs to another process", session_id)
-        except SchemaTooNew:
-            self._unwanted.add(session_id)  # the engine has said so
-        except SaysoError as error:
-            log.warning("%s: %s", session_id, error)
-        except Exception:
-            log.exception("%s cannot go on", session_id)
 
     # --- inbox ---------------------------------------------------------------------------------------------
 

@@ -173,7 +173,9 @@ class Stepper:
             try:
                 if refusal is not None and await self.left_as_found(live):
                     raise refusal
-                files = not refusal and _leaves_files(command)
+                # The session's folder may have changed: a node ended, or files came with what people said.
+                ended = isinstance(command, NodeDone | NodeBroke | NodeCut)
+                files = not refusal and (ended or bool(getattr(command, "files", None)))
                 await self.commit(live, events, after, () if refusal else consumed, new, files=files)
                 break
             except (LockHeld, DayBudgetSpent, KeptMoved) as error:
@@ -428,11 +430,6 @@ def _due(live: ActiveSession, state: State) -> list[Work]:
     step = live.step
     known = step is not None and step.state is state and step.flow is live.flow
     return due_in(step) if step is not None and known else due(live.flow, state, KINDS)
-
-
-def _leaves_files(command: Command | None) -> bool:
-    """Whether the session's folder may have changed: a node ended, or files came with what people said."""
-    return isinstance(command, NodeDone | NodeBroke | NodeCut) or bool(getattr(command, "files", None))
 
 
 def _paused(after: State, events: Sequence[Event]) -> bool:

@@ -121,12 +121,6 @@ class Connection(Database):
         else:
             self.raw.set_busy_handler(Patience(self._path, self._patience))
 
-    def shrinkable(self) -> None:
-        """Let a new file give pages back; one that has tables must be compacted for that."""
-        with self.translated():
-            if int(self.raw.pragma("user_version")) == 0:
-                self.raw.pragma("auto_vacuum", "INCREMENTAL")
-
     def give_back(self) -> bool:
         """Give some free pages back to the disk; whether there are more. Inside a write transaction."""
         if (
@@ -160,8 +154,11 @@ class Connection(Database):
                 self._wait_for_others()
 
     def use_wal(self) -> None:
-        """Switch to WAL. Apart from opening, so that a file of a newer release can be refused untouched."""
+        """Switch to WAL, and let a new file give pages back; one that has tables must be compacted for that. Apart from
+        opening, so that a file of a newer release can be refused untouched."""
         with self.translated():
+            if int(self.raw.pragma("user_version")) == 0:
+                self.raw.pragma("auto_vacuum", "INCREMENTAL")
             mode = self.raw.pragma("journal_mode", "WAL")
         if mode != "wal":
             raise StorageError(

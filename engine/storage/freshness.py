@@ -123,20 +123,17 @@ class Freshness(Watch):
         self.suspended, self._last = None, after
 
     def _check(self) -> None:
-        if self._is_new():
+        there, newest = self._anchor.open(), self._anchor.newest()
+        with self._db.read():
+            stored = self._stored()
+        # No point was ever stored: the database was made just now.
+        if stored is None and (not there or (newest is not None and newest.counter == 0)):
             self._anchor.make(self._points.sealed(0))
             first = self._points.sealed(1)
             with self._db.write():
                 self._db.run(_PUT_POINT, first)
             self._anchor.move(first, alone=True)
         self.suspended = self.findings()
-
-    def _is_new(self) -> bool:
-        """Whether no point was ever stored: the database was made just now."""
-        there, newest = self._anchor.open(), self._anchor.newest()
-        with self._db.read():
-            stored = self._stored()
-        return stored is None and (not there or (newest is not None and newest.counter == 0))
 
     def findings(self) -> str | None:
         """What is wrong with what is stored; None for nothing."""
@@ -225,7 +222,11 @@ class Anchor:
 
     def newest(self) -> Point | None:
         """The newest point that verifies; None where there is none."""
-        return max(filter(self._points.genuine, self._slots()), default=None)
+        if self._file is None:
+            return None
+        data = os.pread(self._file, 2 * _SLOT.size, 0).ljust(2 * _SLOT.size, b"\0")
+        slots = [Point(*slot) for slot in _SLOT.iter_unpack(data)]
+        return max(filter(self._points.genuine, slots), default=None)
 
     def moved_at(self) -> float:
         """When it was written last, in seconds since 1970."""
@@ -273,12 +274,6 @@ class Anchor:
     @staticmethod
     def _put(file: int, point: Point) -> None:
         os.pwrite(file, _SLOT.pack(*point), point.counter % 2 * _SLOT.size)
-
-    def _slots(self) -> list[Point]:
-        if self._file is None:
-            return []
-        data = os.pread(self._file, 2 * _SLOT.size, 0).ljust(2 * _SLOT.size, b"\0")
-        return [Point(*slot) for slot in _SLOT.iter_unpack(data)]
 
     @contextlib.contextmanager
     def _locked(self, file: int) -> Iterator[None]:

@@ -42,19 +42,19 @@ class LockTables(Tables):
         self._db.hold(f"lock {put.name}")
         if self._db.one(_LOCK_OF, (put.session_id, put.name)):
             return
-        n = self._lost_place(put) if put.first else self._next("locks", "n")
+        if put.first:
+            # The row of a holder was lost: its place is ahead of all others.
+            found = self._db.one(_LOCK_FIRST, (put.name,))
+            first = self._get(LOCKS, _LOCK, found[0]) if found else None
+            if first is not None and first.taken_at is not None:
+                raise LockHeld(
+                    f"Lock {put.name} was lost by {put.session_id}, and {first.session_id} has taken it."
+                )
+            self._db.hold("lost places")
+            n = self._number(_LOWEST_LOCK) - 1
+        else:
+            n = self._next("locks", "n")
         self._put(LOCKS, LOCKS.insert, LockRow(put.name, put.session_id, now, None), n)
-
-    def _lost_place(self, put: PutLock) -> int:
-        """The place of a holder whose row was lost, ahead of all others. Raises `LockHeld`."""
-        found = self._db.one(_LOCK_FIRST, (put.name,))
-        first = self._get(LOCKS, _LOCK, found[0]) if found else None
-        if first is not None and first.taken_at is not None:
-            raise LockHeld(
-                f"Lock {put.name} was lost by {put.session_id}, and {first.session_id} has taken it."
-            )
-        self._db.hold("lost places")
-        return self._number(_LOWEST_LOCK) - 1
 
     def _take_lock(self, take: TakeLock, now: str) -> None:
         self._db.hold(f"lock {take.name}")
@@ -77,16 +77,17 @@ class LockTables(Tables):
     def locks(self, name: str | None = None) -> list[LockRow]:
         """The queue for a lock, or all queues by name; each in its order, the first has the lock or is to get it."""
         ids = self._db.all(_LOCKS) if name is None else self._db.all(_LOCKS_OF_NAME, (name,))
-        return [self._lock_row(n, name or "?") for (n,) in ids]
-
-    def _lock_row(self, n: int, name: str) -> LockRow:
-        try:
-            row = self._db.one(_LOCK, (n,))
-        except UnicodeDecodeError:
-            row = None
-        if row is None:
-            return LockRow(name, "?", "", None, verified=False)
-        return LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
+        queue = []
+        for (n,) in ids:
+            try:
+                row = self._db.one(_LOCK, (n,))
+            except UnicodeDecodeError:
+                row = None
+            if row is None:
+                queue.append(LockRow(name or "?", "?", "", None, verified=False))
+            else:
+                queue.append(LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False))
+        return queue
 
     @reads
     def unplaced(self) -> list[tuple[str, str]]:

@@ -166,7 +166,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         for row in rows:
             match row:
                 case PromptRow():
-                    self._put_prompt(row)
+                    sealed = PROMPTS.sealed(self._sealer, row)
+                    self._db.post(_PUT_PROMPT, sealed, 1, partial(_of_another, row))
                 case Timer():
                     self._put(TIMERS, _PUT_TIMER, row)
                 case DropTimer():
@@ -317,9 +318,6 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return at.but(stage=stage, after=_SWEPT[stage].first if stage < len(_SWEPT) else 0)
 
     # -- prompts, timers
-
-    def _put_prompt(self, row: PromptRow) -> None:
-        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, partial(_of_another, row))
 
     @reads
     def derived(self, session_id: str) -> Derived:

@@ -339,7 +339,12 @@ class SessionTables(RowTables):
 
     def _apply(self, commit: Commit, body: bytes) -> None:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `Owned`, `UnknownSession`, `Corrupt`."""
-        head = self._found(commit)
+        if commit.new is not None:
+            head = self._created(commit, commit.new)
+        elif commit.owner is not None:
+            head = self._claimable(commit, commit.owner)
+        else:
+            head = self._expected(commit)
         check_pin(commit)
         row = linked(self._sealer, commit, body, head.chain) if commit.events else None
         chain = head.chain if row is None else row.mac
@@ -360,12 +365,6 @@ class SessionTables(RowTables):
         elif commit.snapshot is not None:
             self._db.post(DROP_SNAPSHOT, (commit.session_id,))
         self._remember(after)
-
-    def _found(self, commit: Commit) -> StoredHead:
-        """The head as it is before this commit."""
-        if commit.new is not None:
-            return self._created(commit, commit.new)
-        return self._expected(commit) if commit.owner is None else self._claimable(commit, commit.owner)
 
     def _claimable(self, commit: Commit, owner: str) -> StoredHead:
         """The head of a session that this commit claims."""

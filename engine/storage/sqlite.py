@@ -75,7 +75,6 @@ def _prepared(
 ) -> SqliteStore:
     with db.translated():
         refuse_foreign(db.raw, file)
-    db.shrinkable()
     db.use_wal()
     owners = Owners(file.parent / "owners" / file.name)
     with db.translated():
@@ -127,7 +126,14 @@ def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path
         living = Owners(folder / "owners" / file.name).living()
         if living:
             raise StorageError(f"{file} is in use by {', '.join(map(label_of, living))}. Stop them first.")
-        sealer = Sealer(_key_of(file, key))
+        key_file = file.with_name(f"{file.name}.key")
+        key = key or read_key(key_file)
+        if key is None:
+            raise KeyMissing(
+                f"The key is not there ({key_file.name}), and a backup does not hold it. Put the key file beside the database, "
+                "or give the key in SAYSO_SECRET_KEY."
+            )
+        sealer = Sealer(key)
         part = file.with_name(f"{file.name}.restored")
         with translated(backup), closing(_opened(backup, apsw.SQLITE_OPEN_READONLY)) as source:
             counter = _checked(source, backup, sealer)
@@ -154,17 +160,6 @@ def _check_pages(connection: apsw.Connection, path: Path) -> None:
     found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
     if found != ["ok"]:
         raise Corrupt(f"{path} is damaged: {'; '.join(found)}")
-
-
-def _key_of(file: Path, given: bytes | None) -> bytes:
-    path = file.with_name(f"{file.name}.key")
-    key = given or read_key(path)
-    if key is None:
-        raise KeyMissing(
-            f"The key is not there ({path.name}), and a backup does not hold it. Put the key file beside the database, or "
-            "give the key in SAYSO_SECRET_KEY."
-        )
-    return key
 
 
 def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
