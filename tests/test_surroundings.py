@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.clikit import Cli
+from tests.cli.clikit import Cli, until
 
 ROOT = Path(__file__).parent.parent
 _DRIVER = """
@@ -47,3 +47,19 @@ def cli_path() -> str:
     from tests.cli.clikit import environment
 
     return environment(Path("/"))["PYTHONPATH"]
+
+
+def test_processes_of_tests_end_with_the_tests() -> None:
+    """Also where the process of the tests is killed, and those have sessions of their own."""
+    script = """
+import os, signal
+from tests.support import prefork
+child = prefork.start(["-c", "import time; time.sleep(600)"], cwd=".", env={}, session=True)
+print(child.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, timeout=60, text=True
+    )
+    assert ended.returncode == -signal.SIGKILL
+    until(lambda: not Path(f"/proc/{int(ended.stdout)}").exists(), "its child has ended")

@@ -262,6 +262,10 @@ def serve(asked: socket.socket) -> None:
         if asked in ready:
             data, files, _, _ = socket.recv_fds(asked, _MOST, 8)
             if not data:
+                # Whoever started them is gone, perhaps killed: nobody else would end them.
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
                 return
             request = orjson.loads(data)
             for name in request["read"]:
