@@ -63,18 +63,14 @@ def release_store(place: Place) -> int:
         if reason is None:
             raise UsageError("The store is not suspended; nothing was changed.")
         print(clean(reason))
-        _tell(store)
+        standing = list(may_repeat(store))
+        if standing:
+            print("What these did after the moment named may be done a second time:")
+        for head, stands in standing:
+            print(f"  {clean(head.session_id)}  {clean(head.flow_name)}  {clean(stands)}")
         store.unsuspend()
     print("The store is released. What it has stored counts from here on.")
     return Exit.OK
-
-
-def _tell(store: Store) -> None:
-    standing = list(may_repeat(store))
-    if standing:
-        print("What these did after the moment named may be done a second time:")
-    for head, stands in standing:
-        print(f"  {clean(head.session_id)}  {clean(head.flow_name)}  {clean(stands)}")
 
 
 def back_up_store(place: Place, target: Path) -> int:

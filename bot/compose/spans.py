@@ -161,7 +161,17 @@ class _Step:
     def _of_people(self, event: Event, at: str) -> None:
         match event:
             case ev.PromptShown():
-                self._shown(event)
+                # A question was sent.
+                path, since = self._question(event)
+                span = self._add(
+                    "send outbox",
+                    path,
+                    f"shown {event.seq}",
+                    since,
+                    event.timestamp,
+                    _messaging("send", "outbox"),
+                )
+                span.kind = "producer"
             case ev.Closing():
                 self._decided(event)
             case ev.FlowPaused():
@@ -262,14 +272,6 @@ class _Step:
         return self._attempts.get(path) or (run.attempt if run else 0)
 
     # --- people and the session -----------------------------------------------------------------------------
-
-    def _shown(self, event: ev.PromptShown) -> None:
-        """A question was sent."""
-        path, since = self._question(event)
-        span = self._add(
-            "send outbox", path, f"shown {event.seq}", since, event.timestamp, _messaging("send", "outbox")
-        )
-        span.kind = "producer"
 
     def _decided(self, event: ev.Closing) -> None:
         """People were waited for, until now."""

@@ -215,7 +215,9 @@ class CatchUp:
         if due.get(name) == number:
             del due[name]
         self._done[_method(name)] += 1
-        self._tell()
+        if self._clock() - self._told_at >= TOLD_SECONDS and not self.complete:
+            self._told_at = self._clock()
+            log.info("catch-up: %s", self.progress())
         return found
 
     def _is_refused(self, name: str, error: Exception) -> bool:
@@ -228,12 +230,6 @@ class CatchUp:
             return True
         log.warning("catch-up of %s failed and is tried again: %s", name, code or repr(error))
         return False
-
-    def _tell(self) -> None:
-        """A long read says now and then how far it has come."""
-        if self._clock() - self._told_at >= TOLD_SECONDS and not self.complete:
-            self._told_at = self._clock()
-            log.info("catch-up: %s", self.progress())
 
     # --- channels ------------------------------------------------------------------------------------------
 

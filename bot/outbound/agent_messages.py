@@ -199,21 +199,18 @@ class Pieces:
         else:
             piece = await self.standing(row)
         if not is_new:
-            await self._redraw(row, where, piece)
+            # The message is what its entries say; one that somebody deleted is posted anew with this entry alone.
+            try:
+                await self.draw(where, piece)
+            except Permanent as fault:
+                if fault.reason not in _GONE:
+                    raise
+                self._forget(row.lane, where)
+                result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}
+                await self.ledger.keep(row, result)
+                raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
         await self._note_tail(row, data, where, piece)
         return {**position(where), "piece": list(piece)}
-
-    async def _redraw(self, row: OutboxRow, where: Posted, piece: tuple[str, ...]) -> None:
-        """The message is what its entries say. One that somebody deleted is posted anew with this entry alone."""
-        try:
-            await self.draw(where, piece)
-        except Permanent as fault:
-            if fault.reason not in _GONE:
-                raise
-            self._forget(row.lane, where)
-            result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}
-            await self.ledger.keep(row, result)
-            raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
 
     async def _place(
         self, row: OutboxRow, data: dict[str, Json], live: LiveText | None

@@ -100,7 +100,11 @@ class Uploads:
             found = await self._standing(row, kept["files"], place)
             if found is not None:
                 return {**kept, "fileTs": found}
-            self._wait(row, kept)
+            # Files that were shared may still appear.
+            since = timestamps.seconds_between(kept["sharedAt"], self.ledger.now())
+            wait = next((delay - since for delay in self.delays if delay > since), 0.0)
+            if wait > 0:
+                raise Hold(wait, f"the files of {row.key} may still appear")
         await self._complete(row, kept, place, text)
         return {**kept, "fileTs": await self._standing(row, kept["files"], place, patient=False)}
 
@@ -178,13 +182,6 @@ class Uploads:
             for share in places.get(place.channel) or ():
                 return str(share["ts"])
         return None
-
-    def _wait(self, row: OutboxRow, kept: Mapping[str, Json]) -> None:
-        """Raises `Hold` while files that were shared may still appear."""
-        since = timestamps.seconds_between(kept["sharedAt"], self.ledger.now())
-        wait = next((delay - since for delay in self.delays if delay > since), 0.0)
-        if wait > 0:
-            raise Hold(wait, f"the files of {row.key} may still appear")
 
     async def _unseen(self, row: OutboxRow, call: Awaitable[Any]) -> Any:
         """A call that may be made again without anybody seeing it."""

@@ -211,7 +211,16 @@ def agent_message(
     blocks = _blocks(entries, key, hosts, speaker)
     if entries and entries[-1].rated:
         blocks.append(_feedback(entries[-1].rated))
-    text = _fallback(entries)
+    # The text is for notifications, and for where blocks are not taken.
+    parts: list[str] = []
+    for entry in entries:
+        if entry.text.strip():
+            parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
+        if entry.plan:
+            parts += [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
+        parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
+        parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
+    text = "\n".join(parts)
     return rendered(f"🤖 {speaker}\n{text}" if speaker else text, blocks, key)
 
 
@@ -256,19 +265,6 @@ def _feedback(key: str) -> Block:
 def noted_text(value: str) -> str:
     """What whoever pressed one of them is told."""
     return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
-
-
-def _fallback(entries: Sequence[Entry]) -> str:
-    """For notifications, and for where blocks are not taken."""
-    parts: list[str] = []
-    for entry in entries:
-        if entry.text.strip():
-            parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
-        if entry.plan:
-            parts += [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
-        parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
-        parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
-    return "\n".join(parts)
 
 
 def entry_weight(entry: Entry) -> int:

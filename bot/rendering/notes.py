@@ -332,11 +332,7 @@ def delivered(config: Mapping[str, Json], key: str) -> Delivered:
     extras = (*making.extras, *given_files(config))
     if not blocks:
         return Delivered(None, extras)
-    return Delivered(rendered(fallback(config), _keyed(blocks, key), key), extras)
-
-
-def _keyed(blocks: list[Block], key: str) -> list[Block]:
-    return [with_id(blocks[0], key), *blocks[1:]]
+    return Delivered(rendered(fallback(config), [with_id(blocks[0], key), *blocks[1:]], key), extras)
 
 
 def fallback(config: Mapping[str, Json]) -> str:

@@ -79,20 +79,6 @@ class Reader:
 
     def scenario(self, located: Located) -> Scenario:
         """All of it; it counts only if nothing was wrong."""
-        self._start()
-        for name, facts in self.people.items():
-            if facts.manager is not None:
-                self._person(facts.manager, ("people", name, "manager"))
-        fakes = {name: self._fakes(name, given) for name, given in self.doc.nodes.items()}
-        steps = [step for index, given in enumerate(self.doc.steps) if (step := self._step(index, given))]
-        return Scenario(
-            self.doc, self.flow, located, self.people, fakes, tuple(steps), self._script(self.doc.claude)
-        )
-
-    def _wrong(self, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> None:
-        self.faults.append(Fault(path, message, hint, on_key=on_key))
-
-    def _start(self) -> None:
         start = self.doc.start
         if start.as_ is None and start.trigger is None and not self.people:
             self._wrong(
@@ -106,6 +92,17 @@ class Reader:
             self._wrong(("steps",), "after a start that is refused nothing happens", on_key=True)
         if not self.doc.steps and start.refused is None:
             self._wrong((), "a scenario has `steps`: what people do, and what must be true", _STEP_HINT)
+        for name, facts in self.people.items():
+            if facts.manager is not None:
+                self._person(facts.manager, ("people", name, "manager"))
+        fakes = {name: self._fakes(name, given) for name, given in self.doc.nodes.items()}
+        steps = [step for index, given in enumerate(self.doc.steps) if (step := self._step(index, given))]
+        return Scenario(
+            self.doc, self.flow, located, self.people, fakes, tuple(steps), self._script(self.doc.claude)
+        )
+
+    def _wrong(self, path: Path, message: str, hint: str | None = None, *, on_key: bool = False) -> None:
+        self.faults.append(Fault(path, message, hint, on_key=on_key))
 
     def _person(self, name: str, path: Path, *, on_key: bool = False) -> None:
         if name not in self.people:

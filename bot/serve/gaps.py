@@ -131,15 +131,14 @@ class Gaps:
             if self._replica.shared:
                 await self.hear()
             if not self._catchup.complete or not self._replica.shared:
-                await self._read()
+                seen = self._seen
+                await self._catchup.run()
+                self._taken()
+                if seen and self._catchup.complete:
+                    await waited_out(
+                        partial(self._writer.call, self._writer.store.set_mark, READ, seen), _WHAT
+                    )
             await self._until_next()
-
-    async def _read(self) -> None:
-        seen = self._seen
-        await self._catchup.run()
-        self._taken()
-        if seen and self._catchup.complete:
-            await waited_out(partial(self._writer.call, self._writer.store.set_mark, READ, seen), _WHAT)
 
     async def _until_next(self) -> None:
         """Wait until there was a gap, or until it is time to read again what could not be read."""

@@ -129,7 +129,13 @@ class Follower:
         """
         unsubscribe = self.engine.subscribe(self._seen)
         try:
-            await self._begin(begin)
+            try:
+                await begin()
+            except (PromptTimedOut, RequestRefused) as error:
+                if error.code != PromptTimedOut.code:
+                    raise
+                self.too_late = error
+                await self.claim()
             while True:
                 self._serving = asyncio.create_task(self._service.run(), name="service")
                 # A process that was killed may have left a request: it is done before this one rests, or asks.
@@ -146,15 +152,6 @@ class Follower:
         finally:
             unsubscribe()
             await self._end_service()
-
-    async def _begin(self, begin: Callable[[], Awaitable[object]]) -> None:
-        try:
-            await begin()
-        except (PromptTimedOut, RequestRefused) as error:
-            if error.code != PromptTimedOut.code:
-                raise
-            self.too_late = error
-            await self.claim()
 
     async def claim(self) -> None:
         """Go on where it stands; one that another living process runs is only followed."""

@@ -83,7 +83,9 @@ class TerminalScreen:
         if isinstance(event, ev.CallOutcome):
             path = event.turn or path
         elif isinstance(event, ev.Start) and event.node_type == TURN:
-            self._begins(path)
+            _, told = self._texts.pop(path, ({}, 0))
+            if told:
+                self.note(f"  {path} begins again")
         if isinstance(event, ev.Start) and mode_of(event.node_type) == "run":
             self._working[path] = time.monotonic()
             if self._live:
@@ -123,12 +125,6 @@ class TerminalScreen:
         if end > told:
             self._tell_model(text[told:end])
         self._texts[path] = (blocks, max(told, end))
-
-    def _begins(self, path: str) -> None:
-        """A model call begins, or begins again: what an earlier attempt said is not part of it."""
-        _, told = self._texts.pop(path, ({}, 0))
-        if told:
-            self.note(f"  {path} begins again")
 
     def _said(self, event: ev.CallOutcome) -> None:
         """A model call is whole: what was not told yet of its text is told."""

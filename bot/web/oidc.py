@@ -139,7 +139,16 @@ class Oidc:
             raise LoginRefused(
                 f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
             )
-        return self._known(await self._claims(request.query["code"], pending))
+        # Who that is, where they may look.
+        claims = await self._claims(request.query["code"], pending)
+        email = str(claims.get("email") or "").lower() if claims.get("email_verified") is True else ""
+        slack = str(claims.get(SLACK_ID) or "")
+        if not self._listed & ({email, slack.lower()} - {""}):
+            log.warning("a login was refused: %s %s is not listed", slack, email)
+            raise LoginRefused(
+                "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
+            )
+        return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
     async def _discovered(self, http: ClientSession) -> dict[str, Any]:
         """Where the provider's doors are. Raises `LoginRefused`."""
@@ -202,17 +211,6 @@ class Oidc:
         if claims.get("azp", self._client) != self._client:
             raise jwt.InvalidAudienceError("it was made for another client")
         return claims
-
-    def _known(self, claims: dict[str, Any]) -> Actor:
-        """Who that is, where they may look. Raises `LoginRefused`."""
-        email = str(claims.get("email") or "").lower() if claims.get("email_verified") is True else ""
-        slack = str(claims.get(SLACK_ID) or "")
-        if not self._listed & ({email, slack.lower()} - {""}):
-            log.warning("a login was refused: %s %s is not listed", slack, email)
-            raise LoginRefused(
-                "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
-            )
-        return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
 
 def _is_private(url: str) -> bool:

@@ -154,10 +154,6 @@ class SocketMode:
             await connection.send(self._goodbye("too_many_websockets"))
             await socket.close()
             return socket
-        await self._serve(connection)
-        return socket
-
-    async def _serve(self, connection: Connection) -> None:
         self.connections.append(connection)
         await connection.send(self._hello())
         self._announce_sockets()
@@ -174,6 +170,7 @@ class SocketMode:
         finally:
             pinger.cancel()
             self._leave(connection)
+        return socket
 
     async def _ping(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()

@@ -143,7 +143,12 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
     if step.flow.lock is None:
         return True
     try:
-        name = _name(step.flow.lock.evaluate(_context(step.state, values)))
+        value = step.flow.lock.evaluate(_context(step.state, values))
+        if value is None:
+            raise LockName("its name is null")
+        name = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise LockName(f"its name has to be one line of 1 to {MAX_NAME} characters, not {name[:80]!r}")
     except SaysoError as error:
         step.emit(ev.FlowFailed, error={"type": error.code, "message": f"lock: {error}"})
         return False
@@ -154,15 +159,6 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
 def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
     session = {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
     return {"inputs": values, "session": session}
-
-
-def _name(value: Json) -> str:
-    if value is None:
-        raise LockName("its name is null")
-    text = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()
-    if not text or len(text) > MAX_NAME or not text.isprintable():
-        raise LockName(f"its name has to be one line of 1 to {MAX_NAME} characters, not {text[:80]!r}")
-    return text
 
 
 class LockName(SaysoError):

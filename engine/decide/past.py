@@ -254,7 +254,12 @@ class _Copier:
             new["prompt_id"] = self._prompt(prompt_id)
         timer_id = getattr(event, "timer_id", None)
         if timer_id is not None:
-            new["timer_id"] = self._timer(timer_id)
+            # Timers are named after their session, and those of a prompt after that as well.
+            rest = timer_id.removeprefix(f"{self._past.session_id}:")
+            name, colon, word = rest.partition(":")
+            if name in self._past.prompts:
+                rest = f"{self._prompt(name)}{colon}{word}"
+            new["timer_id"] = f"{self._session_id}:{rest}"
         if isinstance(event, ev.PromptRequested):
             nonce = self._random(f"nonce {event.prompt_id}")
             new["prompt"] = {**event.prompt, **self._covers(event.prompt_id, event.prompt), "nonce": nonce}
@@ -278,14 +283,6 @@ class _Copier:
 
     def _prompt(self, prompt_id: str) -> str:
         return "prompt-" + self._random(prompt_id)
-
-    def _timer(self, timer_id: str) -> str:
-        """Timers are named after their session, and those of a prompt after that as well."""
-        rest = timer_id.removeprefix(f"{self._past.session_id}:")
-        name, colon, word = rest.partition(":")
-        if name in self._past.prompts:
-            rest = f"{self._prompt(name)}{colon}{word}"
-        return f"{self._session_id}:{rest}"
 
     def _random(self, salt: str) -> str:
         material = f"{self._entropy}|{self._session_id}|{salt}"

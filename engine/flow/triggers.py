@@ -96,8 +96,8 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
         zone = raw.get("timezone")
         if isinstance(zone, str) and not _is_zone(zone):
             yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
-    if kind == "webhook":
-        yield from _webhook(raw)
+    if kind == "webhook" and raw.get("secret") is None:
+        yield Fault((), "a webhook needs `secret`, the name of one", "write `secret: DEPLOY_HOOK`")
     if kind in _ALONE:
         yield from _alone(kind, raw, given)
 
@@ -223,12 +223,6 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
         problem = check_value(document.as_input(name), value)
         if problem is not None:
             yield Fault(path, problem, to_text(problem, value))
-
-
-def _webhook(raw: Mapping[str, Any]) -> Iterator[Fault]:
-    """A webhook has a secret, so that not everybody who reaches the port starts the flow."""
-    if raw.get("secret") is None:
-        yield Fault((), "a webhook needs `secret`, the name of one", "write `secret: DEPLOY_HOOK`")
 
 
 def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:

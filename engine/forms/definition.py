@@ -182,7 +182,14 @@ class _Field:
         shape = [*self._words(), *self._limits(), *self._texts(), *self._choice()]
         yield from shape
         if not shape:
-            yield from self._default()
+            default = self.body.get("default")
+            if is_empty(default) or self.open(default) or self._undecided():
+                return
+            field = _normalized(self.name, {**self.body, "default": None}, required=False)
+            try:
+                read_value(field, default)
+            except InvalidAnswer as error:
+                yield Fault(("default",), f"the default does not fit: {error}")
 
     def _type_fault(self) -> Fault:
         if self.body.get("type") is None:
@@ -220,14 +227,6 @@ class _Field:
                 yield Fault((word,), f"expected text, not {kind_of(text)}", "quote it")
             elif text is not None and len(text) > most and not self.open(text):
                 yield Fault((word,), f"the text is longer than {most:,} characters")
-        yield from self._format()
-        multiline = self.body.get("multiline")
-        if multiline is not None and not isinstance(multiline, bool):
-            yield Fault(("multiline",), f"expected true or false, not {kind_of(multiline)}")
-        elif multiline and self.body.get("format") is not None:
-            yield Fault(("multiline",), "a text with a `format` has one line", on_key=True)
-
-    def _format(self) -> Iterator[Fault]:
         wanted, pattern = self.body.get("format"), self.body.get("pattern")
         if isinstance(wanted, str) and wanted.lower() in ("password", "secret"):
             yield Fault(("format",), "a form does not ask for secrets", _SECRET_HINT)
@@ -237,6 +236,11 @@ class _Field:
         problem = None if pattern is None or self.open(pattern) else pattern_problem(pattern)
         if problem is not None:
             yield Fault(("pattern",), problem)
+        multiline = self.body.get("multiline")
+        if multiline is not None and not isinstance(multiline, bool):
+            yield Fault(("multiline",), f"expected true or false, not {kind_of(multiline)}")
+        elif multiline and self.body.get("format") is not None:
+            yield Fault(("multiline",), "a text with a `format` has one line", on_key=True)
 
     # --- limits ------------------------------------------------------------------------------------------
 
@@ -394,16 +398,6 @@ class _Field:
                 yield Fault((*path, index), f"{words[:80]!r} stands here twice")
                 return
             seen.add(words)
-
-    def _default(self) -> Iterator[Fault]:
-        default = self.body.get("default")
-        if is_empty(default) or self.open(default) or self._undecided():
-            return
-        field = _normalized(self.name, {**self.body, "default": None}, required=False)
-        try:
-            read_value(field, default)
-        except InvalidAnswer as error:
-            yield Fault(("default",), f"the default does not fit: {error}")
 
     def _undecided(self) -> bool:
         """Whether an expression will decide what the default must fit."""

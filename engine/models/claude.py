@@ -167,27 +167,7 @@ class ClaudeProvider:
 
     async def _connect(self) -> Any:
         """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
-        self._check_settings()
-        if self._client is None:
-            await asyncio.to_thread(importlib.import_module, "anthropic")
-        if self._client is None:
-            sdk = importlib.import_module("anthropic")
-            connect, silence = self._timeouts
-            self._client = sdk.AsyncAnthropic(
-                api_key=self._key,
-                default_headers=None
-                if self._auth == AUTH[0]
-                else {"X-Api-Key": self._key, "Authorization": sdk.omit},
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=sdk.Timeout(silence, connect=connect),
-                http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
-                open_telemetry=False,
-            )
-        return self._client
-
-    def _check_settings(self) -> None:
-        """Say what is wrong with the key or the address before a library says it in words of its own."""
+        # Say what is wrong with the key or the address before a library says it in words of its own.
         variables = " or ".join(KEY_VARIABLES)
         if not self._key:
             raise AccessDenied(
@@ -206,6 +186,23 @@ class ClaudeProvider:
             raise InvalidRequest(
                 f"ANTHROPIC_BASE_URL must be like {DEFAULT_BASE_URL}, not {self._base_url!r}"
             )
+        if self._client is None:
+            await asyncio.to_thread(importlib.import_module, "anthropic")
+        if self._client is None:
+            sdk = importlib.import_module("anthropic")
+            connect, silence = self._timeouts
+            self._client = sdk.AsyncAnthropic(
+                api_key=self._key,
+                default_headers=None
+                if self._auth == AUTH[0]
+                else {"X-Api-Key": self._key, "Authorization": sdk.omit},
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=sdk.Timeout(silence, connect=connect),
+                http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
+                open_telemetry=False,
+            )
+        return self._client
 
     async def _events(self, response: Any, assembly: Assembly) -> AsyncGenerator[Json, None]:
         """The events of a response as JSON. Raises for what is no event stream, and for errors that it tells."""

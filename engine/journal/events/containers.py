@@ -378,7 +378,14 @@ def _node_ended(state: State, frame: Frame, event: EdgeResolved) -> Graph:
         raise MalformedJournal(f"a loop leads back, and {event.limit} did not run")
     if any(state.prompts[key].path == event.path for key in state.open_prompts):
         raise MalformedJournal(f"people are asked about the loop edge that leaves {event.node_id}")
-    _ready(frame, graph, event)
+    # Each node that may start now has an edge that leads there and is taken, and is not on its way yet.
+    taken = event.taken or {}
+    for node_id in event.ready:
+        led = taken.get(node_id) or graph.gates.get(node_id, (0, 0))[1]
+        if node_id not in taken or not led:
+            raise MalformedJournal(f"no edge that is taken leads to {node_id}")
+        if node_id in graph.ready or (node_id in frame.nodes and node_id not in graph.again):
+            raise MalformedJournal(f"{node_id} is on its way already")
     return graph
 
 
@@ -389,17 +396,6 @@ def _graph_begins(frame: Frame, event: EdgeResolved) -> Graph:
     if told != (None, None, None, None) or not event.ready:
         raise MalformedJournal("a pass begins with the nodes that may start, and nothing else")
     return Graph()
-
-
-def _ready(frame: Frame, graph: Graph, event: EdgeResolved) -> None:
-    """Each node that may start now has an edge that leads there and is taken, and is not on its way yet."""
-    taken = event.taken or {}
-    for node_id in event.ready:
-        led = taken.get(node_id) or graph.gates.get(node_id, (0, 0))[1]
-        if node_id not in taken or not led:
-            raise MalformedJournal(f"no edge that is taken leads to {node_id}")
-        if node_id in graph.ready or (node_id in frame.nodes and node_id not in graph.again):
-            raise MalformedJournal(f"{node_id} is on its way already")
 
 
 def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> None:

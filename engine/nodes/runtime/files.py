@@ -145,7 +145,12 @@ def _write(ctx: NodeContext, path: str, content: str) -> Json:
         with folder_inside(ctx.folder(), folders, make=True) as folder:
             mode = _mode(folder, name, path)
             try:
-                _put(folder, beside, data, mode)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with os.fdopen(os.open(beside, flags, 0o600, dir_fd=folder), "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fchmod(stream.fileno(), mode)
+                    os.fsync(stream.fileno())
                 os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
             finally:
@@ -165,15 +170,6 @@ def _mode(folder: int, name: str, path: str) -> int:
     if not stat.S_ISREG(state.st_mode):
         raise Refusal("not_a_file", f"{path} is no file, so nothing was written")
     return stat.S_IMODE(state.st_mode) & 0o777
-
-
-def _put(folder: int, name: str, data: bytes, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fchmod(stream.fileno(), mode)
-        os.fsync(stream.fileno())
 
 
 def _refused(path: str, error: OSError) -> Refusal:
