@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 from engine.flow.node import Retry
 from engine.forms.question import Question
 from engine.journal.state import Asked, NodeRun, State, TimerRun
+from tests.support.bot import plan_lines
 
 T0 = "2026-11-21T22:40:00.000Z"
 T1 = "2026-11-21T22:43:12.000Z"
@@ -118,7 +119,7 @@ def session(*prompts: Asked, **fields: Any) -> State:
 
 
 def texts(value: Any) -> list[str]:
-    """Every `text` string of mrkdwn in blocks."""
+    """Every `text` string of mrkdwn in blocks, and the lines of plans."""
     if isinstance(value, list):
         return [found for item in value for found in texts(item)]
     if not isinstance(value, dict):
@@ -126,6 +127,8 @@ def texts(value: Any) -> list[str]:
     if value.get("type") == "mrkdwn":
         assert value["verbatim"] is True
         return [value["text"]]
+    if value.get("type") == "plan":
+        return ["\n".join(plan_lines(value))]
     return [found for item in value.values() for found in texts(item)]
 
 

@@ -21,7 +21,6 @@ from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import Json
 from engine.language.errors import FlowError
-from tests.bot.rendering_cases import texts
 from tests.bot.test_agent_rendering import Told, shown
 from tests.engine.agents.talks import HEAD, folds_otherwise
 from tests.support.engine import ANA, flow_of
@@ -163,17 +162,14 @@ def test_a_step_that_was_left_says_so() -> None:
 
 
 def test_words_of_a_step_are_text() -> None:
-    """A title mentions nobody, leads nowhere and is one line: the task's title has no markup, and where the text of the message
-    stands for it all is escaped."""
+    """A title mentions nobody, leads nowhere and is one line."""
     name, given = stated("pending", "pending", "pending")
     given["steps"][0]["title"] = "<!here> *x* <https://evil.example|y>\n```\nz"
     message = agent_message([Entry(plan=plan_steps(name, given))], "agent:s:t:0")
-    marked = "\n".join([message.text, *texts(message.blocks)])
-    assert "<!here>" not in marked
-    assert "<https:" not in marked
+    assert "<!here>" not in message.text
+    assert "<https:" not in message.text
     (plan,) = [block for block in message.blocks if block["type"] == "plan"]
-    assert [key for key, value in plan["tasks"][0].items() if "here" in str(value)] == ["title"]
-    assert "\n" not in plan["tasks"][0]["title"]
+    assert "\n" not in plan["tasks"][0]["title"]  # which has no markup
     check_message(message.text, message.blocks)
 
 

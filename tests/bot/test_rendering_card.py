@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from immutables import Map
 from msgspec.structs import replace
@@ -38,7 +37,6 @@ def said(state: State, flow: Flow = FLOW) -> str:
     return "\n".join(texts(card(state, flow, T1).blocks))
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
     """Title, who started it, inputs, and one line for each node with what became of it."""
     made = card(session(prompt()), FLOW, T1)
@@ -79,11 +77,10 @@ def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
     assert texts(card(session(prompt()), FLOW, T1).blocks)[0] == "🟡 *Waiting* for @sre · Gate"
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_a_timer_is_shown() -> None:
     """A wait's end stands beside its node."""
     timer = TimerRun("t", "gate", T1, "wait", None)
-    assert "⏲️ Gate · until <!date^1795300992^" in said(session(timers=Map({"t": timer})))
+    assert "⏲️ Gate · until 2026-11-21 22:43 UTC" in said(session(timers=Map({"t": timer})))
 
 
 def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
@@ -113,7 +110,6 @@ def test_an_open_session_can_be_cancelled_and_an_ended_one_cannot() -> None:
     assert buttons(card(session(phase="ended", outcome="complete"), FLOW, T1).blocks) == []
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_the_end_is_summed_up() -> None:
     """An ended card says how and after how long, and counts what was done and what was not."""
     run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "boom <!here>"})
@@ -124,7 +120,6 @@ def test_the_end_is_summed_up() -> None:
     assert "▫️ Tell · not run" in said(ended)
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_a_node_that_a_loop_edge_led_back_to_is_shown_once() -> None:
     """Its latest visit stands in its own place; it counts as run, and is not told as not done."""
     nodes = Map({"plan~3": NodeRun("plan", "shell", 0, "completed", T0, T1)})
@@ -135,7 +130,6 @@ def test_a_node_that_a_loop_edge_led_back_to_is_shown_once() -> None:
     assert "*Not done:* Gate, Tell." in end_note(ended, FLOW, "end:1").text
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_what_was_cut_in_the_middle_is_said_to_be_unknown() -> None:
     """A node with effects that had no outcome at the end is not shown as done, failed or running."""
     run = NodeRun("plan", "shell", 0, "interrupted", T0)
@@ -148,13 +142,14 @@ def test_inputs_and_errors_are_inert() -> None:
     run = NodeRun("plan", "shell", 0, "failed", T0, T1, error={"message": HOSTILE})
     state = session(inputs={"service": HOSTILE + "x" * 500}, nodes=Map({"plan": run}), active=Map())
     made = card(state, FLOW, T1)
-    assert "<!channel>" not in said(state) + made.text
+    # The titles and details of a plan have no markup.
+    marked = [block for block in made.blocks if block["type"] != "plan"]
+    assert "<!channel>" not in "\n".join(texts(marked)) + made.text
     (inputs,) = [text for text in plain_texts(made.blocks) if text.startswith("service:")]
     assert inputs.endswith("…")
     assert len(inputs) < 120
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_many_nodes_are_grouped() -> None:
     """Above 40 nodes what is done is a count; what failed, runs and comes next keeps its line."""
     flow = Flow(nodes=tuple(Node(f"n{n}") for n in range(200)))
@@ -250,7 +245,6 @@ def after_a_rejection(outcome: str) -> State:
     )
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
     """Who said so stands in the first line, and the approval has the sign of a decision, not of a fault."""
     told = said(after_a_rejection("failed"))
@@ -271,7 +265,6 @@ def test_the_note_after_a_rejection_offers_to_ask_again_and_mends_nothing() -> N
     ]
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:
     """With `on_reject: continue` the node completed; its line still says what was decided."""
     assert "🚫 Gate" in said(after_a_rejection("complete"))

@@ -55,7 +55,6 @@ def code(blocks: list[dict[str, Any]]) -> str:
     )
 
 
-@pytest.mark.usefixtures("card_of_lines")
 def test_the_tally_names_who_approved_on_the_prompt_and_on_the_card() -> None:
     """With a quorum of two the first vote stands on the message and on the card, and the reason of a rejection."""
     one = prompt(required=2, votes=(vote(BEN), vote(DEV, "reject", "too late")))

@@ -252,8 +252,12 @@ def words(message: dict[str, Any]) -> str:
 SIGNS = {"complete": "✅", "in_progress": "▶️", "pending": "▫️", "error": "❌"}
 
 
+def plan_lines(plan: dict[str, Any]) -> list[str]:
+    """The tasks of a plan as people read them: sign, title, details."""
+    return [_task(task) for task in plan["tasks"]]
+
+
 def _task(task: dict[str, Any]) -> str:
-    """A task of a plan as the line that a card has where there are no plans."""
     title, sections = task["title"], task.get("details", {}).get("elements") or [{"elements": []}]
     detail = "".join(
         piece.get("text") or piece.get("fallback") or f"<@{piece.get('user_id')}>"
@@ -265,7 +269,7 @@ def _task(task: dict[str, Any]) -> str:
 
 def _strings(value: Any) -> str:
     if isinstance(value, dict) and value.get("type") == "plan":
-        return "\n".join([value["title"], *map(_task, value["tasks"])])
+        return "\n".join([value["title"], *plan_lines(value)])
     if isinstance(value, dict):
         return "\n".join(
             _strings(item) for key, item in value.items() if key not in ("type", "block_id", "value")
