@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bot.handlers.replies import Replies
 from bot.inbound import decisions
 from bot.intents.session_rows import suggest_row
-from bot.outbound.notices import Handler, Notices
+from bot.outbound.notices import Notices
 from bot.rendering.text import one_line
 from bot.start.starter import Starter
 from bot.wire.users import LookupFailed, People
@@ -16,6 +16,7 @@ from engine.journal.phases import ENDED
 from engine.journal.records import InboxRow
 from engine.language.codec import Json, decode
 from engine.language.errors import SaysoError, StorageError
+from engine.run.dispatcher import RowHandler
 
 _MOST_PROMPTS = 4
 
@@ -29,7 +30,7 @@ class AgentSurface:
     replies: Replies
     notices: Notices
 
-    def handlers(self) -> dict[str, Handler]:
+    def handlers(self) -> dict[str, RowHandler]:
         """By kind of row."""
         return {decisions.TAB: self.tab, decisions.STOPPED: self.stopped}
 

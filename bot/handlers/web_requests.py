@@ -14,7 +14,7 @@ from engine.journal.records import Consumed, InboxRow
 from engine.language import timestamps
 from engine.language.codec import decode, encode
 from engine.language.errors import SaysoError, SessionError, StorageError
-from engine.run.dispatcher import Handler, perform
+from engine.run.dispatcher import RowHandler, perform
 from engine.run.engine import Engine
 from engine.run.remote_commands import actor_json
 
@@ -26,7 +26,7 @@ class WebRequests:
     engine: Engine
     people: People
 
-    def handlers(self) -> dict[str, Handler]:
+    def handlers(self) -> dict[str, RowHandler]:
         """By kind of row."""
         return {WEB: self.request}
 

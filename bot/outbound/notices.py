@@ -11,9 +11,8 @@ lane of their own: one that Slack refuses holds no other, and the thread is told
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 from bot.intents.session_rows import direct_row, ephemeral_row, note_row
 from bot.outbound.calls import Hold, Place, Posted
@@ -44,9 +43,6 @@ from prompt_state.question_row import PromptState, thread_key
 
 log = logging.getLogger("sayso.conversation")
 
-
-Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
-"""Handles an inbox row; False holds it."""
 
 _MOST_LIVING = 10_000
 PATIENCE_SECONDS = 30.0

@@ -23,7 +23,7 @@ from bot.handlers.replies import Conversation, Replies, edited
 from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.outbound.calls import Modals
-from bot.outbound.notices import Handler, Notices
+from bot.outbound.notices import Notices
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters
 from bot.outbound.shards import Shards
@@ -60,7 +60,7 @@ from engine.decide.policy import Gate
 from engine.journal.events import Event, SessionReachable
 from engine.journal.state import State
 from engine.nodes.types.spec import Meter
-from engine.run.dispatcher import Dispatcher
+from engine.run.dispatcher import Dispatcher, RowHandler
 from engine.run.engine import Engine
 
 
@@ -103,7 +103,7 @@ class Understanding(ABC):
 
     def _understanding(
         self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
-    ) -> tuple[MessageStarts, dict[str, Handler]]:
+    ) -> tuple[MessageStarts, dict[str, RowHandler]]:
         """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
         people = self.people = self._people(bot, home.team_id)
@@ -139,7 +139,7 @@ class Understanding(ABC):
             Together(notices, waiting, lookup, lambda: self.service.notify()),
         ]
         self.views = Views(screen, kinds, engine.writer, self.machine.now)
-        handled: dict[str, Handler] = {
+        handled: dict[str, RowHandler] = {
             decisions.MESSAGE: talk.message,
             decisions.CLICK: presses.click,
             decisions.SLASH: starts.slash,

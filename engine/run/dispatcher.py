@@ -60,10 +60,10 @@ _AT_ONCE = 100
 
 _NEVER = "9999-12-31T23:59:59.999Z"
 
-Outcome: TypeAlias = Literal["done", "later", "elsewhere"]
+RowOutcome: TypeAlias = Literal["done", "later", "elsewhere"]
 """What became of a row: `elsewhere` where another process has its session."""
 
-Handler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
+RowHandler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to try it again later."""
 
 
@@ -74,7 +74,7 @@ class Dispatcher:
         self,
         engine: Engine,
         *,
-        handlers: Mapping[str, Handler] | None = None,
+        handlers: Mapping[str, RowHandler] | None = None,
         wants: Callable[[Head], bool] = lambda head: True,
         wakeups: Wakeups | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
@@ -85,7 +85,7 @@ class Dispatcher:
         """`handled` is told of each row that is done with."""
         self.engine = engine
         self._wants = wants
-        self._handlers: dict[str, Handler] = {"request": self._request, **(handlers or {})}
+        self._handlers: dict[str, RowHandler] = {"request": self._request, **(handlers or {})}
         self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed))
         self._order = order
         self._handled = handled
@@ -348,7 +348,7 @@ class Dispatcher:
                 await self._pause(BACKOFF_SECONDS, self._stopping)
         return []
 
-    async def _row(self, lane: str, row: InboxRow) -> Outcome:
+    async def _row(self, lane: str, row: InboxRow) -> RowOutcome:
         """Handle a row. One that is tried again keeps the others waiting."""
         delay = self._delays.pop(lane, BACKOFF_SECONDS)
         woken = self._woken
@@ -378,7 +378,7 @@ class Dispatcher:
             async with asyncio.timeout(seconds):
                 await until.wait()
 
-    async def _handle(self, row: InboxRow) -> Outcome:
+    async def _handle(self, row: InboxRow) -> RowOutcome:
         """What becomes of a row; an error of ours is never taken for an answer."""
         elsewhere = False
         try:

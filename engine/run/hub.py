@@ -24,7 +24,7 @@ from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, PauseError, SessionError, UnknownSession
 from engine.run.engine import Engine
 
-Handler: TypeAlias = Callable[[dict[str, Json]], Any]
+EventHandler: TypeAlias = Callable[[dict[str, Json]], Any]
 """Gets an event as it goes over the wire. `flow:paused` has the session's id and its whole state beside its fields."""
 
 
@@ -44,7 +44,7 @@ class Hub:
         self.engine = engine
         self.session_id = session_id
         self.actor = actor
-        self._handlers: list[tuple[str, Handler]] = []
+        self._handlers: list[tuple[str, EventHandler]] = []
         self._context: SessionContext | None = None
         self._state = State()
         self._stop = engine.subscribe(self._heard)
@@ -85,7 +85,7 @@ class Hub:
 
     # --- events ----------------------------------------------------------------------------------------------
 
-    def subscribe(self, pattern: str, handler: Handler) -> Callable[[], None]:
+    def subscribe(self, pattern: str, handler: EventHandler) -> Callable[[], None]:
         """Hear of events: `*` of all, `node:*` of those whose type begins so, else of one type. Returns how to stop."""
         entry = (pattern, handler)
         self._handlers.append(entry)

@@ -53,7 +53,7 @@ from engine.run.frontend import (
 )
 from engine.run.hub import Hub
 from engine.run.memory import descriptions, places
-from engine.run.session import Look, Session, check_actor
+from engine.run.session import NewsWait, Session, check_actor
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.leases import holder_of
@@ -240,7 +240,7 @@ class Runtime:
         if row.session_id is not None:
             self._news.tell(row.session_id)
 
-    def _news_of(self, session_id: str) -> Look:
+    def _news_of(self, session_id: str) -> NewsWait:
         """Waits from now on for news of a session, up to so many seconds. It raises what makes going on impossible."""
         event = self._news.of(session_id)
 

@@ -46,7 +46,7 @@ REPLY_SECONDS = 30.0
 OWNED_SECONDS = 15.0
 """How long a process that has the session is waited for before a request is not carried out here."""
 
-Look: TypeAlias = Callable[[float], Awaitable[None]]
+NewsWait: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for news, up to so many seconds."""
 
 _LOOK_SECONDS = 0.05
@@ -86,7 +86,7 @@ async def receipt_of(
     *,
     seconds: float = REPLY_SECONDS,
     served: Callable[[], bool] | None = None,
-    news: Callable[[], Look] = lambda: asyncio.sleep,
+    news: Callable[[], NewsWait] = lambda: asyncio.sleep,
     here: Callable[[InboxRow], Awaitable[None]] | None = None,
 ) -> Receipt:
     """Wait so many seconds until the request with this key was carried out, as long as its session is `served`, where that
@@ -146,7 +146,7 @@ class Session:
         engine: Engine,
         state: State,
         notify: Callable[[], None],
-        news: Callable[[str], Look],
+        news: Callable[[str], NewsWait],
         at_once: Callable[[str, Command], Awaitable[State | None]],
     ) -> None:
         """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on;

@@ -109,7 +109,7 @@ class Stepper:
         # What a flow says with its next node stands below what follows from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
         self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
-        self._observers: list[tuple[Kinds, Observer]] = []
+        self._observers: list[tuple[EventTypes, Observer]] = []
         self._copies = copies
         self._shown = shown
         self.files = files
@@ -416,11 +416,11 @@ class Stepper:
 
 Observer: TypeAlias = Callable[[State, State, Sequence[Event]], None]
 """Told about the state before a step, that after it, and the events, after the commit."""
-Kinds: TypeAlias = tuple[type[Event], ...]
-"""Kinds of events; none of them stands for all."""
+EventTypes: TypeAlias = tuple[type[Event], ...]
+"""EventTypes of events; none of them stands for all."""
 
 
-def _concern(events: Sequence[Event], about: Kinds) -> bool:
+def _concern(events: Sequence[Event], about: EventTypes) -> bool:
     return not about or any(isinstance(event, about) for event in events)
 
 

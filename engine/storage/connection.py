@@ -20,7 +20,7 @@ import apsw
 
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
-from engine.storage.database import UNREADABLE, Database, T, Value
+from engine.storage.database import UNREADABLE, Database, SqlValue, T, WriteWatch
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -40,37 +40,7 @@ _UNSYNCED = {
 _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 
 
-class Watch:
-    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
-
-    suspended: str | None = None
-    """Why nothing may be written; None where the database is as it should be."""
-
-    def begin(self, *, suspended: bool) -> None:
-        """One begins; raising refuses it. With `suspended` none is refused."""
-
-    def advance(self) -> None:
-        """It has changed rows, and is about to be committed; raising undoes it."""
-
-    def publish(self) -> None:
-        """Its COMMIT has returned."""
-
-    def look_again(self) -> str | None:
-        """`suspended`, after a look whether another process has released the store."""
-        return self.suspended
-
-    def findings(self) -> str | None:
-        """What is wrong with what is stored; None for nothing."""
-        return None
-
-    def release(self) -> None:
-        """Take what is stored for true."""
-
-    def close(self) -> None:
-        """Close what it has open."""
-
-
-class Connection(Database):
+class SqliteConnection(Database):
     """A connection. Not for two threads at once."""
 
     refused = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
@@ -83,7 +53,7 @@ class Connection(Database):
         self._path = path
         self._broken: str | None = None
         self._wal_pages = 0
-        self.watch: Watch = Watch()
+        self.watch: WriteWatch = WriteWatch()
         self._given: dict[str, tuple[int, int]] = {}
         """The last id that was given out, by its table, and in which transaction."""
         self._lock = threading.RLock()
@@ -205,7 +175,7 @@ class Connection(Database):
     def post(
         self,
         sql: str,
-        values: Sequence[Value],
+        values: Sequence[SqlValue],
         changes: int | None = None,
         otherwise: Callable[[], Exception] = StorageError,
     ) -> None:
@@ -264,21 +234,21 @@ class Connection(Database):
 
     # -- statements
 
-    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+    def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
         row: tuple[Any, ...] | None = self.raw.execute(sql, values).fetchone()
         return row
 
-    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+    def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """All rows."""
         rows: list[tuple[Any, ...]] = self.raw.execute(sql, values).fetchall()
         return rows
 
-    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+    def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
         yield from self.raw.execute(sql, values)
 
-    def found(self, sql: str, keys: Iterable[Value]) -> Iterator[tuple[Value, tuple[Any, ...] | None]]:
+    def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:
         """See `Database.found`."""
         for key in keys:
             try:
@@ -287,12 +257,12 @@ class Connection(Database):
                 row = UNREADABLE
             yield key, row
 
-    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+    def run(self, sql: str, values: Sequence[SqlValue] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""
         self.raw.execute(sql, values)
         return self.raw.changes()
 
-    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+    def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
         """Run a statement once for each row of values."""
         self.raw.executemany(sql, rows)
 

@@ -10,26 +10,38 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
 
 T = TypeVar("T")
-Value: TypeAlias = str | bytes | int | None
+SqlValue: TypeAlias = str | bytes | int | None
 UNREADABLE: tuple[Any, ...] = ()
 """In place of a row whose text is none: damage."""
 
 
-class Watched(Protocol):
-    """Whether a database is as new as what it acknowledged: see `engine.storage.connection.Watch`."""
+class WriteWatch:
+    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
 
-    suspended: str | None
+    suspended: str | None = None
+    """Why nothing may be written; None where the database is as it should be."""
+
+    def begin(self, *, suspended: bool) -> None:
+        """One begins; raising refuses it. With `suspended` none is refused."""
+
+    def advance(self) -> None:
+        """It has changed rows, and is about to be committed; raising undoes it."""
+
+    def publish(self) -> None:
+        """Its COMMIT has returned."""
 
     def look_again(self) -> str | None:
         """`suspended`, after a look whether another process has released the store."""
+        return self.suspended
 
     def findings(self) -> str | None:
         """What is wrong with what is stored; None for nothing."""
+        return None
 
     def release(self) -> None:
         """Take what is stored for true."""
@@ -48,7 +60,7 @@ class Database(ABC):
     for_update: ClassVar[str] = ""
     """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
 
-    watch: Watched
+    watch: WriteWatch
     """Whether it is as new as it should be."""
 
     transactions = 0
@@ -80,31 +92,31 @@ class Database(ABC):
         """What `work` gives in a write transaction; where that lost against another one, in a new one."""
 
     @abstractmethod
-    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+    def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
 
     @abstractmethod
-    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+    def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """All rows."""
 
     @abstractmethod
-    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+    def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
 
     @abstractmethod
-    def found(self, sql: str, keys: Iterable[Value]) -> Iterator[tuple[Value, tuple[Any, ...] | None]]:
+    def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:
         """Each of these keys with the row that `sql`, which ends on `column = ?`, finds by it: None, or `UNREADABLE`, for that
         one alone."""
 
     @abstractmethod
-    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+    def run(self, sql: str, values: Sequence[SqlValue] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""
 
     @abstractmethod
     def post(
         self,
         sql: str,
-        values: Sequence[Value],
+        values: Sequence[SqlValue],
         changes: int | None = None,
         otherwise: Callable[[], Exception] = StorageError,
     ) -> None:
@@ -116,7 +128,7 @@ class Database(ABC):
         """Wait for what was posted, and raise what came of it. A transaction does so before it ends."""
 
     @abstractmethod
-    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+    def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
         """Run a statement once for each row of values."""
 
     @abstractmethod

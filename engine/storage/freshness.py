@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.language.errors import StorageError, StoreSuspended
-from engine.storage.connection import Connection, Watch
+from engine.storage.connection import SqliteConnection
+from engine.storage.database import WriteWatch
 from engine.storage.private_files import check_private, make_private, open_private, sync_directory
 from engine.storage.sealing import Sealer
 
@@ -43,10 +44,10 @@ _PUT_POINT = """INSERT INTO freshness (n, counter, mac) VALUES (1, ?, ?)
  ON CONFLICT (n) DO UPDATE SET counter = excluded.counter, mac = excluded.mac"""
 
 
-class Freshness(Watch):
+class Freshness(WriteWatch):
     """Keeps the point of one connection's database, and its anchor."""
 
-    def __init__(self, db: Connection, sealer: Sealer, database: Path) -> None:
+    def __init__(self, db: SqliteConnection, sealer: Sealer, database: Path) -> None:
         """Checks the database against its anchor; see `suspended`. Only under `files.only_opener`."""
         self._db = db
         self._points = Points(sealer)
@@ -61,7 +62,7 @@ class Freshness(Watch):
         """Close the anchor's file."""
         self._anchor.close()
 
-    # -- while it is served: see `connection.Watch`
+    # -- while it is served: see `database.WriteWatch`
 
     def begin(self, *, suspended: bool) -> None:
         """A write transaction begins. Raises `StoreSuspended`, unless it is one for a suspended store."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import apsw
 
 from engine.language.errors import StorageError
-from engine.storage.connection import Connection
+from engine.storage.connection import SqliteConnection
 from engine.storage.leases import MemoryOwners
 from engine.storage.schema import STEPS, take_steps
 from engine.storage.sealing import Sealer
@@ -99,7 +99,7 @@ class MemoryStore(SqliteStore):
         """An empty store whose rows are signed under `key`, or another connection to a database."""
         self.database = database or MemoryDatabase(key or os.urandom(32))
         self._encryption_keys = encryption_keys
-        connection, sealer = Connection(self.database.path, _VFS), Sealer(self.database.key)
+        connection, sealer = SqliteConnection(self.database.path, _VFS), Sealer(self.database.key)
         vault = vault_of(connection, "memory:", sealer, encryption_keys)
         super().__init__(connection, sealer, MemoryOwners(self.database.owners), vault)
         self.shared = self.database.shared

@@ -25,8 +25,7 @@ from psycopg import errors
 
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
-from engine.storage.connection import Watch
-from engine.storage.database import Database, Value
+from engine.storage.database import Database, SqlValue, WriteWatch
 from engine.storage.postgres_connect import LOCK_SECONDS, connect, schema_of, shown, told
 from engine.storage.postgres_words import lock_number, of_many, statement
 
@@ -71,7 +70,7 @@ class PostgresConnection(Database):
 
     def __init__(self, url: str) -> None:
         """Raises `StorageError`."""
-        self.watch: Watch = Watch()
+        self.watch: WriteWatch = WriteWatch()
         self.url = url
         self.broken: str | None = None
         """Why this process must end, once it must."""
@@ -244,19 +243,19 @@ class PostgresConnection(Database):
 
     # -- statements
 
-    def one(self, sql: str, values: Sequence[Value] = ()) -> tuple[Any, ...] | None:
+    def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         """See `Database.one`."""
         return self._execute(sql, values).fetchone()
 
-    def all(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+    def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """See `Database.all`."""
         return self._execute(sql, values).fetchall()
 
-    def each(self, sql: str, values: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+    def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
         """See `Database.each`."""
         return iter(self.all(sql, values))
 
-    def found(self, sql: str, keys: Iterable[Value]) -> Iterator[tuple[Value, tuple[Any, ...] | None]]:
+    def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:
         """See `Database.found`. The server itself refuses text that is none, so that rows can be read together."""
         left = iter(keys)
         while some := list(islice(left, READ_AT_ONCE)):
@@ -264,28 +263,28 @@ class PostgresConnection(Database):
             rows = {row[0]: row[1:] for row in cursor.fetchall()}
             yield from ((key, rows.get(key)) for key in some)
 
-    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+    def run(self, sql: str, values: Sequence[SqlValue] = ()) -> int:
         """See `Database.run`."""
         return self._execute(sql, values).rowcount
 
-    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+    def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
         """See `Database.many`."""
         words, picked = statement(sql)
         self.raw.cursor().executemany(words, [[values[index] for index in picked] for values in rows])
 
-    def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _execute(self, sql: str, values: Sequence[SqlValue]) -> psycopg.Cursor[tuple[Any, ...]]:
         cursor = self._send(sql, values)
         self.settle()
         return cursor
 
-    def _send(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _send(self, sql: str, values: Sequence[SqlValue]) -> psycopg.Cursor[tuple[Any, ...]]:
         words, picked = statement(sql)
         return self.raw.execute(words, [values[index] for index in picked])
 
     def post(
         self,
         sql: str,
-        values: Sequence[Value],
+        values: Sequence[SqlValue],
         changes: int | None = None,
         otherwise: Callable[[], Exception] = StorageError,
     ) -> None:

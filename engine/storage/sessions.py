@@ -27,7 +27,7 @@ from engine.language.errors import (
     StorageError,
     UnknownSession,
 )
-from engine.storage.database import UNREADABLE, Database, Value
+from engine.storage.database import UNREADABLE, Database, SqlValue
 from engine.storage.packing import packed, packed_together, unpacked
 from engine.storage.rows import RowTables
 from engine.storage.sealing import (
@@ -452,7 +452,7 @@ class SessionTables(RowTables):
         self._known[head.session_id] = head
 
 
-def _advance(head: StoredHead, after: StoredHead) -> tuple[str, tuple[Value, ...]]:
+def _advance(head: StoredHead, after: StoredHead) -> tuple[str, tuple[SqlValue, ...]]:
     """The statement that moves a head, and its values."""
     then = (after.phase, after.epoch, after.seq, after.owner, after.updated_at, after.chain, after.mac)
     where = (head.session_id, head.epoch, head.seq, head.mac)

@@ -21,7 +21,7 @@ from pathlib import Path
 import apsw
 
 from engine.language.errors import Corrupt, KeyMissing, StorageError
-from engine.storage.connection import Connection, translated
+from engine.storage.connection import SqliteConnection, translated
 from engine.storage.freshness import Anchor, Freshness, Points, anchor_of, remove_anchor
 from engine.storage.leases import Owners, label_of
 from engine.storage.private_files import (
@@ -61,7 +61,7 @@ def open_sqlite(
         for suffix in ("", "-wal", "-shm", "-journal"):
             check_private(file.with_name(file.name + suffix))
         make_private(file)
-        db = Connection(file, vfs, patience)
+        db = SqliteConnection(file, vfs, patience)
         try:
             return _prepared(db, file, key, encryption_keys)
         except BaseException:
@@ -71,7 +71,7 @@ def open_sqlite(
 
 
 def _prepared(
-    db: Connection, file: Path, key: bytes | None, encryption_keys: Sequence[bytes] | None
+    db: SqliteConnection, file: Path, key: bytes | None, encryption_keys: Sequence[bytes] | None
 ) -> SqliteStore:
     with db.translated():
         refuse_foreign(db.raw, file)
@@ -188,7 +188,7 @@ def _set_apart(file: Path, stamp: str) -> Path | None:
 # --- the key -----------------------------------------------------------------------------------------------
 
 
-def _key_for(db: Connection, file: Path, given: bytes | None) -> bytes:
+def _key_for(db: SqliteConnection, file: Path, given: bytes | None) -> bytes:
     """The key of a database: the one that is given, else that in its file, which is made where nothing was written yet.
     Raises `KeyMissing`."""
     if given is not None:

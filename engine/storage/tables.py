@@ -34,7 +34,7 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import Corrupt, Erased, KeyMissing, RowRefused
-from engine.storage.database import UNREADABLE, Database, Value
+from engine.storage.database import UNREADABLE, Database, SqlValue
 from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead, check_texts
 
 _log = logging.getLogger("sayso.storage")
@@ -271,22 +271,22 @@ class Tables:
             self._warned.add(text)
             _log.warning("%s", text)
 
-    def _all_held(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+    def _all_held(self, sql: str, values: Sequence[SqlValue]) -> list[tuple[Any, ...]]:
         """Rows that are going to be changed or deleted: nobody else changes them meanwhile."""
         return self._db.all(sql + self._db.for_update, values)
 
-    def _held(self, table: Table[R], sql: str, *key: Value) -> R | None:
+    def _held(self, table: Table[R], sql: str, *key: SqlValue) -> R | None:
         """One record that is going to be changed: nobody else changes it meanwhile. Raises `Corrupt`."""
         return self._get(table, sql + self._db.for_update, *key)
 
-    def _get(self, table: Table[R], sql: str, *key: Value) -> R | None:
+    def _get(self, table: Table[R], sql: str, *key: SqlValue) -> R | None:
         """One record, verified and decrypted. Raises `Corrupt`."""
         return self._opened(table, self._closed(table, sql, *key))
 
     def _opened(self, table: Table[R], record: R | None) -> R | None:
         return record if record is None or not table.secret else table.opened(self._sealer, record)
 
-    def _closed(self, table: Table[R], sql: str, *key: Value) -> R | None:
+    def _closed(self, table: Table[R], sql: str, *key: SqlValue) -> R | None:
         """One record, verified; what is encrypted of it is as it stands. Raises `Corrupt`."""
         try:
             row = self._db.one(sql, key)
@@ -294,7 +294,7 @@ class Tables:
             row = UNREADABLE
         return self._record(table, key[0], row)
 
-    def _record(self, table: Table[R], key: Value, row: tuple[Any, ...] | None) -> R | None:
+    def _record(self, table: Table[R], key: SqlValue, row: tuple[Any, ...] | None) -> R | None:
         """The record of a row, verified. Raises `Corrupt`."""
         if row is None:
             return None
@@ -354,7 +354,7 @@ class Tables:
         )
         return self._db.next_number(table, column, look)
 
-    def _number(self, sql: str, *values: Value) -> int:
+    def _number(self, sql: str, *values: SqlValue) -> int:
         """The outcome of an aggregate."""
         row = self._db.one(sql, values)
         assert row is not None, "an aggregate without GROUP BY always gives a row"

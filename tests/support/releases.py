@@ -22,7 +22,7 @@ from engine.journal.events import SCHEMA_VERSION
 from engine.journal.records import Consumed, InboxRow
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Runner
-from engine.run.dispatcher import Dispatcher, Handler
+from engine.run.dispatcher import Dispatcher, RowHandler
 from engine.run.engine import Engine
 from engine.storage import postgres_leases, sealing
 from engine.storage.postgres import open_postgres
@@ -57,7 +57,7 @@ def ran(folder: Path) -> list[list[Json]]:
     return [orjson.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
 
 
-def _starts(engine: Engine, flow: Flow) -> Handler:
+def _starts(engine: Engine, flow: Flow) -> RowHandler:
     async def start(row: InboxRow) -> bool:
         thread: dict[str, Json] = {"key": row.thread_key, "channel": "C1"}
         done = [Consumed(row.id, "started")]
@@ -83,7 +83,7 @@ async def _serve(url: str, folder: Path, release: int) -> None:
     postgres_leases.GRACE_SECONDS = 0.0
     loop, store = asyncio.get_running_loop(), open_postgres(url, KEY)
     engine = Engine(store, policy=everybody, runners={"shell": _runner(folder)}, home=folder)
-    handlers: dict[str, Handler] = {"start": _starts(engine, flow_of(FLOW))}
+    handlers: dict[str, RowHandler] = {"start": _starts(engine, flow_of(FLOW))}
     service = Dispatcher(engine, handlers=handlers)
     if release == NEWER:
         service._handlers["newer"] = service._handlers["request"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.journal.records import Commit, Consumed, InboxRow, Row
 from engine.language.errors import StorageBroken, StorageBusy
-from engine.storage.connection import Connection
+from engine.storage.connection import SqliteConnection
 from engine.storage.leases import MemoryOwners, new_owner_id
 from engine.storage.open import MemoryDatabase
 from engine.storage.postgres_connection import PostgresConnection
@@ -91,7 +91,7 @@ class FleetOwners(MemoryOwners):
             self._server.end(self._worker)
 
 
-class FleetConnection(Connection):
+class FleetConnection(SqliteConnection):
     """A connection that refuses what `PostgresConnection` refuses: without a network, and without a lease."""
 
     def __init__(self, server: Server, worker: Worker | None) -> None:

@@ -12,7 +12,7 @@ from engine.language.codec import Json, decode
 from engine.language.errors import SessionError
 from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
-from engine.run.dispatcher import Dispatcher, Handler
+from engine.run.dispatcher import Dispatcher, RowHandler
 from engine.run.engine import Engine
 from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
 from tests.simulation.fleet.poster import Poster
@@ -122,7 +122,7 @@ class Worker:
             entropy=self._entropy,
             writer=self.writer,
         )
-        handlers: dict[str, Handler] = {"start": self._start}
+        handlers: dict[str, RowHandler] = {"start": self._start}
         self.dispatcher = Dispatcher(self.engine, handlers=handlers, wakeups=FleetWakeups())
         handled = self.dispatcher._handlers
         handled.update({kind: self._watched(handler) for kind, handler in handled.items()})
@@ -147,7 +147,7 @@ class Worker:
 
     # --- what it does --------------------------------------------------------------------------------------
 
-    def _watched(self, handler: Handler) -> Handler:
+    def _watched(self, handler: RowHandler) -> RowHandler:
         async def handle(row: InboxRow) -> bool:
             lane = row.thread_key or row.session_id or row.key
             self.world.handles(self, lane, row)
