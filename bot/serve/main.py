@@ -86,6 +86,7 @@ class Bot(Understanding):
         self._ready = False
         self._heard = 0
         self._store: Store | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._cut_off: str | None = None
         self.metrics_at: str | None = None
         """Where metrics are served."""
@@ -318,7 +319,9 @@ class Bot(Understanding):
         self.outbound.notify()
         if word in ("marks", "all"):
             self.profiles.forget()
-            # Channels may have been renamed.
+            # Channels may have been renamed. One reading at a time: the newest sees what an earlier one would have seen.
+            if self._learning is not None:
+                self._learning.cancel()
             self._learning = self._task("names of channels", lambda: self.aliases.load(self.engine.writer))
         self.homes.look_around()
 
