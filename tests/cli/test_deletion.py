@@ -416,14 +416,14 @@ def test_a_deletion_that_leaves_text_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The seeded faults: were freed parts of pages not overwritten, or what people said left in the inbox, it would be found."""
-    configure = connection.Connection._configure
+    configure = connection.SqliteConnection._configure
 
-    def careless(database: connection.Connection) -> None:
+    def careless(database: connection.SqliteConnection) -> None:
         configure(database)
         database.raw.pragma("secure_delete", 0)
 
     if part == "pages":
-        monkeypatch.setattr(connection.Connection, "_configure", careless)
+        monkeypatch.setattr(connection.SqliteConnection, "_configure", careless)
     else:
         monkeypatch.setattr(retention, "_emptied", lambda kept: iter(()))
     with pytest.raises(AssertionError, match="swordfish"):

@@ -55,6 +55,7 @@ nodes:
 LINES = ("restart host=web-{n}", "restart host=db-{n}", "refund amount={n}00", "where", "why")
 
 
+@pytest.mark.timeout(900 if PROVE else 120)
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_person_clears_what_waits_from_the_home(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
