@@ -544,7 +544,12 @@ class _Stuck(_Rules):
             raise MalformedJournal(f"{path} is not stuck")
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-        return (Owed(("agent:outcome",), prompt.path),)
+        # One that ran out of time while the session was held is given up once it goes on.
+        return (
+            ()
+            if container_at(state, prompt.path).error is not None
+            else (Owed(("agent:outcome",), prompt.path),)
+        )
 
 
 class _Listed(_Rules):
