@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.compose import retention
-from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural, print_json, writing
+from bot.terminal.console import (
+    Exit,
+    Place,
+    UsageError,
+    clean,
+    database_exists,
+    opened,
+    plural,
+    print_json,
+    writing,
+)
 from engine.journal.phases import ENDED
 from engine.journal.records import Head
 from engine.language import timestamps
@@ -30,6 +40,8 @@ def delete_sessions(
     """Delete or erase sessions that have ended. Raises `UsageError`, `SessionError`, `StorageError`."""
     if [bool(texts), older_than is not None, person is not None].count(True) != 1:
         raise UsageError("Name sessions, or give --older-than, or --person.")
+    if person is not None and not any(map(str.isalnum, person)):
+        raise UsageError(f"--person takes a Slack id or an address, not {person!r}.")
     seconds = None
     if older_than is not None:
         try:
@@ -39,7 +51,11 @@ def delete_sessions(
                 f"--older-than takes a duration such as 30d or 12h, not {older_than!r}."
             ) from error
     settings = place.settings()
-    need_database(settings, f"no session {texts[0]!r}" if texts else "nothing to delete")
+    if texts:
+        need_database(settings, f"no session {texts[0]!r}")
+    elif not database_exists(settings):
+        # No `UnknownSession`: the local workspace is looked in only for a session that somebody names.
+        raise UsageError(f"There is nothing to delete: {settings.database_url} does not exist yet.")
     if erase or person is not None:
         with writing(settings) as store:
             kept = retention.Retention.of(settings, store)

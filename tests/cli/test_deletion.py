@@ -427,21 +427,40 @@ def test_a_deletion_that_leaves_text_is_noticed(
     else:
         monkeypatch.setattr(retention, "_emptied", lambda kept: iter(()))
     with pytest.raises(AssertionError, match="swordfish"):
-        test_what_was_deleted_stands_nowhere_in_the_file("delete", settings, tmp_path, capsys)
+        test_what_was_deleted_stands_nowhere_in_the_file("by id", settings, tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
     "words",
     [
         (),
-        ("session-1", "--older-than", "1d"),
+        ("session-one", "--older-than", "1d"),
         ("--older-than", "1d", "--person", "U1"),
         ("--older-than", "soon"),
+        ("--person", ""),
+        ("--person", " . "),
+        ("session-one", "--person", ""),
     ],
 )
 def test_which_sessions_go_is_said_in_one_way(
     words: tuple[str, ...], settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ids, an age or a person; anything else is refused before a store is opened."""
+    """Ids, an age or a person; anything else is refused, and nothing goes."""
+    filled(settings).close()
+    before = left(settings)
     assert run(["--home", "home", "sessions", "delete", *words]) == 2
     assert capsys.readouterr().err.startswith("sayso: ")
+    assert left(settings) == before
+
+
+def test_an_age_never_reaches_into_the_local_workspace(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where this home has no database yet, nothing goes; a session of the workspace goes only by its id."""
+    workspace = replace(
+        settings, home=settings.home / "dev", database_url=f"sqlite:///{settings.home / 'dev' / 'sayso.db'}"
+    )
+    filled(workspace).close()
+    assert run(["--home", "home", "sessions", "delete", "--older-than", "0s"]) == 2
+    assert "nothing to delete" in capsys.readouterr().err
+    assert left(workspace)[0] == ["session-one", "session-open", "session-two"]
