@@ -17,7 +17,8 @@ import sys
 
 def main() -> None:
     """The console script: run the command line and end the process with its exit code."""
-    # Open the standard streams that the process was started without (`sayso .
+    # Streams that the process was started without (`>&-`) lead nowhere. Files and pipes get UTF-8, and a `?` stands for each
+    # character that a terminal cannot show.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:

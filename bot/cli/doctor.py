@@ -26,7 +26,6 @@ _HUNG_SECONDS = 6 * BEAT_SECONDS
 def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: bool, as_json: bool) -> int:
     """Print every check, or only whether the bot runs; the exit code says whether one failed. Raises `SettingsError`."""
     if live:
-        # For health checks.
         settings = place.settings()
         file = database_file(settings)
         if file is not None:

@@ -221,7 +221,6 @@ def verify_history(place: Place, what: str, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
     if file.name and os.path.isfile(seal_file(file)):
-        # Whether an audit export or a report is as it was written.
         settings = place.settings()
         sealer = _sealer(settings)
         problem = broken_seal(file, sealer)

@@ -270,7 +270,7 @@ class CatchUp:
         prefix = f"{self._home.team_id}:{channel}:"
         due = {key: number for key, number in self._unread.items() if key.startswith(prefix)}
         roots = {key.removeprefix(prefix): number for key, number in due.items()}
-        # From where on a channel is read.
+        # A channel is read from where the last reading ended, but at most a day back.
         day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
         installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
         read = await self._writer.call(self._writer.store.mark, f"channel:{channel}") or installed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,16 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 from bot.rendering.blocks import EVENT_TYPE, Rendered, block_key
 from bot.rendering.text import clip
 from bot.wire.budget import Urgency, urgency
-from bot.wire.client import BudgetedClient, Permanent, classify, in_turn, of_status, pages
+from bot.wire.client import (
+    BudgetedClient,
+    Permanent,
+    at_slack,
+    classify,
+    in_turn,
+    is_slacks,
+    of_status,
+    pages,
+)
 
 log = logging.getLogger("sayso.outbound")
 
@@ -44,12 +52,9 @@ _BLOCKS_REFUSED = (
     "block_mismatch",
     "msg_too_long",
 )
-_STREAMED = "agent:"
-"""How the keys of what may be streamed begin."""
 _TITLE = 200
 _PLAIN_TEXT = 3_000
 """Characters of a message whose full form was refused as too long."""
-_SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov)?\.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ class Calls:
     async def permalink(self, where: Posted, thread_ts: str | None) -> str:
         """The address of a message. Slack's own is made of what it consists of; elsewhere it is asked for."""
         url = self._client.workspace_url
-        if _SLACK_HOST.fullmatch(urlsplit(url).hostname or ""):
+        if at_slack(url):
             channel = self._client.aliases.now(where.channel)
             reply = thread_ts is not None and thread_ts != where.ts
             query = f"?thread_ts={thread_ts}&cid={channel}" if reply else ""
@@ -195,10 +200,8 @@ class Calls:
 
     async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:
         """Post to a response URL, which must be one of Slack's. No token goes there."""
-        given, own = urlsplit(url), urlsplit(self._client.base_url)
-        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
-        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.hostname or "")):
-            raise Permanent("response_url_refused", f"{given.hostname} is no host of Slack")
+        if not is_slacks(self._client, url):
+            raise Permanent("response_url_refused", f"{urlsplit(url).hostname} is no host of Slack")
         hook = AsyncWebhookClient(
             url,
             retry_handlers=[],
@@ -229,11 +232,7 @@ class Calls:
             payload = metadata.get("event_payload") or {}
             return metadata.get("event_type") == EVENT_TYPE and payload.get("key") == key
         blocks = message.get("blocks") or [{}]
-        block_id = str(blocks[0].get("block_id") or "")
-        if key.startswith(_STREAMED) and ":" not in block_id and not message.get("files"):
-            # A stream whose end was not heard of: nothing else of ours is without a key.
-            return True
-        return block_id == block_key(key)
+        return str(blocks[0].get("block_id")) == block_key(key)
 
     async def _read(self, place: Place, oldest: float) -> AsyncIterator[dict[str, Any]]:
         async for answer in pages(partial(self._page, place, oldest)):

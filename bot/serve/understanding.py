@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from bot.compose.environment import Machine
@@ -77,6 +77,11 @@ class Understanding(ABC):
     catchup: CatchUp
     replica: Replica
 
+    @cached_property
+    def lacks(self) -> Lacks:
+        """What flows need that this machine does not have."""
+        return Lacks(self.settings, self.engine.executor.jobs.secret, self.machine.steady)
+
     @abstractmethod
     def _after_catch_up(self, handler: Any) -> Any:
         """The handler, for when what was missed in the thread is read."""
@@ -123,8 +128,7 @@ class Understanding(ABC):
         talk = Conversation(people, home, starts, replies, agents, status, notices)
         presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
         lookup = PromptLookup(engine, people, gate)
-        lacks = Lacks(self.settings, engine.executor.jobs.secret, steady)
-        form = StartForm(self.library, lookup, threads.begin, triggers.about, lacks)
+        form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
@@ -187,7 +191,7 @@ class Understanding(ABC):
             tuning=tuning,
             files=files,
             meters=self._meters,
-            lacks=Lacks(self.settings, self.engine.executor.jobs.secret, self.machine.steady),
+            lacks=self.lacks,
             posted=self._posted,
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,

@@ -51,7 +51,7 @@ class Kind(ABC):
 
     @abstractmethod
     async def open(self, opening: Opening) -> Opened:
-        """What is shown. A database read at most; no network."""
+        """What is shown. A database read at most, and no call to Slack: Slack takes it within three seconds of the press."""
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why this person may not do it after all, asked once the view is open: here Slack may be asked."""

@@ -139,7 +139,6 @@ class Oidc:
             raise LoginRefused(
                 f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
             )
-        # Who that is, where they may look.
         claims = await self._claims(request.query["code"], pending)
         email = str(claims.get("email") or "").lower() if claims.get("email_verified") is True else ""
         slack = str(claims.get(SLACK_ID) or "")

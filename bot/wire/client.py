@@ -200,6 +200,21 @@ def classify(error: Exception) -> SlackFault:
     return Unknown(f"the answer is lost ({type(error).__name__}: {error})")
 
 
+_SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov|-files)?\.com")
+
+
+def at_slack(url: str) -> bool:
+    """Whether an address is one of slack.com's own, over TLS, with nothing beside the host's name."""
+    given = urlsplit(url)
+    return given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc) is not None
+
+
+def is_slacks(client: AsyncWebClient, url: str) -> bool:
+    """Whether an address belongs to the Slack that this client calls, which may be the local workspace."""
+    given, own = urlsplit(url), urlsplit(client.base_url)
+    return at_slack(url) or (given.scheme, given.netloc) == (own.scheme, own.netloc)
+
+
 async def pages(ask: Callable[[str], Awaitable[Any]]) -> AsyncIterator[Any]:
     """The answers to a call that gives a list page by page; `ask` makes it with a cursor, which is empty at first."""
     cursor = ""
@@ -282,7 +297,6 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
 
 FETCH_SECONDS = 120.0
 _CHUNK = 64 * 1024
-_SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov|-files)?\.com")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _NAME = 200
 
@@ -374,9 +388,7 @@ class IncomingFiles:
 
     async def _download(self, inbox: Inbox, file: Mapping[str, Json], name: str, largest: int) -> None:
         url = str(file["url"])
-        given, own = urlsplit(url), urlsplit(self._client.base_url)
-        ours = (given.scheme, given.netloc) == (own.scheme, own.netloc)
-        if not ours and not (given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc or "")):
+        if not is_slacks(self._client, url):
             raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
         headers = {"Authorization": f"Bearer {self._client.token}"}
         try:

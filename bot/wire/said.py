@@ -80,11 +80,11 @@ class Said:
     async def _line(self, message: Mapping[str, Any]) -> str:
         who = await self._name(message)
         at = timestamps.told(timestamps.to_text(datetime.fromtimestamp(float(message["ts"]), UTC)))
+        # The bot's own blocks repeat its text.
+        own = message.get("user") == self._bot
+        text = text_in(str(message.get("text") or "") if own else self._said_in(message))
         # No line of a message can pass for the first line of another one.
-        own = message.get("user") == self._bot  # what it says in blocks its texts say too
-        text = text_in(str(message.get("text") or "") if own else self._said_in(message))[:_LONGEST].replace(
-            "\n", "\n    "
-        )
+        text = text[:_LONGEST].replace("\n", "\n    ")
         files = ", ".join(str(file["name"]) for file in described(message))
         return f"[{at}] {who}: {text}{f' (files: {files})' if files else ''}"
 

@@ -13,7 +13,16 @@ from engine.decide.step import Step
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
-from engine.journal.queries import ELICIT, LISTING, OUTCOME, TURN, agent_of, agents_under_way, resting
+from engine.journal.queries import (
+    ELICIT,
+    LISTING,
+    OUTCOME,
+    TURN,
+    agent_of,
+    agents_under_way,
+    has_failed,
+    resting,
+)
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
 from engine.language.actors import Actor
@@ -267,7 +276,9 @@ class _OfHolder(_Question):
         self.expired(step, prompt)
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """It goes on as it does without an answer."""
+        """It goes on as it does without an answer, unless it has failed: it ran out of time while the session was held."""
+        if has_failed(step.state, prompt.path):
+            return
         container = step.state.containers.get(prompt.path)
         kind = step.around(prompt.path) if container is None else step.kinds[container.kind]
         kind.decided(step, prompt)

@@ -66,6 +66,12 @@ def ended_at(state: State) -> NodeRun | None:
     return next((run for run in runs if run.type == END and run.status == "completed"), None)
 
 
+def has_failed(state: State, path: str) -> bool:
+    """Whether the container of this node has failed, though its children have not ended yet."""
+    container = state.containers.get(path)
+    return container is not None and container.error is not None
+
+
 def doomed(state: State, path: str) -> bool:
     """Whether a container around this node is being given up, so that nothing new may start here."""
     return given_up(state, scope_of(path))

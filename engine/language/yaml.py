@@ -20,6 +20,7 @@ import yaml
 from engine.language.codec import Json
 from engine.language.diagnostics import QUOTE_IT, Fault, Path
 from engine.language.errors import FlowError, Problem
+from engine.language.timestamps import parse_duration
 
 MAX_BYTES = 256 * 1024
 """The largest flow file, in bytes."""
@@ -56,7 +57,6 @@ _WORD_KEYS = (
     "mode",
 )
 """Keys whose value is one of a few words."""
-_DURATION = re.compile(r"\d+(\.\d+)?(ms|[smhdw])", re.ASCII)
 _WORDS_CUT = re.compile(r"[ \t]*(,|:(?=[ \t])|\n(?=[ \t]))?[ \t]*(#[\w{][^\n]*)")
 """A comment that begins like a word behind a value, maybe behind a comma or a colon, or on the next line."""
 _BEFORE_VALUE = re.compile(r"[ \t]*(?:- +)*")
@@ -262,7 +262,7 @@ class _Builder:
         begin = value.start_mark.index
         line_start = self.located.text.rfind("\n", 0, begin) + 1
         key = _KEY_BEFORE.search(self.located.text, line_start, begin)
-        return bool(_DURATION.fullmatch(value.value)) or (key is not None and key[1] in _WORD_KEYS)
+        return _is_duration(value.value) or (key is not None and key[1] in _WORD_KEYS)
 
     def _begins(self, value: Any) -> int:
         """The column in which the key of a value begins, or the value of a list."""
@@ -402,6 +402,14 @@ class _Builder:
 
 def _mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1, mark.index)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _number(text: str) -> Json:

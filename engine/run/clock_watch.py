@@ -39,15 +39,12 @@ class ClockWatch:
         steady = self._steady()
         offset = timestamps.from_text(now).timestamp() - steady
         if self._offset is not None and offset - self._offset > JUMP_SECONDS:
-            # Whether this is the first look after the jump, or too soon after it.
             if self._jump is None or abs(offset - self._jump[0]) > JUMP_SECONDS:
-                ahead = offset - (self._offset or 0.0)
+                ahead = offset - self._offset
                 log.warning("the clock was put forward by %.0f s; timers wait for a second look at it", ahead)
                 self._jump = offset, steady
             if steady - self._jump[1] < CONFIRM_SECONDS:
                 return True
-            self._offset, self._jump = offset, None
-            return False
         self._offset, self._jump = offset, None
         return False
 

@@ -417,7 +417,7 @@ class Stepper:
 Observer: TypeAlias = Callable[[State, State, Sequence[Event]], None]
 """Told about the state before a step, that after it, and the events, after the commit."""
 EventTypes: TypeAlias = tuple[type[Event], ...]
-"""EventTypes of events; none of them stands for all."""
+"""Types of events; an empty tuple stands for all."""
 
 
 def _concern(events: Sequence[Event], about: EventTypes) -> bool:

@@ -180,7 +180,7 @@ class Calls:
         if node.name in ("match", "replace"):
             self._pattern(node)
         if node.name == "map" and attribute is None:
-            # `map('int')`.
+            # A filter by its name: `map('int')`.
             named = self._by_name(node, 0, FILTERS, "filter")
             if not node.args:
                 return self._inference.report(

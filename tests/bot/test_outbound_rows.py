@@ -108,6 +108,8 @@ async def test_a_slash_command_is_answered_at_its_own_address(rig: Rig) -> None:
         "http://hooks.slack.com/commands",
         "https://slack.com.evil.example/x",
         "https://evilslack.com/x",
+        "https://hooks.slack.com@evil.example/x",
+        "https://hooks.slack.com:8443/x",
         "file:///etc/passwd",
     ],
 )

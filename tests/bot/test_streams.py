@@ -86,7 +86,7 @@ async def said(rig: Rig, session_id: str) -> list[str]:
     """What the agent's messages show, in the order of the thread; questions, cards and notes left out."""
     found = []
     for message in await rig.thread(session_id):
-        key = ((message.get("metadata") or {}).get("event_payload") or {}).get("key", "agent:")
+        key = ((message.get("metadata") or {}).get("event_payload") or {}).get("key", "")
         if key.startswith("agent:"):
             found.append(shows(message))
     return found
@@ -401,6 +401,19 @@ async def test_a_text_that_was_begun_and_never_ended_is_not_posted_by_the_next_p
     result = await rig.settled(text_key(session_id, TURN))
     assert result["dropped"] is True
     assert await said(rig, session_id) == []
+
+
+async def test_what_another_program_says_with_the_bots_token_is_not_taken_for_the_agents_words(rig: Rig) -> None:
+    """The agent's post was lost: a message of the bot's without a key stays as it is, and the text is posted."""
+    session_id, state = await started(rig)
+    (root, *_) = await rig.thread(session_id)
+    await rig.client.chat_postMessage(
+        channel=rig.workspace.channel("ops").id, thread_ts=root["ts"], text="backup done"
+    )
+    rig.workspace.faults.fail("chat.postMessage", times=1, status=500)
+    await rig.put(*said_rows(state, TURN, text("Found it."), interrupted=False))
+    await until_said(rig, session_id, ["Found it."])
+    assert "backup done" in [message["text"] for message in await rig.thread(session_id)]
 
 
 async def test_an_edit_does_not_wait_for_a_thread_with_the_turn_that_the_thread_may_need(rig: Rig) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from engine.decide.agents.kinds import KINDS
-from engine.decide.commands import Abort, Hold, NodeBroke, NodeDone, Resume
+from engine.decide.commands import Abort, Due, Hold, NodeBroke, NodeDone, Resume
 from engine.decide.due import due
 from engine.language.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
+from tests.engine.agents.talks import talk
 from tests.support.engine import ANA, BEN, Scenario, given
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?, timeout: 10m}}, {id: b, type: shell, with: {run: [ls]}}]"
@@ -105,6 +108,43 @@ def test_a_held_session_can_be_aborted() -> None:
     """It ends at once."""
     case = held(ASK)
     case.when(case.abort()).then("session:abort", "prompt:cancelled", "session:end")
+
+
+AT_ITS_LIMIT = """
+nodes:
+  - id: l
+    type: loop
+    timeout: 1h
+    with: {while: "{{ true }}", max_iterations: 1, on_limit: ask}
+    body: [{id: n, type: noop}]
+"""
+TIMED = "    timeout: 1h\n"
+
+
+def stuck() -> Scenario:
+    """An agent whose model declined to go on."""
+    return talk(rest=TIMED).model(stop="refusal")
+
+
+@pytest.mark.parametrize("choice", range(4))
+@pytest.mark.parametrize(
+    "asking",
+    [lambda: given(AT_ITS_LIMIT).started(), lambda: talk("max_cost: 0.01", rest=TIMED), stuck],
+    ids=["limit", "budget", "outcome"],
+)
+def test_an_answer_does_not_save_a_container_that_ran_out_of_time_while_held(
+    asking: Callable[[], Scenario], choice: int
+) -> None:
+    """Whatever people say, the answer is kept, nothing follows it, and the node fails at the resume."""
+    case = asking()
+    offered = case.prompt.options[choice % len(case.prompt.options)]["value"]
+    case.when(case.shown(), Hold(ANA)).later(3600)
+    case.when(*(Due(timer_id) for timer_id, timer in case.state.timers.items() if timer.purpose == "timeout"))
+    said = {"tell": {"text": "look again"}, "model": {"value": "model", "reason": "claude-haiku-4-5"}}
+    case.when(case.answer(**said.get(offered, {"value": offered}))).then("prompt:answered")
+    go_on(case)
+    assert case.state.outcome == "failed"
+    assert case.event("flow:failed").error["type"] == "timeout"
 
 
 def test_hold_and_resume_are_refused_where_they_mean_nothing() -> None:

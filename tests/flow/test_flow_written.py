@@ -270,6 +270,7 @@ def test_an_entry_that_a_comment_swallows_is_warned_of() -> None:
         "on_failure:\n      - id: b\n        #name: x\n        type: noop",
         "name: 'x' #42",
         "timeout: 5m #note",
+        "timeout: 1h30m #note",
         "on_error: continue #note",
     ],
 )

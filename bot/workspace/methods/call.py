@@ -210,7 +210,7 @@ class Call:
         start = self._position()
         rest = found[start : start + limit]
         has_more = start + limit < len(found)
-        return rest, base64.b64encode(f"position:{(start + limit)}".encode()).decode() if has_more else ""
+        return rest, base64.b64encode(f"position:{start + limit}".encode()).decode() if has_more else ""
 
     def _position(self) -> int:
         given = self.text("cursor")

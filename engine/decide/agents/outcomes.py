@@ -24,6 +24,7 @@ from engine.journal.queries import (
     agent_at,
     agent_of,
     asks_for_more,
+    has_failed,
     is_outage,
     open_prompt_at,
     tool_is_open,
@@ -170,7 +171,7 @@ def in_words(step: Step, owner: str) -> None:
 
 def _emit(step: Step, owner: str, how: str, **more: Json) -> None:
     """Write it, unless the agent is given up already."""
-    if step.state.containers[owner].error is None:
+    if not has_failed(step.state, owner):
         step.emit(ev.AgentOutcome, path=owner, node_id=step.state.nodes[owner].node_id, how=how, **more)
 
 

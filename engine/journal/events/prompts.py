@@ -18,6 +18,7 @@ from engine.journal.queries import (
     agent_at,
     asked_people,
     doomed,
+    has_failed,
     is_outage,
     people_among,
     unanswered,
@@ -226,8 +227,7 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
         return _rules(prompt).answered(closed, prompt, self.answer)
 
     def owes(self, before: State) -> tuple[Owed, ...]:
-        prompt = before.prompts[self.prompt_id]
-        return _rules(prompt).owes(before, prompt, self.answer.get("value"))
+        return _owed(before, before.prompts[self.prompt_id], self.answer.get("value"))
 
     def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
         value = self.answer.get("value")
@@ -249,8 +249,7 @@ class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
         return _rules(prompt).answered(closed, prompt, {"value": "cancel"})
 
     def owes(self, before: State) -> tuple[Owed, ...]:
-        prompt = before.prompts[self.prompt_id]
-        return _rules(prompt).owes(before, prompt, None)
+        return _owed(before, before.prompts[self.prompt_id], None)
 
 
 class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
@@ -320,10 +319,8 @@ class PromptCancelled(
     def fold(self, state: State) -> State:
         """At the end, where a container around it is given up, or where nobody has to be asked any more."""
         prompt = _open(state, self)
-        container = state.containers.get(prompt.path)
-        failed = container is not None and container.error is not None
         over = is_outage(prompt) or not prompt.rules.waits or _given_up(state, prompt.path)
-        if not (state.phase == "finalizing" or failed or over):
+        if not (state.phase == "finalizing" or has_failed(state, prompt.path) or over):
             raise MalformedJournal(f"prompt {self.prompt_id} still waits for its answer")
         return close_prompt(state, replace(prompt, status="cancelled", at=self.timestamp))
 
@@ -544,12 +541,7 @@ class _Stuck(_Rules):
             raise MalformedJournal(f"{path} is not stuck")
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-        # One that ran out of time while the session was held is given up once it goes on.
-        return (
-            ()
-            if container_at(state, prompt.path).error is not None
-            else (Owed(("agent:outcome",), prompt.path),)
-        )
+        return (Owed(("agent:outcome",), prompt.path),)
 
 
 class _Listed(_Rules):
@@ -561,6 +553,11 @@ class _Listed(_Rules):
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
         return (Owed(("agent:opened",), prompt.path),) if value == "offer" else ()
+
+
+def _owed(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
+    """What must follow. A container that ran out of time while the session was held ends by that, whatever people say."""
+    return () if has_failed(state, prompt.path) else _rules(prompt).owes(state, prompt, value)
 
 
 def _asking(state: State, path: str, *statuses: str) -> NodeRun:

@@ -121,7 +121,7 @@ def _times_a_question(state: State, event: TimerSet) -> None:
     if not prompt.open:
         raise MalformedJournal(f"prompt {prompt.prompt_id} is not open")
     else:
-        # Which step of an escalation it is, only what is owed says.
+        # The step of an escalation stands in the id alone, and what is owed names the id.
         word = event.timer_id.rpartition("escalate")[2]
         name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
         same(event.timer_id, clock_id(state, prompt, name), "timer")

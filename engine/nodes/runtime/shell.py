@@ -40,7 +40,6 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     with contextlib.ExitStack() as kept:
         resolver = Resolver(ctx.secret)
         try:
-            # Raises `Refusal`.
             env = _environment(config.get("env"), ctx, resolver)
             argv = _argv(config, kept)
             stdin = config.get("stdin")
