@@ -403,7 +403,9 @@ async def test_a_text_that_was_begun_and_never_ended_is_not_posted_by_the_next_p
     assert await said(rig, session_id) == []
 
 
-async def test_what_another_program_says_with_the_bots_token_is_not_taken_for_the_agents_words(rig: Rig) -> None:
+async def test_what_another_program_says_with_the_bots_token_is_not_taken_for_the_agents_words(
+    rig: Rig,
+) -> None:
     """The agent's post was lost: a message of the bot's without a key stays as it is, and the text is posted."""
     session_id, state = await started(rig)
     (root, *_) = await rig.thread(session_id)
