@@ -14,7 +14,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,7 +24,8 @@ import orjson
 from engine.language.errors import Inexact, NotJson
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
 
 
 Json: TypeAlias = Any
@@ -227,12 +228,23 @@ def problems(schema: Json, value: Json) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _validator(schema: bytes) -> Draft202012Validator:
+def _validator(schema: bytes) -> Validator:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import create
     from referencing import Registry
 
-    # An empty registry: without one the library would fetch what a `$ref` names.
-    return Draft202012Validator(json.loads(schema), registry=Registry())
+    library = Draft202012Validator.VALIDATORS
+
+    def enum(validator: Validator, known: Json, value: Json, schema: Json) -> Iterator[ValidationError]:
+        yield from library["enum"](validator, [nfc(each) for each in known], nfc(value), schema)
+
+    def const(validator: Validator, known: Json, value: Json, schema: Json) -> Iterator[ValidationError]:
+        yield from library["const"](validator, nfc(known), nfc(value), schema)
+
+    # Texts are compared as forms compare them. The registry is empty: without one the library would fetch what a
+    # `$ref` names.
+    kind = create(Draft202012Validator.META_SCHEMA, {**library, "enum": enum, "const": const})
+    return kind(json.loads(schema), registry=Registry())
 
 
 def _problem(error: ValidationError) -> str:

@@ -439,6 +439,23 @@ def test_a_schema_fetches_nothing() -> None:
     assert problems({"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a"}, 3) == []
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": ["Café", 1]}, "Cafe\u0301"),
+        ({"enum": ["Cafe\u0301"]}, "Café"),
+        ({"const": "Cafe\u0301"}, "Café"),
+    ],
+)
+def test_a_schema_compares_texts_however_their_letters_are_composed(schema: Any, value: str) -> None:
+    """`enum` and `const` compare as forms do; numbers and true stay apart, and what differs is named as before."""
+    assert problems({"properties": {"city": schema}}, {"city": value}) == []
+    assert "city: " in problems({"properties": {"city": schema}}, {"city": "Cafe"})[0]
+    assert problems({"enum": ["Café", 1]}, 1.0) == []
+    assert problems({"enum": ["Café", 1]}, True) == ["True is not one of ['Café', 1]"]
+    assert problems({"const": 1}, True) == ["1 was expected"]
+
+
 # --- what people see -----------------------------------------------------------------------------------
 
 
