@@ -291,7 +291,7 @@ class ToolDoc(Config):
 
 
 def usable_as_tool(spec: NodeSpec) -> bool:
-    """Whether calls of an agent can be nodes of this type."""
+    """True if calls of an agent can be nodes of this type."""
     return spec.calls or (spec.mode in ("run", "pure") and not spec.internal and spec.name != END)
 
 

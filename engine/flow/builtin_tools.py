@@ -253,7 +253,7 @@ def _listed(names: Json) -> str:
 
 
 def may_read(uri: str, patterns: Iterable[str]) -> bool:
-    """Whether one of these patterns allows a resource; nothing that leads out of its folder is allowed by any."""
+    """True if one of these patterns allows a resource; nothing that leads out of its folder is allowed by any."""
     plain = unquote(unquote(uri)).replace("\\", "/")
     return ".." not in plain.split("/") and any(fnmatchcase(uri, pattern) for pattern in patterns)
 
@@ -316,7 +316,7 @@ def _shell_syntax(command: str) -> Iterator[tuple[str, str]]:
 
 
 def allowed(words: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether one of these patterns allows a program with these arguments."""
+    """True if one of these patterns allows a program with these arguments."""
     return any(_fits(words, pattern.split()) for pattern in patterns)
 
 

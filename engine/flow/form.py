@@ -40,7 +40,7 @@ def flow_from_form(form: bytes, digest: str) -> Flow | None:
 
 
 def _fits(flow: Flow) -> bool:
-    """Whether the types of packages take what the flow gives them."""
+    """True if the types of packages take what the flow gives them."""
     if any(package_of(kind) != package for kind, package in flow.packages.items()):
         return False
     own = (node for nodes in flow.lists.values() for node in nodes.nodes if node.type in flow.packages)

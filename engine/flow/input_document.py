@@ -37,7 +37,7 @@ class InputDoc(Config):
 
     @property
     def is_required(self) -> bool:
-        """Whether a run cannot start without it."""
+        """True if a run cannot start without it."""
         return "default" not in self.model_fields_set if self.required is None else self.required
 
     def as_input(self, name: str) -> Input:

@@ -14,7 +14,7 @@ _SCRIPTS = (".script.yml", ".script.yaml")
 
 
 def is_flow_file(name: str) -> bool:
-    """Whether a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
+    """True if a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
     hidden nor a script of what Claude would say."""
     name = name.lower()
     return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")

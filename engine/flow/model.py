@@ -121,7 +121,7 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def is_graph(self) -> bool:
-        """Whether edges say what comes first, and not the order of the file."""
+        """True if edges say what comes first, and not the order of the file."""
         return bool(self.edges)
 
     @cached_property
@@ -322,12 +322,12 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def runs_code(self) -> bool:
-        """Whether a node of the flow runs a module or a program of its own."""
+        """True if a node of the flow runs a module or a program of its own."""
         return any(code_key(node.type, node.config) for each in self.lists.values() for node in each.nodes)
 
     @cached_property
     def allows_wide(self) -> bool:
-        """Whether people can allow calls of an agent beyond one run."""
+        """True if people can allow calls of an agent beyond one run."""
         nodes = (node for each in self.lists.values() for node in each.nodes)
         return any(node.agent is not None and node.agent.grants == "flow" for node in nodes)
 

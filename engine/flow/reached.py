@@ -104,14 +104,14 @@ def _at_end(nodes: Sequence[Any], found: list[Reached], position: int) -> Reache
 
 
 def stops(node: Mapping[str, Any]) -> bool:
-    """Whether no node behind this one runs in its list, where this one does."""
+    """True if no node behind this one runs in its list, where this one does."""
     spec = spec_at(node)
     ends = spec is not None and (spec.fails or spec.name == END)
     return ends and node.get("on_error", "fail") == "fail"
 
 
 def always_stops(node: Mapping[str, Any]) -> bool:
-    """Whether it does so whenever it is its turn."""
+    """True if it always stops its list, without a condition."""
     return stops(node) and node.get("if") in (None, True)
 
 

@@ -154,7 +154,7 @@ def _like_text(path: Path, written: str, value: Any) -> Fault:
 
 
 def _is_in_input(data: Mapping[str, Any], path: Path) -> bool:
-    """Whether this stands in the list or mapping of an input, of which nobody said that its items are numbers."""
+    """True if this stands in the list or mapping of an input, of which nobody said that its items are numbers."""
     if path[0] == "triggers":
         return path[2:3] == ("inputs",) and len(path) > 4
     if path[0] != "inputs" or path[2:3] != ("default",) or len(path) < 4:
@@ -209,7 +209,7 @@ _OF_AGENTS = ("tools", "approvals", "server_tools")
 
 
 def _is_second(path: Path) -> bool:
-    """Whether this stands under a key that stands there twice, of which the first one counts."""
+    """True if this stands under a key that stands there twice, of which the first one counts."""
     return any(str(part).endswith(SECOND) for part in path)
 
 
@@ -272,7 +272,7 @@ def _node_or_tool_at(data: dict[str, Any], path: Path) -> tuple[Mapping[str, Any
 
 
 def _holds_nodes(path: Path) -> bool:
-    """Whether a list in this place is one of nodes."""
+    """True if a list in this place is one of nodes."""
     if path in (("nodes",), ("finally",)) or path[-1] in ("body", "default", "on_failure"):
         return True
     return len(path) > 1 and path[-2] in ("branches", "cases")

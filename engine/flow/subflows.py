@@ -51,7 +51,7 @@ class _Linker:
         self.found: dict[str, Flow] = {}
 
     def faults(self, located: Located) -> Iterator[Fault]:
-        """What is wrong with the calls of the flow, and with those of the flows that it calls."""
+        """Find what is wrong with the calls of the flow, and with those of the flows that it calls."""
         for path, name, inputs in _calls(located.data):
             where = (*path, "with", "flow")
             try:
@@ -134,7 +134,7 @@ def _called_by(written: Any) -> str | None:
 
 
 def check_call(inputs: Mapping[str, Json], target: Flow) -> Iterator[Fault]:
-    """What is wrong with the inputs of a call; what an expression will give is left open."""
+    """Find what is wrong with the inputs of a call; what an expression will give is left open."""
     for name, value in inputs.items():
         entry = target.inputs.get(name)
         if entry is None:
@@ -160,7 +160,7 @@ def _varies(value: Json) -> bool:
 
 
 def _asks(flow: Flow, found: Mapping[str, Flow]) -> bool:
-    """Whether a flow, or one that it calls, has nodes that ask people."""
+    """True if a flow, or one that it calls, has nodes that ask people."""
     seen: set[str] = set()
     pending = [flow]
     while pending:

@@ -73,7 +73,7 @@ def words_of(pattern: str, place: str = "") -> str:
 
 
 def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
-    """What is wrong with one trigger beyond the shape of its fields."""
+    """Find what is wrong with one trigger beyond the shape of its fields."""
     kinds = [kind for kind in KINDS if raw.get(kind) is not None]
     if len(kinds) != 1:
         message = "a trigger has one of " + ", ".join(f"`{kind}`" for kind in KINDS)
@@ -110,7 +110,7 @@ def _or(names: Collection[str]) -> str:
 
 
 def check_words(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
-    """What is wrong with a pattern of words, given the inputs that the flow has."""
+    """Find what is wrong with a pattern of words, given the inputs that the flow has."""
     words = _PLACE.sub("\0", pattern)
     if "{" in words or "}" in words:
         yield Fault((), "a brace without its partner", "an input stands in the pattern as {name}")

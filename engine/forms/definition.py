@@ -44,7 +44,7 @@ _SECRET_HINT = "what is filled in stays in the journal and the thread; use `secr
 
 
 def form_faults(form: Json) -> Iterator[Fault]:
-    """What is wrong with a form as it stands in a file; what an expression will decide is left open."""
+    """Find what is wrong with a form as it stands in a file; what an expression will decide is left open."""
     yield from _form(form, lenient=True)
 
 
@@ -164,7 +164,7 @@ class _Field:
         self.kind = kind if isinstance(kind, str) else ""
 
     def open(self, value: Json) -> bool:
-        """Whether an expression will decide this value."""
+        """True if an expression will decide this value."""
         return self.lenient and has_expression(value)
 
     def faults(self) -> Iterator[Fault]:
@@ -400,7 +400,7 @@ class _Field:
             seen.add(words)
 
     def _undecided(self) -> bool:
-        """Whether an expression will decide what the default must fit."""
+        """True if an expression will decide what the default must fit."""
         holder = self.body.get("items") if self.kind == "array" else self.body
         watched = [*(self.body.get(word) for pair in _LIMITS for word in pair), self.body.get("pattern")]
         watched += [(holder or {}).get(word) for word in _CHOICE]

@@ -231,7 +231,7 @@ def _flat(tree: Any) -> list[tuple[str, Any]]:
 
 
 def _splits(tree: Any) -> bool:
-    """Whether rounds of this can share out one text in many ways."""
+    """True if rounds of this can share out one text in many ways."""
     sequence = _flat(tree)
     if any(operator in ("BRANCH", "GROUPREF", "GROUPREF_EXISTS") for operator, _ in sequence):
         return True

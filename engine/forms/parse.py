@@ -36,7 +36,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,400}", re.ASCII)
 
 
 def is_empty(raw: Json) -> bool:
-    """Whether this says nothing: null, no text, an empty list."""
+    """True if this says nothing: null, no text, an empty list."""
     return raw is None or raw == [] or (isinstance(raw, str) and not raw.strip())
 
 
@@ -267,7 +267,7 @@ _SHOWN = 20
 
 
 def is_numbered(options: Sequence[Mapping[str, Json]]) -> bool:
-    """Whether options may be chosen by number: not where a number could also be what an option says."""
+    """True if options may be chosen by number: not where a number could also be what an option says."""
     return not any(
         str(word).strip().isdigit() for option in options for word in (option["label"], option["value"])
     )

@@ -116,17 +116,17 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_approval(self) -> bool:
-        """Whether it is decided, by votes where several have to agree."""
+        """True if it is decided, by votes where several have to agree."""
         return self.rules.action == "decide"
 
     @property
     def fills_beside(self) -> bool:
-        """Whether its form is filled in beside its choices, as one more."""
+        """True if its form is filled in beside its choices, as one more."""
         return self.kind == "elicit" and bool(self.fields)
 
     @property
     def everybodys(self) -> bool:
-        """Whether it is about everybody's runs, and so for the admins: the cap of the day, the installation's key."""
+        """True if it concerns the runs of everybody, and so the admins: the cap of the day, the installation's key."""
         excludes = self.exclude_requester and "excludeRequester" in self.rules.wire
         return excludes and not self.is_approval
 
@@ -279,7 +279,7 @@ def split_words(prompt: Question, line: str) -> tuple[str, str | None]:
 
 
 def takes_typed_choice(prompt: Question) -> bool:
-    """Whether it has choices, and one may be typed."""
+    """True if it has choices, and one may be typed."""
     return bool(prompt.options) and prompt.rules.typed
 
 

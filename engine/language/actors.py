@@ -91,12 +91,12 @@ class Actor(Struct, frozen=True):
 
     @property
     def is_trigger(self) -> bool:
-        """Whether this is a part of sayso that starts sessions."""
+        """True if this is a part of sayso that starts sessions."""
         return self.kind == "system" and self.id.removeprefix(_SYSTEM) in TRIGGERS
 
     @property
     def is_channel_watch(self) -> bool:
-        """Whether this is the part of sayso that watches over channels."""
+        """True if this is the part of sayso that watches over channels."""
         return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
@@ -131,7 +131,7 @@ def account_of(record: Mapping[str, Json]) -> set[Json]:
 
 
 def is_claimed(record: Mapping[str, Json]) -> bool:
-    """Whether somebody at a terminal goes by another name than that of their account."""
+    """True if somebody at a terminal goes by another name than that of their account."""
     return bool(account_of(record)) and record.get("id") != f"{_LOCAL}{record.get('account')}"
 
 

@@ -109,7 +109,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def same(left: Json, right: Json) -> bool:
-    """Whether two values are equal: numbers by what they are worth (1 is 1.0), of which true and false are none."""
+    """True if two values are equal: numbers by what they are worth (1 is 1.0), of which true and false are none."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -153,7 +153,7 @@ def clean_text(text: str) -> tuple[str, bool]:
 
 
 def _has_nan(value: Json) -> bool:
-    """Whether there is a NaN or an infinity anywhere. Asked of most values, so it notes no places and is quick about
+    """True if there is a NaN or an infinity anywhere. Asked of most values, so it notes no places and is quick about
     leaves."""
     kind = type(value)
     if kind is not dict and kind is not list and kind is not tuple:

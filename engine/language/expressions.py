@@ -94,7 +94,7 @@ class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
 
     @property
     def constant(self) -> bool:
-        """Whether it has no expressions, so that `evaluate` gives `raw` itself."""
+        """True if it has no expressions, so that `evaluate` gives `raw` itself."""
         return self.how is None
 
     def evaluate(self, context: Mapping[str, Any]) -> Json:

@@ -82,7 +82,7 @@ def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> C
 
 
 def _is_given(argument: Any) -> bool:
-    """Whether an argument stands in the expression, and is none that Jinja adds."""
+    """True if an argument stands in the expression, and is none that Jinja adds."""
     return not isinstance(argument, Environment | EvalContext | Context)
 
 

@@ -76,12 +76,12 @@ class BadExpression(ExpressionError):
 
 
 def has_expression(text: object) -> bool:
-    """Whether a value is text with `{{` in it."""
+    """True if a value is text with `{{` in it."""
     return isinstance(text, str) and "{{" in text
 
 
 def is_marker_key(key: str) -> bool:
-    """Whether a mapping with this key could be taken for a reference to a secret."""
+    """True if a mapping with this key could be taken for a reference to a secret."""
     return key in ("$secret", "$secret_text")
 
 
@@ -181,7 +181,7 @@ MARKS = "*_~`>"
 
 
 def is_blank(text: str, marks: str = "") -> bool:
-    """Whether nothing of a text can be seen: it has white space, characters without a width, and these marks only."""
+    """True if nothing of a text can be seen: it has white space, characters without a width, and these marks only."""
     return all(
         character.isspace()
         or character in marks

@@ -42,7 +42,7 @@ class Hours(NamedTuple):
 
 
 def known_zone(name: str) -> bool:
-    """Whether there is a timezone of that name, as the IANA database has it."""
+    """True if there is a timezone of that name, as the IANA database has it."""
     try:
         _zone(name)
     except (KeyError, ValueError, OSError):  # `ZoneInfoNotFoundError` is a `KeyError`

@@ -42,7 +42,7 @@ def _has_parts(block: Json) -> bool:
 
 
 def kept(block: Json) -> bool:
-    """Whether a file is sent from its kept bytes."""
+    """True if a file is sent from its kept bytes."""
     return block.get("block") is not None
 
 

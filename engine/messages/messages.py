@@ -126,7 +126,7 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
 
 
 def served(content: Sequence[Json]) -> bool:
-    """Whether an answer ends among tools of the provider's: in a call, or in what one gave."""
+    """True if an answer ends among tools of the provider's: in a call, or in what one gave."""
     kind = str(content[-1]["type"]) if content else ""
     return kind in ("server_tool_use", "mcp_tool_use") or (
         kind.endswith("_tool_result") and kind != "tool_result"
@@ -134,7 +134,7 @@ def served(content: Sequence[Json]) -> bool:
 
 
 def _summed(message: Message) -> bool:
-    """Whether it stands for all that was said before."""
+    """True if it stands for all that was said before."""
     return bool(message.content) and message.content[0]["type"] == "compaction"
 
 

@@ -31,7 +31,7 @@ class Feature(NamedTuple):
     """What the field has to be for it; None: anything."""
 
     def stands_in(self, body: Json) -> bool:
-        """Whether the request asks for it."""
+        """True if the request asks for it."""
         for name in self.path:
             if not isinstance(body, dict) or name not in body:
                 return False
@@ -162,7 +162,7 @@ def looked_for(tools: Sequence[Tool], how: str) -> list[Tool]:
 
 
 def is_about_search(refusal: str) -> bool:
-    """Whether a refusal is about looking for tools."""
+    """True if a refusal is about looking for tools."""
     return any(word in refusal.lower() for word in ("tool_search", "tool search", "defer_loading"))
 
 

@@ -170,7 +170,7 @@ def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
 def _settings(
     kind: ToolKind, model: type[ToolSettings], raw: Mapping[str, Json], scope: Scope
 ) -> Iterator[Fault]:
-    """What is wrong with the settings of a tool; what an expression will decide is left open."""
+    """Find what is wrong with the settings of a tool; what an expression will decide is left open."""
     for fault, given in _shape(model, raw):
         # Where no expression may stand, that is said instead.
         if not has_expression(given) or fault.path[:1] == ("input",):
@@ -292,7 +292,7 @@ def _inputs_type(inputs: Any) -> Type:
 
 
 def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
-    """What is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
+    """Find what is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
     for name, tool in tools.items():
         if name in TOOLS.keys() - LATER:
             message = f"`{name}` is a tool that every agent can have"

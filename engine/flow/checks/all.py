@@ -217,12 +217,12 @@ class _Later:
 
 
 def _ends(node: Node) -> bool:
-    """Whether a node that runs ends the flow."""
+    """True if a node that runs ends the flow."""
     return node.spec.fails and node.on_error == "fail"
 
 
 def has_effects(node: Node) -> bool:
-    """Whether a node does something outside that a second time would do again; of an agent, whether it has tools."""
+    """True if running a node twice would do something outside twice. An agent counts where it has tools."""
     if node.agent is not None:
         return bool(node.agent.tools)
     return node.spec.mode == "run" and node.spec.on_crash(node.config) == _ASK

@@ -156,7 +156,7 @@ def check_covers(
     scope: Scope,
     levels: Sequence[Any],
 ) -> Iterator[Fault]:
-    """What is wrong with the approvals of a list that cover other nodes of it. Paths begin at the list.
+    """Find what is wrong with the approvals of a list that cover other nodes of it. Paths begin at the list.
 
     `seen` has for each node the set of those that surely came before it, `levels` what each of them sees.
     """

@@ -15,7 +15,7 @@ from engine.nodes.types.fields import MAX_NAME, NAME
 
 
 def check_input(name: str, entry: Any) -> Iterator[Fault]:
-    """What is wrong with an input beyond its shape. Paths begin at its name."""
+    """Find what is wrong with an input beyond its shape. Paths begin at its name."""
     path: Path = (name,)
     if not NAME.fullmatch(name) or len(name) > MAX_NAME:
         yield Fault(path, f"{name[:80]!r} is no name for an input", name_hint(name, "_"), on_key=True)

@@ -222,7 +222,7 @@ def spec_at(node: Mapping[str, Any]) -> NodeSpec | None:
 
 
 def talks(node: Mapping[str, Any]) -> bool:
-    """Whether a node is an agent."""
+    """True if a node is an agent."""
     spec = spec_at(node)
     return spec is not None and spec.talks
 

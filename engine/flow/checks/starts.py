@@ -71,7 +71,7 @@ def _words(trigger: Trigger) -> str:
 
 
 def _meet(one: Trigger, other: Trigger) -> bool:
-    """Whether there is a channel in which both are heard."""
+    """True if there is a channel in which both are heard."""
     if one.channels is None or other.channels is None:
         return True
     return not {channel.lower() for channel in one.channels}.isdisjoint(map(str.lower, other.channels))
@@ -110,7 +110,7 @@ def _nobody(flow: Flow) -> Iterator[Problem]:
 
 
 def _is_for_nobody(node: Node) -> bool:
-    """Whether a node asks or tells only those whom a run without a requester has not."""
+    """True if a node asks or tells only those whom a run without a requester has not."""
     places = [
         node.config,
         *(step for step in listed(node.config.get("escalate") or []) if isinstance(step, dict)),

@@ -232,7 +232,7 @@ def _grow(scope: Scope, facts: Facts) -> Facts:
 
 
 def _possible(value: Json, path: Names, facts: Facts) -> bool:
-    """Whether a path can have this value where these facts hold."""
+    """True if a path can have this value where these facts hold."""
     return not any(
         fact.path == path
         and ((fact.kind == "is" and fact.value != value) or (fact.kind == "not" and fact.value == value))
@@ -255,7 +255,7 @@ def _check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: S
 def _fault_in(
     segment: Segment, path: Path, message: str, hint: str | None, name: str, doubt: bool = False
 ) -> Fault:
-    """What is wrong with a name, or another part of an expression, in the text at a path."""
+    """Find what is wrong with a name, or another part of an expression, in the text at a path."""
     # Where in the text the name stands; the whole expression when it is spelled with brackets.
     inside = segment.text.find(name) if name else -1
     offset, snippet = (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
@@ -377,7 +377,7 @@ def check_values(
     exact: Places = (),
     handed_on: bool = False,
 ) -> Iterator[Fault]:
-    """What is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
+    """Find what is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
     null is no part of a text, and a doubt in what is `handed_on`."""
     if isinstance(value, str):
         if "{" in value or "$" in value:
@@ -412,7 +412,7 @@ def check_text(
     exact: bool = False,
     handed_on: bool = False,
 ) -> Iterator[Fault]:
-    """What is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
+    """Find what is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
     bad, references = inspect_text(text, secrets=secrets)
     for error in bad:
         yield _bad(error, path)
@@ -455,7 +455,7 @@ def _foreign(text: str, path: Path) -> Iterator[Fault]:
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
-    """What is wrong with a condition, and with the names that it uses."""
+    """Find what is wrong with a condition, and with the names that it uses."""
     try:
         compile_condition(value)
     except BadExpression as error:
@@ -498,7 +498,7 @@ def _bad(error: BadExpression, path: Path) -> Fault:
 def _typed(
     text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None, exact: bool, handed_on: bool
 ) -> Iterator[Fault]:
-    """What is wrong with the types in the expressions of a text; `record` is told what they give."""
+    """Find what is wrong with the types in the expressions of a text; `record` is told what they give."""
     from engine.language.jinja import parse_expression
     from engine.types.inference import NO_PART_OF_TEXT, Inference
 

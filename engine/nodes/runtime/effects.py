@@ -20,7 +20,7 @@ class Permit(Protocol):
     """The right of a piece of work to have effects."""
 
     def holds(self) -> bool:
-        """Whether it has it at this moment. Asks nobody."""
+        """True if it is held at this moment. Asks nobody."""
 
     async def ask(self) -> None:
         """Return at once where it has it. Raises `FenceLost`."""
@@ -61,5 +61,5 @@ async def unless_lost(work: Awaitable[None], permit: Permit) -> None:
 
 
 def permitted() -> bool:
-    """Whether what happens here may still have effects."""
+    """True if what happens here may still have effects."""
     return _permit.get().holds()

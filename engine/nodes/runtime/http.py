@@ -87,7 +87,7 @@ class _Exchange:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a server may have done something that we cannot know of."""
+        """True if a server may have done something that we cannot know of."""
         return self.changed or (self.connected and not self.request.is_safe)
 
     def go_to(self, request: Request) -> None:
@@ -306,15 +306,15 @@ class Request:
 
     @property
     def is_safe(self) -> bool:
-        """Whether it only reads."""
+        """True if it only reads."""
         return self.method in _SAFE
 
     def accepts(self, status: int) -> bool:
-        """Whether the flow named this status as a good answer."""
+        """True if the flow named this status as a good answer."""
         return self.ok_status is not None and status in self.ok_status
 
     def is_ok(self, status: int) -> bool:
-        """Whether an answer with this status is a success."""
+        """True if an answer with this status is a success."""
         if self.ok_status is not None:
             return status in self.ok_status
         # A redirect that says where to is followed before; 304 is the answer to a question that the flow asked.

@@ -30,7 +30,7 @@ class Picture(NamedTuple):
 
 
 def is_picture(data: bytes) -> bool:
-    """Whether these bytes begin as a picture does."""
+    """True if these bytes begin as a picture does."""
     return sniffed(data[:4096]) in _SIZES
 
 

@@ -256,13 +256,13 @@ class McpServers:
 
 
 def _forgot(error: Any) -> bool:
-    """Whether a server does not know the state of a call any more, and has not run it."""
+    """True if a server does not know the state of a call any more, and has not run it."""
     data = getattr(getattr(error, "error", None), "data", None)
     return isinstance(data, dict) and data.get("reason") == "invalid_request_state"
 
 
 def _unknown_session(error: Exception) -> bool:
-    """Whether a server over HTTP was started anew and did not take the request: it does not know us any more."""
+    """True if a server over HTTP was started anew and did not take the request: it does not know us any more."""
     from mcp import MCPError
 
     return isinstance(error, MCPError) and str(error) == "Session terminated"
@@ -325,12 +325,12 @@ class _Connection:
         return self.redactor.text(clean(text))
 
     def usable(self, server: Server) -> bool:
-        """Whether it may serve the next call: the same server, not gone, on this event loop."""
+        """True if it may serve the next call: the same server, not gone, on this event loop."""
         same = self.server == server and self._loop is asyncio.get_running_loop()
         return same and not (self.ended.is_set() or self._keeper.done() or self._closing.is_set())
 
     def is_lost(self, error: Any) -> bool:
-        """Whether this error of the client says that the connection has ended."""
+        """True if this error of the client says that the connection has ended."""
         from mcp.types import CONNECTION_CLOSED
 
         return bool(self.ended.is_set() or error.code == CONNECTION_CLOSED)

@@ -55,7 +55,7 @@ def authorization(server: Server, secret: Callable[[str], str], used: dict[str, 
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Whether no token was to be had."""
+    """True if no token was to be had."""
     from mcp.client.auth import OAuthFlowError
 
     while isinstance(error, BaseExceptionGroup):

@@ -224,7 +224,7 @@ class _Group:
         await asyncio.wait({exited}, timeout=LINGER)
 
     async def _gone(self, within: float, exited: asyncio.Future[int], *, kill: bool = False) -> bool:
-        """Whether every member has ended within so many seconds; with `kill` what began meanwhile is killed too."""
+        """True if every member has ended within so many seconds; with `kill` what began meanwhile is killed too."""
         clock = asyncio.get_running_loop().time
         deadline, pause = clock() + within, 0.01
         while (left := deadline - clock()) > 0:
@@ -253,7 +253,7 @@ def _reap(group: int) -> None:
 
 
 def _has_members(group: int) -> bool:
-    """Whether a process of this group still runs; one that only waits to be collected does not."""
+    """True if a process of this group still runs; one that only waits to be collected does not."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

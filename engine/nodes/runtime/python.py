@@ -102,7 +102,7 @@ def load(call: str, folder: Path | None) -> Callable[..., Any]:
 
 
 def _is_loaded(call: str, folder: Path | None) -> bool:
-    """Whether the module is here already: importing one takes its time, and may do anything."""
+    """True if the module is here already: importing one takes its time, and may do anything."""
     name = call.partition(":")[0]
     module = _modules.get((name, folder))
     return module is not None and sys.modules.get(name) is module

@@ -253,7 +253,7 @@ class Resolver:
 
     @property
     def used(self) -> bool:
-        """Whether a value was used so far."""
+        """True if a value was used so far."""
         return bool(self._used)
 
     def redactor(self) -> Redactor:

@@ -74,7 +74,7 @@ class Context:
 
     @property
     def aborted(self) -> bool:
-        """Whether the function was asked to leave. Whoever finds this true should clean up and call `checkpoint`."""
+        """True if the function was asked to leave. Whoever finds this true should clean up and call `checkpoint`."""
         return self._told and self._note()
 
     @property

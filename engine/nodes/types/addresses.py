@@ -65,7 +65,7 @@ def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:
 
 
 def is_disguised(host: str) -> bool:
-    """Whether this host is an IPv4 address in another notation (`2852039166`, `0xa9.254.1`)."""
+    """True if this host is an IPv4 address in another notation (`2852039166`, `0xa9.254.1`)."""
     if not _NUMERIC.fullmatch(host):
         return False
     try:
@@ -77,7 +77,7 @@ def is_disguised(host: str) -> bool:
 
 
 def _is_ipv4(parts: list[str]) -> bool:
-    """Whether `inet_aton` reads these parts: the last one stands for all bytes that are left."""
+    """True if `inet_aton` reads these parts: the last one stands for all bytes that are left."""
     try:
         *first, last = map(_number, parts)
     except ValueError:
@@ -129,12 +129,12 @@ _ENTRY = re.compile(
 
 
 def is_host(entry: str) -> bool:
-    """Whether an entry can mean anything."""
+    """True if an entry can mean anything."""
     return _ENTRY.fullmatch(entry) is not None
 
 
 def host_allowed(host: str, port: int | None, entries: Iterable[str]) -> bool:
-    """Whether one of these entries means this host (an IPv6 address without brackets) and port."""
+    """True if one of these entries means this host (an IPv6 address without brackets) and port."""
     return any(_means(entry, _plain(host), port) for entry in entries)
 
 

@@ -303,7 +303,7 @@ class Config(BaseModel):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """What is wrong between fields; `raw` may hold anything."""
+        """Find what is wrong between fields; `raw` may hold anything."""
         yield from ()
 
 
@@ -322,7 +322,7 @@ class AnyNames(RootModel[dict[str, Any]]):
 
 
 def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
-    """What is wrong unless exactly one of two fields is given."""
+    """Report a fault unless exactly one of two fields is given."""
     if first in raw and second in raw:
         yield Fault(
             (second,), f"`{first}` and `{second}` exclude each other", "keep one of them", on_key=True
@@ -332,7 +332,7 @@ def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
 
 
 def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """What is wrong with the names of environment variables under `env`."""
+    """Find what is wrong with the names of environment variables under `env`."""
     env = raw.get("env")
     if isinstance(env, dict):
         yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
@@ -342,7 +342,7 @@ def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
 
 
 def check_headers(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """What is wrong with the names of headers under `headers`."""
+    """Find what is wrong with the names of headers under `headers`."""
     headers = raw.get("headers")
     if isinstance(headers, dict):
         yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")

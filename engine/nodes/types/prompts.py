@@ -165,7 +165,7 @@ WorkingHours: TypeAlias = Annotated[
 
 
 def clock_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """What is wrong between the clocks of a question; `raw` may hold anything."""
+    """Find what is wrong between the clocks of a question; `raw` may hold anything."""
     if has_expression(raw.get("on_timeout")):
         yield Fault(("on_timeout",), "`on_timeout` is not evaluated", "write it out")
     every = _seconds(raw.get("remind_every"))
@@ -198,7 +198,7 @@ def _seconds(value: Json) -> float | None:
 
 
 def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """What is wrong with the form of a question."""
+    """Find what is wrong with the form of a question."""
     form = raw.get("form")
     if has_expression(form) and isinstance(form, str):
         yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")

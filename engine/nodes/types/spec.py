@@ -200,7 +200,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def hands_on(self) -> bool:
-        """Whether its texts are for programs and other nodes, and not for people or a model."""
+        """True if its texts are for programs and other nodes, and not for people or a model."""
         return self.mode in ("pure", "run", "container") and not (self.fails or self.talks)
 
     def field_names(self) -> list[str]:
@@ -208,7 +208,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return [] if self.outputs is None else field_names(self.config)
 
     def required(self, name: str) -> bool:
-        """Whether a field of `with` has no default."""
+        """True if a field of `with` has no default."""
         return any(
             name in (key, field.alias) and field.is_required()
             for key, field in self.config.model_fields.items()
@@ -228,7 +228,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return ANY if fields is None else mapping_of(dict.fromkeys(fields, ANY))
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
-        """What is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
+        """Find what is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
         faults = [fault for fault, given in self._read(with_)[1] if fault.on_key or not has_expression(given)]
         faults += self.config.conflicts(with_)
         for name in with_.keys() & self.static_fields:
@@ -239,7 +239,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return faults
 
     def misfits(self, filled: Json) -> Iterator[tuple[Fault, bool]]:
-        """What is wrong with a `with` in which values stand for its expressions, each with whether any value of that
+        """Find what is wrong with a `with` in which values stand for its expressions, each with whether any value of that
         kind would be wrong. What is only too small or too large does not count."""
         from pydantic import ValidationError
 
