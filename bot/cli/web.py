@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from bot.compose.listening import raise_file_limit
 from bot.config.settings import Settings, WebSettings, account
+from bot.pages import LOOPBACK
 from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
 from bot.web.server import Room, running
-from bot.workspace.pages import LOOPBACK
 from engine.language.actors import Actor
 from engine.storage.store import Store
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from bot.config.library import EXAMPLES
 from bot.config.settings import Settings, SettingsError, account
+from bot.pages import LOOPBACK
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.terminal.console import opened
 from bot.wire.manifest import AGENT
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
-from bot.workspace.pages import LOOPBACK
 from engine.flow import Flow
 from engine.flow.load import is_flow_file
 from engine.language.actors import Actor

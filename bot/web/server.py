@@ -18,13 +18,12 @@ from aiohttp import web
 
 from bot.compose.listening import Listener
 from bot.config.settings import Settings
+from bot.pages import HEADERS, is_foreign, page_file
 from bot.terminal.console import UsageError
 from bot.web import documents, overview
 from bot.web.access import CHANGES, Access, Login
 from bot.web.acts import Acts
 from bot.web.index import Index, Wanted
-from bot.workspace.pages import HEADERS, is_foreign, page_file
-from bot.workspace.server import PAGE as SHARED
 from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
@@ -294,8 +293,8 @@ class Room:
 
 
 async def _static(request: web.Request) -> web.StreamResponse:
-    """A file of the page; some are those of the local workspace."""
-    found = page_file(request.match_info["name"] or "index.html", PAGE, SHARED)
+    """A file of the page."""
+    found = page_file(request.match_info["name"] or "index.html", PAGE)
     return found or web.Response(status=404, text="There is nothing here.")
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
+from bot.pages import LOOPBACK, is_foreign, page_file
 from bot.workspace.core import Core, Views
 from bot.workspace.elements import Suggestion, checked
 from bot.workspace.faults import MethodFault
@@ -25,7 +26,6 @@ from bot.workspace.limits import RESPONSE
 from bot.workspace.methods import METHODS, files
 from bot.workspace.methods.call import APP_TOKEN_SCOPES, DEFAULT_SCOPES, Call
 from bot.workspace.pageapi import PageApi
-from bot.workspace.pages import LOOPBACK, is_foreign, page_file
 from bot.workspace.payloads import Saver, load
 from bot.workspace.state import Json, SlackError, State, WorkspaceError, default_state
 

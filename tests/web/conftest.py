@@ -16,9 +16,9 @@ from aiohttp import ClientSession, CookieJar
 from yarl import URL
 
 from bot.config.settings import load_settings
+from bot.pages import LOOPBACK
 from bot.web.access import Access
 from bot.web.server import Room
-from bot.workspace.pages import LOOPBACK
 from engine.language.actors import Actor
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import Store
