@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,8 @@ def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
             near = get_close_matches(name, KNOWN, 1)
             hint = f"Did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
             yield f"{name} is no setting, and nothing reads it", hint
+    if settings.web.issuer and find_spec("authlib") is None:
+        yield "SAYSO_WEB_OIDC_ISSUER needs Authlib, which is not installed", "pip install 'sayso[web]'"
     groups = {entry for entry in settings.users if entry.startswith("@")}
     for name, entries in (("SAYSO_ADMINS", settings.admins), ("SAYSO_USERS", settings.users - groups)):
         for entry in sorted(entries):

@@ -1,32 +1,31 @@
-"""Logins by an OIDC provider (Slack, Google, Okta, …): the code flow with PKCE, state and nonce.
+"""Logins by an OIDC provider (Slack, Google, Okta, …), as Authlib does them: the code flow with PKCE, state and nonce.
 
 Who may look is listed (`SAYSO_WEB_USERS`, `SAYSO_ADMINS`), by an e-mail address that the provider has verified, or by the id
 that *Sign in with Slack* tells. What they may change is the policy's to say, and for that their id in Slack is needed.
+
+A login under way is kept by the browser that began it, in a cookie that is signed and short-lived: nobody else's attempts can
+end it, and there is nothing here that fills up.
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import logging
 import secrets
-from base64 import urlsafe_b64encode
-from collections import OrderedDict
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
-from yarl import URL
+from aiohttp import web
 
 from bot.config.settings import Settings, SettingsError
 from bot.web.access import Access
 from engine.language.actors import Actor
 from engine.language.errors import SaysoError
-
-if TYPE_CHECKING:
-    from jwt import PyJWKSet
 
 log = logging.getLogger("sayso.web")
 SLACK_ID = "https://slack.com/user_id"
@@ -34,10 +33,10 @@ SLACK_ID = "https://slack.com/user_id"
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """How a token may be signed: never by a secret that both sides have, never not at all."""
 _COOKIE = "sayso-oidc"
-_MINUTES = 600.0
-_MOST_PENDING = 500
+_LOGIN_SECONDS = 600
+"""How long a login may take, and how long the addresses of the provider are believed."""
 _LEEWAY = 60
-_TIMEOUT = ClientTimeout(total=10)
+_PROVIDER_SECONDS = 10
 _HERE = ("127.0.0.1", "localhost", "::1")
 
 
@@ -47,16 +46,8 @@ class LoginRefused(SaysoError):
     code = "login"
 
 
-class _Pending(NamedTuple):
-    """A login that has gone to the provider."""
-
-    nonce: str
-    verifier: str
-    until: float
-
-
 class Oidc:
-    """Logins by the provider of these settings. Raises `SettingsError` where they are not complete."""
+    """Logins by the provider of these settings. Raises `SettingsError` where they are not complete, or Authlib is not here."""
 
     def __init__(self, settings: Settings, access: Access, clock: Callable[[], float]) -> None:
         given = settings.web
@@ -67,18 +58,39 @@ class Oidc:
         for name, url in (("SAYSO_WEB_URL", given.url), ("SAYSO_WEB_OIDC_ISSUER", given.issuer)):
             if not _is_private(url):
                 raise SettingsError(f"{name} is {url}; it has to be https.")
-        self._issuer, self._client, self._secret = (
-            given.issuer.rstrip("/"),
-            given.client_id,
-            given.client_secret,
-        )
-        self._callback = f"{given.url.rstrip('/')}/api/oidc/callback"
         self._listed = {entry.lower() for entry in (*given.users, *settings.admins)}
         if not self._listed:
             raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")
+        self._issuer, self._client_id = given.issuer.rstrip("/"), given.client_id
         self._access, self._clock = access, clock
-        self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._found: tuple[float, dict[str, Any]] | None = None
+        # The one place that loads Authlib, with joserfc of the same authors: few have a provider.
+        try:
+            import httpx2
+            from authlib.integrations.httpx_client import AsyncOAuth2Client, OAuthError
+            from authlib.oidc.core import CodeIDToken
+            from joserfc import errors, jwk, jws, jwt
+        except ImportError as error:
+            raise SettingsError(
+                f"Logins by a provider need Authlib ({error}): pip install 'sayso[web]'."
+            ) from error
+        self._client: Callable[[], Any] = partial(
+            AsyncOAuth2Client,
+            given.client_id,
+            given.client_secret,
+            token_endpoint_auth_method="client_secret_post",
+            scope="openid profile email",
+            redirect_uri=f"{given.url.rstrip('/')}/api/oidc/callback",
+            code_challenge_method="S256",
+            verify=ssl.create_default_context(),
+            timeout=_PROVIDER_SECONDS,
+            trust_env=False,
+        )
+        self._jwt, self._claims_of, self._keys_of = jwt, CodeIDToken, jwk.KeySet.import_key_set
+        self._signed = jws.JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
+        self._key = jwk.OctKey.generate_key(256)
+        self._refusals, self._unreachable = OAuthError, (httpx2.HTTPError, httpx2.InvalidURL)
+        self._unverified = (errors.JoseError, ValueError, TypeError, KeyError)
 
     def routes(self) -> list[web.RouteDef]:
         """The way to the provider, and back."""
@@ -86,54 +98,41 @@ class Oidc:
 
     async def _begin(self, request: web.Request) -> web.Response:
         """Send a browser to the provider."""
+        pending = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "code_verifier")}
         try:
-            async with ClientSession(timeout=_TIMEOUT) as http:
+            async with self._provider() as http:
                 found = await self._discovered(http)
+                url, _ = http.create_authorization_url(found["authorization_endpoint"], **pending)
         except LoginRefused as error:
-            return web.Response(status=302, headers={"Location": f"/#problem={quote(str(error))}"})
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        self._pending[state] = _Pending(nonce, verifier, self._clock() + _MINUTES)
-        while len(self._pending) > _MOST_PENDING:
-            self._pending.popitem(last=False)
-        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        query = {
-            "response_type": "code",
-            "scope": "openid profile email",
-            "client_id": self._client,
-            "redirect_uri": self._callback,
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        answer = web.Response(
-            status=302, headers={"Location": str(URL(found["authorization_endpoint"]).update_query(query))}
+            return _sent_to(f"/#problem={quote(str(error))}")
+        answer = _sent_to(url)
+        until = int(self._clock()) + _LOGIN_SECONDS
+        answer.set_cookie(
+            self._access.named(_COOKIE),
+            self._jwt.encode({"alg": "HS256"}, {"exp": until, **pending}, self._key),
+            max_age=_LOGIN_SECONDS,
+            path="/",
+            httponly=True,
+            samesite="Lax",  # the way back comes from the provider's page
+            secure=self._access.secure,
         )
-        # Lax: the way back comes from the provider's page.
-        cookie = partial(answer.set_cookie, httponly=True, samesite="Lax", secure=self._access.secure)
-        cookie(self._access.named(_COOKIE), state, max_age=int(_MINUTES), path="/")
         return answer
 
     async def _back(self, request: web.Request) -> web.Response:
         """Take a browser back that the provider has sent: logged in, or with the reason why not."""
-        answer = web.Response(status=302, headers={"Location": "/"})
-        self._access.drop(answer, self._access.named(_COOKIE))
         try:
-            self._access.keep(answer, self._access.login(await self._returned(request)))
+            key, answer = self._access.login(await self._returned(request)), _sent_to("/")
+            self._access.keep(answer, key)
         except LoginRefused as error:
-            answer.headers["Location"] = f"/#problem={quote(str(error))}"
+            answer = _sent_to(f"/#problem={quote(str(error))}")
+        self._access.drop(answer, self._access.named(_COOKIE))
         return answer
 
     async def _returned(self, request: web.Request) -> Actor:
         """Who came back. Raises `LoginRefused`."""
-        state = request.query.get("state", "")
-        pending = self._pending.pop(state, None)
-        mine = request.cookies.get(self._access.named(_COOKIE), "")
-        if (
-            pending is None
-            or pending.until < self._clock()
-            or not compare_digest(mine.encode(errors="replace"), state.encode(errors="replace"))
-        ):
+        pending = self._pending(request)
+        given = request.query.get("state", "")
+        if pending is None or not compare_digest(pending["state"].encode(), given.encode(errors="replace")):
             raise LoginRefused("This login did not begin here, or too long ago. Begin again.")
         if "code" not in request.query:
             raise LoginRefused(
@@ -149,13 +148,21 @@ class Oidc:
             )
         return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
-    async def _discovered(self, http: ClientSession) -> dict[str, Any]:
+    def _pending(self, request: web.Request) -> dict[str, Any] | None:
+        """The login that this browser began, as its cookie tells; None if that is not ours, or too old."""
+        cookie = request.cookies.get(self._access.named(_COOKIE), "")
+        try:
+            pending: dict[str, Any] = self._jwt.decode(cookie, self._key).claims
+            self._jwt.JWTClaimsRegistry(now=int(self._clock())).validate(pending)
+        except self._unverified:
+            return None
+        return pending
+
+    async def _discovered(self, http: Any) -> dict[str, Any]:
         """Where the provider's doors are. Raises `LoginRefused`."""
         if self._found is not None and self._found[0] > self._clock():
             return self._found[1]
-        found = await _json(
-            http.get(f"{self._issuer}/.well-known/openid-configuration", allow_redirects=False)
-        )
+        found = await _document(http, f"{self._issuer}/.well-known/openid-configuration")
         if str(found.get("issuer", "")).rstrip("/") != self._issuer:
             raise LoginRefused("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
         for end in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -163,68 +170,53 @@ class Oidc:
                 raise LoginRefused(
                     f"The provider's {end} is no https address. Is SAYSO_WEB_OIDC_ISSUER right?"
                 )
-        self._found = (self._clock() + _MINUTES, found)
+        self._found = (self._clock() + _LOGIN_SECONDS, found)
         return found
 
-    async def _claims(self, code: str, pending: _Pending) -> dict[str, Any]:
+    async def _claims(self, code: str, pending: dict[str, Any]) -> dict[str, Any]:
         """What the provider says of whoever came back with this code, verified. Raises `LoginRefused`."""
-        from jwt import InvalidTokenError, PyJWKSet, PyJWTError
-
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._callback,
-            "client_id": self._client,
-            "client_secret": self._secret,
-            "code_verifier": pending.verifier,
-        }
-        async with ClientSession(timeout=_TIMEOUT) as http:
+        async with self._provider() as http:
             found = await self._discovered(http)
-            given = await _json(http.post(found["token_endpoint"], data=form, allow_redirects=False))
-            keys = await _json(http.get(found["jwks_uri"], allow_redirects=False))
+            proof = {"code": code, "code_verifier": pending["code_verifier"]}
+            given = await http.fetch_token(found["token_endpoint"], grant_type="authorization_code", **proof)
+            keys = await _document(http, found["jwks_uri"])
         try:
-            claims = self._decoded(
-                str(given.get("id_token") or ""), PyJWKSet.from_dict(keys), found["issuer"]
-            )
-        except (InvalidTokenError, PyJWTError, KeyError, StopIteration, ValueError) as error:
+            token = self._jwt.decode(str(given.get("id_token")), self._keys_of(keys), registry=self._signed)
+            wanted = {"iss": {"value": found["issuer"]}, "aud": {"value": self._client_id}}
+            login = {"nonce": pending["nonce"], "client_id": self._client_id}
+            claims = self._claims_of(token.claims, token.header, wanted, login)
+            claims.validate(leeway=_LEEWAY)
+        except self._unverified as error:
             log.warning("a login was refused: %s", error)
             raise LoginRefused("What the provider says of you does not verify.") from error
-        if not compare_digest(str(claims.get("nonce")).encode(), pending.nonce.encode()):
-            raise LoginRefused("What the provider says was said for another login.")
-        return claims
+        return dict(claims)
 
-    def _decoded(self, token: str, keys: PyJWKSet, issuer: str) -> dict[str, Any]:
-        import jwt
-
-        kid = jwt.get_unverified_header(token).get("kid")
-        key = next(each for each in keys.keys if kid in (None, each.key_id))
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            key,
-            algorithms=[each for each in _ALGORITHMS if each == key.algorithm_name] or ["RS256"],
-            audience=self._client,
-            issuer=issuer,
-            leeway=_LEEWAY,
-            options={"require": ["exp", "iat", "aud", "iss", "sub"]},
-        )
-        if claims.get("azp", self._client) != self._client:
-            raise jwt.InvalidAudienceError("it was made for another client")
-        return claims
+    @asynccontextmanager
+    async def _provider(self) -> AsyncIterator[Any]:
+        """A client of the provider, which follows no redirect. Raises `LoginRefused` for all that goes wrong there."""
+        try:
+            async with asyncio.timeout(_PROVIDER_SECONDS), self._client() as http:
+                yield http
+        except self._refusals as error:
+            raise LoginRefused(f"The provider refused: {str(error.error)[:100]}.") from error
+        except (*self._unreachable, TimeoutError, ValueError) as error:
+            raise LoginRefused("The provider cannot be reached now.") from error
 
 
 def _is_private(url: str) -> bool:
-    """Whether nobody between can read what is sent there: https, or this machine."""
+    """True if nobody between can read what is sent there: https, or this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
 
 
-async def _json(asked: Any) -> dict[str, Any]:
-    """An answer of the provider. Raises `LoginRefused`."""
-    try:
-        async with asked as answer:
-            found = await answer.json(content_type=None)
-            if answer.status != 200 or not isinstance(found, dict):
-                raise LoginRefused(f"The provider refused ({answer.status}).")
-            return found
-    except (ClientError, TimeoutError, ValueError) as error:
-        raise LoginRefused("The provider cannot be reached now.") from error
+def _sent_to(url: str) -> web.Response:
+    return web.Response(status=302, headers={"Location": url})
+
+
+async def _document(http: Any, url: str) -> dict[str, Any]:
+    """A document of the provider. Raises `LoginRefused`, `ValueError`."""
+    answer = await http.request("GET", url, withhold_token=True)
+    found = answer.json()
+    if answer.status_code != 200 or not isinstance(found, dict):
+        raise LoginRefused(f"The provider refused ({answer.status_code}).")
+    return found

@@ -15,7 +15,7 @@ import pytest
 from bot.config import settings
 from bot.doctor.agents import check_models
 from bot.doctor.blobs import check_blobs
-from bot.doctor.checks import check_database
+from bot.doctor.checks import check_database, check_settings
 from bot.doctor.manifest import load_manifest, manifest_problems
 from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows
@@ -438,6 +438,16 @@ def blobs_check(tmp_path: Path, url: str, **env: str) -> Any:
 
     (check,) = asyncio.run(checks())
     return check
+
+
+@pytest.mark.parametrize(("here", "hints"), [(None, ["pip install 'sayso[web]'"]), (object(), [])])
+def test_a_login_by_a_provider_needs_its_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: object, hints: list[str]
+) -> None:
+    """Where it is set and Authlib is missing, it is said what to install."""
+    monkeypatch.setattr("bot.doctor.checks.find_spec", lambda name: here)
+    given = settings.load_settings({"SAYSO_WEB_OIDC_ISSUER": "https://slack.com"}, cwd=tmp_path)
+    assert [check.hint for check in check_settings(given)] == hints
 
 
 def test_a_bucket_that_takes_files_is_fine(tmp_path: Path) -> None:

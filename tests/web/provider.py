@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CLIENT, SECRET = "room", "not to be guessed"
 
 
@@ -27,8 +28,11 @@ class Provider:
     lies: dict[str, Any] = field(default_factory=dict)
     ends: dict[str, Any] = field(default_factory=dict)
     """What it says of its addresses otherwise than it is."""
+    instead: dict[str, Callable[[], Awaitable[web.Response]]] = field(default_factory=dict)
+    """What answers at a path in place of the provider."""
     issuer: str = ""
     key: Any = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+    more_keys: list[dict[str, Any]] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def discover(self, request: web.Request) -> web.Response:
@@ -47,7 +51,8 @@ class Provider:
     async def keys(self, request: web.Request) -> web.Response:
         """The public key."""
         jwk = ECAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
-        return web.json_response({"keys": [{**jwk, "kid": "one", "alg": "ES256", "use": "sig"}]})
+        ours = {**jwk, "kid": "one", "alg": "ES256", "use": "sig"}
+        return web.json_response({"keys": [*self.more_keys, ours]})
 
     async def authorize(self, request: web.Request) -> web.Response:
         """Whoever comes is logged in, and sent back with a code."""
@@ -89,7 +94,13 @@ class Provider:
 async def running_provider() -> AsyncIterator[Provider]:
     """A provider that listens on this machine."""
     provider = Provider()
-    app = web.Application()
+
+    @web.middleware
+    async def instead(request: web.Request, handler: Handler) -> web.StreamResponse:
+        odd = provider.instead.get(request.path)
+        return await handler(request) if odd is None else await odd()
+
+    app = web.Application(middlewares=[instead])
     app.add_routes(
         [
             web.get("/.well-known/openid-configuration", provider.discover),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import jwt
 import pytest
-from aiohttp import ClientResponse, ClientSession, CookieJar
+from aiohttp import ClientResponse, ClientSession, CookieJar, web
 from cryptography.hazmat.primitives.asymmetric import ec
+from yarl import URL
 
 from bot.cli.web import _room
 from bot.config.settings import SettingsError, load_settings
@@ -21,11 +25,20 @@ from tests.support.browser import page_port
 from tests.web.conftest import Visitor
 from tests.web.provider import CLIENT, SECRET, Provider, running_provider
 
+ENV = {
+    "SAYSO_WEB_URL": "https://sayso.example.com",
+    "SAYSO_WEB_OIDC_ISSUER": "https://slack.com",
+    "SAYSO_WEB_OIDC_CLIENT": CLIENT,
+    "SAYSO_WEB_OIDC_SECRET": SECRET,
+    "SAYSO_WEB_USERS": "U0ANA",
+}
 ANA = {"email": "ana@example.com", "email_verified": True, "name": "Ana Ruiz", SLACK_ID: "U0ANA"}
 
 
 @asynccontextmanager
-async def behind(home: Path, **claims: Any) -> AsyncIterator[tuple[Visitor, Provider]]:
+async def behind(
+    home: Path, clock: Callable[[], float] = time.monotonic, **claims: Any
+) -> AsyncIterator[tuple[Visitor, Provider]]:
     """A room whose visitors log in by a provider, which says this of the next one."""
     port = page_port()
     async with running_provider() as provider:
@@ -39,7 +52,7 @@ async def behind(home: Path, **claims: Any) -> AsyncIterator[tuple[Visitor, Prov
         }
         settings = load_settings(env, cwd=home, home=str(home))
         store = open_sqlite(home / "sayso.db")
-        room = _room(settings, store, "127.0.0.1", time.monotonic, write=True)
+        room = _room(settings, store, "127.0.0.1", clock, write=True)
         url = await room.start("127.0.0.1", port)
         try:
             async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
@@ -117,18 +130,92 @@ async def test_a_token_that_is_not_for_this_login_is_refused(home: Path, lies: d
         assert await visitor.status("/api/facets") == 401
 
 
+async def goes_there(http: ClientSession, url: str) -> str:
+    """Log in at the provider: the address to which it sends somebody back."""
+    async with http.get(f"{url}/api/oidc", allow_redirects=False) as answer:
+        there = answer.headers["Location"]
+    async with http.get(there, allow_redirects=False) as answer:
+        return answer.headers["Location"]
+
+
 async def test_a_way_back_that_did_not_begin_in_this_browser_is_refused(home: Path) -> None:
-    """Nobody is logged in as somebody else by a link; a way back is walked once."""
+    """Nobody is logged in as somebody else by a link; whoever tries it ends nothing for whom it is, and they walk it once."""
     async with behind(home, **ANA) as (visitor, _), ClientSession(cookie_jar=CookieJar(unsafe=True)) as other:
-        async with other.get(f"{visitor.url}/api/oidc", allow_redirects=False) as answer:
-            there = answer.headers["Location"]
-        async with other.get(there, allow_redirects=False) as answer:
-            back = answer.headers["Location"]
+        back = await goes_there(other, visitor.url)
         async with visitor.http.get(back) as answer:
             assert "did not begin here" in told(answer)
-        async with other.get(back) as answer:
-            assert "did not begin here" in told(answer), "the state was used up"
         assert await visitor.status("/api/facets") == 401
+        async with other.get(back) as answer:
+            assert told(answer) == ""
+        async with other.get(back) as answer:
+            assert "did not begin here" in told(answer), "the cookie was used up"
+
+
+async def test_nobody_pushes_out_the_login_of_another(home: Path) -> None:
+    """However many logins are begun by others meanwhile, one comes about."""
+    async with behind(home, **ANA) as (visitor, _), ClientSession() as others:
+        back = await goes_there(visitor.http, visitor.url)
+        for _ in range(501):
+            async with others.get(f"{visitor.url}/api/oidc", allow_redirects=False) as answer:
+                assert answer.status == 302
+        async with visitor.http.get(back):
+            assert (await visitor.get("me"))["name"] == "Ana Ruiz"
+
+
+async def test_a_login_that_takes_too_long_is_refused(home: Path) -> None:
+    """Ten minutes after it began its cookie counts for nothing, even where a browser still sends it."""
+    now = [0.0]
+    async with behind(home, clock=lambda: now[0], **ANA) as (visitor, _):
+        back = await goes_there(visitor.http, visitor.url)
+        now[0] = 601.0
+        async with visitor.http.get(back) as answer:
+            assert "too long ago" in told(answer)
+
+
+async def test_a_cookie_that_was_made_elsewhere_is_refused(home: Path) -> None:
+    """Who writes their own state, nonce and verifier into a browser gets nowhere: unsigned, or signed by another key."""
+    async with behind(home, **ANA) as (visitor, _):
+        back = await goes_there(visitor.http, visitor.url)
+        jar = visitor.http.cookie_jar
+        [mine] = [cookie.value for cookie in jar if cookie.key == "sayso-oidc"]
+        claims = jwt.decode(mine, options={"verify_signature": False})
+        forged = [
+            jwt.encode(claims, "another key of thirty-two bytes or more", algorithm="HS256"),
+            jwt.encode(claims, None, algorithm="none"),
+            mine[:-4] + ("AAAA" if mine[-4:] != "AAAA" else "BBBB"),
+            "",
+            "é",
+        ]
+        for cookie in forged:
+            jar.update_cookies({"sayso-oidc": cookie}, URL(visitor.url))
+            async with visitor.http.get(back) as answer:
+                assert "did not begin here" in told(answer)
+        jar.update_cookies({"sayso-oidc": mine}, URL(visitor.url))
+        async with visitor.http.get(back) as answer:
+            assert told(answer) == ""
+
+
+async def test_the_cookie_of_a_login_is_for_this_page_alone(home: Path) -> None:
+    """Behind https its name begins with `__Host-`; no script reads it, and it is forgotten after ten minutes."""
+    async with running_provider() as provider:
+        env = {**ENV, "SAYSO_WEB_OIDC_ISSUER": provider.issuer}
+        settings = load_settings(env, cwd=home, home=str(home))
+        with closing(open_sqlite(home / "sayso.db")) as store:
+            room = _room(settings, store, "127.0.0.1", time.monotonic, write=False)
+            url = await room.start("127.0.0.1", 0)
+            try:
+                async with (
+                    ClientSession() as http,
+                    http.get(
+                        f"{url}/api/oidc", headers={"Host": "sayso.example.com"}, allow_redirects=False
+                    ) as answer,
+                ):
+                    cookie = answer.headers["Set-Cookie"]
+            finally:
+                await room.stop()
+    assert cookie.startswith("__Host-sayso-oidc=")
+    assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=600"} <= set(cookie.split("; "))
+    assert "Domain" not in cookie
 
 
 @pytest.mark.parametrize(
@@ -144,20 +231,19 @@ def test_settings_that_would_let_anybody_in_are_refused(
     tmp_path: Path, changed: dict[str, str | None]
 ) -> None:
     """Something is missing, goes over the network in the clear, or names nobody."""
-    env = {
-        "SAYSO_WEB_URL": "https://sayso.example.com",
-        "SAYSO_WEB_OIDC_ISSUER": "https://slack.com",
-        "SAYSO_WEB_OIDC_CLIENT": CLIENT,
-        "SAYSO_WEB_OIDC_SECRET": SECRET,
-        "SAYSO_WEB_USERS": "U0ANA",
-        **changed,
-    }
-    given = {name: value for name, value in env.items() if value is not None}
+    given = {name: value for name, value in {**ENV, **changed}.items() if value is not None}
     settings = load_settings(given, cwd=tmp_path, home=str(tmp_path))
-    store = open_sqlite(tmp_path / "sayso.db")
-    with pytest.raises(SettingsError):
+    with closing(open_sqlite(tmp_path / "sayso.db")) as store, pytest.raises(SettingsError):
         _room(settings, store, "0.0.0.0", time.monotonic, write=False)
-    store.close()
+
+
+def test_without_authlib_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes with an extra, and nothing listens without it."""
+    monkeypatch.setitem(sys.modules, "authlib.integrations.httpx_client", None)
+    settings = load_settings(ENV, cwd=tmp_path, home=str(tmp_path))
+    with closing(open_sqlite(tmp_path / "sayso.db")) as store, pytest.raises(SettingsError) as refused:
+        _room(settings, store, "0.0.0.0", time.monotonic, write=False)
+    assert "pip install 'sayso[web]'" in str(refused.value)
 
 
 async def test_a_provider_that_is_away_is_said(home: Path) -> None:
@@ -188,4 +274,63 @@ async def test_an_address_of_the_provider_may_have_a_query(home: Path) -> None:
     """What some providers put there, a policy or a tenant, is kept beside what is asked."""
     async with behind(home, **ANA) as (visitor, provider):
         provider.ends = {"authorization_endpoint": f"{provider.issuer}/authorize?p=sign_in"}
+        assert await comes_back(visitor) == "Ana Ruiz"
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/token", "/keys"])
+@pytest.mark.parametrize(
+    ("status", "body"), [(302, "{}"), (503, "{}"), (200, "<html>"), (200, "[]"), (200, "\xff")]
+)
+async def test_what_a_provider_answers_otherwise_is_said(
+    home: Path, path: str, status: int, body: str
+) -> None:
+    """No redirect is followed, with the secret in the request or without, and what is no document logs nobody in."""
+    async with behind(home, **ANA) as (visitor, provider):
+
+        async def odd() -> web.Response:
+            there = {"Location": f"{provider.issuer}/elsewhere"}
+            return web.Response(status=status, body=body.encode("latin-1"), headers=there)
+
+        followed = []
+
+        async def elsewhere() -> web.Response:
+            followed.append(path)
+            return web.json_response({})
+
+        provider.instead = {path: odd, "/elsewhere": elsewhere}
+        assert "provider" in (await comes_back(visitor)).lower()
+        assert followed == []
+        assert await visitor.status("/api/facets") == 401
+
+
+async def test_a_code_that_the_provider_refuses_is_said(home: Path) -> None:
+    """What it calls the reason is passed on, and no more of it."""
+    async with behind(home, **ANA) as (visitor, provider):
+
+        async def refused() -> web.Response:
+            return web.json_response({"error": "invalid_grant", "error_description": "x" * 9}, status=400)
+
+        provider.instead = {"/token": refused}
+        assert await comes_back(visitor) == "The provider refused: invalid_grant."
+
+
+async def test_a_provider_that_does_not_answer_is_waited_for_no_longer_than_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wants to log in reads that it cannot be reached."""
+    monkeypatch.setattr("bot.web.oidc._PROVIDER_SECONDS", 0.2)
+    async with behind(home, **ANA) as (visitor, provider):
+
+        async def slow() -> web.Response:
+            await asyncio.sleep(2)
+            return web.Response()
+
+        provider.instead = {"/.well-known/openid-configuration": slow}
+        assert "cannot be reached" in await comes_back(visitor)
+
+
+async def test_a_key_of_a_kind_that_nobody_knows_hides_no_other(home: Path) -> None:
+    """Providers add keys of newer kinds before they sign with them."""
+    async with behind(home, **ANA) as (visitor, provider):
+        provider.more_keys = [{"kty": "AKP", "kid": "new", "alg": "ML-DSA-44", "pub": "AA"}]
         assert await comes_back(visitor) == "Ana Ruiz"
