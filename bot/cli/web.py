@@ -11,11 +11,15 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from aiohttp.web import RouteDef
+
 from bot.compose.listening import raise_file_limit
 from bot.config.settings import Settings, WebSettings, account
 from bot.pages import LOOPBACK
 from bot.terminal.console import Exit, Place, UsageError, database_exists, opened
 from bot.web.access import Access
+from bot.web.oidc import Oidc
+from bot.web.proxy import Proxy
 from bot.web.server import Room, running
 from engine.language.actors import Actor
 from engine.storage.store import Store
@@ -44,17 +48,18 @@ async def _serve(
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     if settings.web == WebSettings() and not _is_loopback(host):
         raise UsageError(
-            f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER (docs/control-room.md)."
+            f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER or "
+            "SAYSO_WEB_PROXY_HEADER (docs/control-room.md)."
         )
     room = _room(settings, store, host, loop.time, write=write)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, stop.set)
     async with running(room, host, port) as url:
-        address = room.access.address(settings.web.url.rstrip("/") if room.oidc and settings.web.url else url)
+        address = room.access.address(settings.web.url.rstrip("/") if settings.web.url else url)
         print(
             f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n"
         )
-        if room.oidc:
+        if settings.web.url:
             print(f"It listens at {url}, for the proxy in front of it.")
         sys.stdout.flush()
         if open_it:
@@ -63,16 +68,19 @@ async def _serve(
 
 
 def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
-    """The room: for whoever has the token on this machine, or, where there is a provider, for those whom that one knows."""
+    """The room: for whoever has the token on this machine, or for those whom a provider or a proxy knows."""
     if settings.web == WebSettings():
         access = Access(Actor.local(settings.local_user, account()), clock)
         return Room(store, settings, access, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
-    from bot.web.oidc import Oidc  # few have a provider
-
-    access = Access(None, clock)
-    oidc, public = Oidc(settings, access, clock), urlsplit(settings.web.url or "")
+    oidc: list[RouteDef] = []
+    if settings.web.proxy_header or settings.web.proxy_secret:
+        access: Access = Proxy(settings, clock)
+    else:
+        access = Access(None, clock)
+        oidc = Oidc(settings, access, clock).routes()
+    public = urlsplit(settings.web.url or "")
     room = Room(store, settings, access, frozenset({public.hostname or ""}), write=write)
-    room.scheme, access.secure, room.oidc = public.scheme, public.scheme == "https", oidc.routes()
+    room.scheme, access.secure, room.oidc = public.scheme, public.scheme == "https", oidc
     return room
 
 

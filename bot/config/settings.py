@@ -311,13 +311,16 @@ class AgentSettings:
 
 @dataclass(frozen=True)
 class WebSettings:
-    """How people log in to the control room from elsewhere than this machine: by an OIDC provider."""
+    """How people log in to the control room from elsewhere than this machine: by an OIDC provider, or by a proxy in front."""
 
     url: str | None = setting("SAYSO_WEB_URL", _base_url)
     """Where browsers reach the page."""
     issuer: str | None = setting("SAYSO_WEB_OIDC_ISSUER", _base_url)
     client_id: str | None = setting("SAYSO_WEB_OIDC_CLIENT", _text)
     client_secret: str | None = setting("SAYSO_WEB_OIDC_SECRET", _text, repr=False)
+    proxy_header: str | None = setting("SAYSO_WEB_PROXY_HEADER", _text)
+    """The header in which a proxy says who somebody is."""
+    proxy_secret: str | None = setting("SAYSO_WEB_PROXY_SECRET", _text, repr=False)
     users: frozenset[str] = setting("SAYSO_WEB_USERS", _names, frozenset())
     """Who may look, beside the admins: ids of Slack and e-mail addresses."""
 

@@ -1,8 +1,8 @@
 """Who may look: logins, and the checks that every request passes.
 
 A login is made by the token that was printed at the start, or by an OIDC provider (`bot.web.oidc`). It is a cookie that no
-script can read and that no other site's page sends (`SameSite=Strict`). What changes something needs a header beside it that
-only a page of this origin can set.
+script can read and that no other site's page sends (`SameSite=Strict`). Where a proxy says who somebody is (`bot.web.proxy`),
+there is none. What changes something needs a header beside it that only a page of this origin can set.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from msgspec import Struct
 
+from bot.config.settings import Settings, SettingsError
 from engine.language.actors import Actor
 
 SECONDS = 12 * 3600.0
 """How long a login holds."""
 _MOST_LOGINS = 1_000
+NOT_LISTED = "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
+_HERE = ("127.0.0.1", "localhost", "::1")
 CHANGES = "X-Sayso"
 """The header of requests that change something: it takes a page of this origin to send it."""
 
@@ -74,10 +78,12 @@ class Access:
         """End the login of a request."""
         self._logins.pop(request.cookies.get(self.cookie, ""), None)
 
-    def of(self, request: web.Request) -> Login | None:
-        """The login of a request, if it has one that holds."""
+    def of(self, request: web.Request) -> Login:
+        """The login of a request. Raises `PermissionError` where it has none that holds."""
         login = self._logins.get(request.cookies.get(self.cookie, ""))
-        return login if login is not None and login.until > self._clock() else None
+        if login is None or login.until <= self._clock():
+            raise PermissionError("You are not logged in.")
+        return login
 
     def named(self, cookie: str) -> str:
         """The name of a cookie: behind HTTPS one that no other host of the domain, and nobody between, can set."""
@@ -98,3 +104,23 @@ class Access:
             samesite="Strict",
             secure=self.secure,
         )
+
+
+def who_is_listed(settings: Settings) -> frozenset[str]:
+    """Who may look, in small letters: ids of Slack and e-mail addresses. Raises `SettingsError` where that is nobody."""
+    entries = frozenset(entry.lower() for entry in (*settings.web.users, *settings.admins))
+    if not entries:
+        raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")
+    return entries
+
+
+def checked_url(name: str, url: str) -> None:
+    """Return if nobody between can read what is sent to the address of this setting. Raises `SettingsError`."""
+    if not is_private(url):
+        raise SettingsError(f"{name} is {url}; it has to be https.")
+
+
+def is_private(url: str) -> bool:
+    """True if nobody between can read what is sent there: https, or this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)

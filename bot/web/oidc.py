@@ -18,14 +18,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hmac import compare_digest
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from aiohttp import web
 
 from bot.config.settings import Settings, SettingsError
-from bot.web.access import Access
+from bot.web.access import NOT_LISTED, Access, checked_url, is_private, who_is_listed
 from engine.language.actors import Actor
-from engine.language.errors import SaysoError
 
 log = logging.getLogger("sayso.web")
 SLACK_ID = "https://slack.com/user_id"
@@ -37,13 +36,6 @@ _LOGIN_SECONDS = 600
 """How long a login may take, and how long the addresses of the provider are believed."""
 _LEEWAY = 60
 _PROVIDER_SECONDS = 10
-_HERE = ("127.0.0.1", "localhost", "::1")
-
-
-class LoginRefused(SaysoError):
-    """A login by the provider did not come about; says why."""
-
-    code = "login"
 
 
 class Oidc:
@@ -55,12 +47,9 @@ class Oidc:
             raise SettingsError(
                 "Logins of others need SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and SAYSO_WEB_OIDC_SECRET."
             )
-        for name, url in (("SAYSO_WEB_URL", given.url), ("SAYSO_WEB_OIDC_ISSUER", given.issuer)):
-            if not _is_private(url):
-                raise SettingsError(f"{name} is {url}; it has to be https.")
-        self._listed = {entry.lower() for entry in (*given.users, *settings.admins)}
-        if not self._listed:
-            raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")
+        checked_url("SAYSO_WEB_URL", given.url)
+        checked_url("SAYSO_WEB_OIDC_ISSUER", given.issuer)
+        self._listed = who_is_listed(settings)
         self._issuer, self._client_id = given.issuer.rstrip("/"), given.client_id
         self._access, self._clock = access, clock
         self._found: tuple[float, dict[str, Any]] | None = None
@@ -103,7 +92,7 @@ class Oidc:
             async with self._provider() as http:
                 found = await self._discovered(http)
                 url, _ = http.create_authorization_url(found["authorization_endpoint"], **pending)
-        except LoginRefused as error:
+        except PermissionError as error:
             return _sent_to(f"/#problem={quote(str(error))}")
         answer = _sent_to(url)
         until = int(self._clock()) + _LOGIN_SECONDS
@@ -123,29 +112,27 @@ class Oidc:
         try:
             key, answer = self._access.login(await self._returned(request)), _sent_to("/")
             self._access.keep(answer, key)
-        except LoginRefused as error:
+        except PermissionError as error:
             answer = _sent_to(f"/#problem={quote(str(error))}")
         self._access.drop(answer, self._access.named(_COOKIE))
         return answer
 
     async def _returned(self, request: web.Request) -> Actor:
-        """Who came back. Raises `LoginRefused`."""
+        """Who came back. Raises `PermissionError`."""
         pending = self._pending(request)
         given = request.query.get("state", "")
         if pending is None or not compare_digest(pending["state"].encode(), given.encode(errors="replace")):
-            raise LoginRefused("This login did not begin here, or too long ago. Begin again.")
+            raise PermissionError("This login did not begin here, or too long ago. Begin again.")
         if "code" not in request.query:
-            raise LoginRefused(
+            raise PermissionError(
                 f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
             )
         claims = await self._claims(request.query["code"], pending)
         email = str(claims.get("email") or "").lower() if claims.get("email_verified") is True else ""
         slack = str(claims.get(SLACK_ID) or "")
-        if not self._listed & ({email, slack.lower()} - {""}):
+        if not self._listed & {email, slack.lower()}:
             log.warning("a login was refused: %s %s is not listed", slack, email)
-            raise LoginRefused(
-                "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
-            )
+            raise PermissionError(NOT_LISTED)
         return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
     def _pending(self, request: web.Request) -> dict[str, Any] | None:
@@ -159,22 +146,22 @@ class Oidc:
         return pending
 
     async def _discovered(self, http: Any) -> dict[str, Any]:
-        """Where the provider's doors are. Raises `LoginRefused`."""
+        """Where the provider's doors are. Raises `PermissionError`."""
         if self._found is not None and self._found[0] > self._clock():
             return self._found[1]
         found = await _document(http, f"{self._issuer}/.well-known/openid-configuration")
         if str(found.get("issuer", "")).rstrip("/") != self._issuer:
-            raise LoginRefused("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
+            raise PermissionError("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
         for end in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not _is_private(str(found.get(end))):
-                raise LoginRefused(
+            if not is_private(str(found.get(end))):
+                raise PermissionError(
                     f"The provider's {end} is no https address. Is SAYSO_WEB_OIDC_ISSUER right?"
                 )
         self._found = (self._clock() + _LOGIN_SECONDS, found)
         return found
 
     async def _claims(self, code: str, pending: dict[str, Any]) -> dict[str, Any]:
-        """What the provider says of whoever came back with this code, verified. Raises `LoginRefused`."""
+        """What the provider says of whoever came back with this code, verified. Raises `PermissionError`."""
         async with self._provider() as http:
             found = await self._discovered(http)
             proof = {"code": code, "code_verifier": pending["code_verifier"]}
@@ -188,25 +175,19 @@ class Oidc:
             claims.validate(leeway=_LEEWAY)
         except self._unverified as error:
             log.warning("a login was refused: %s", error)
-            raise LoginRefused("What the provider says of you does not verify.") from error
+            raise PermissionError("What the provider says of you does not verify.") from error
         return dict(claims)
 
     @asynccontextmanager
     async def _provider(self) -> AsyncIterator[Any]:
-        """A client of the provider, which follows no redirect. Raises `LoginRefused` for all that goes wrong there."""
+        """A client of the provider, which follows no redirect. Raises `PermissionError` for all that goes wrong there."""
         try:
             async with asyncio.timeout(_PROVIDER_SECONDS), self._client() as http:
                 yield http
         except self._refusals as error:
-            raise LoginRefused(f"The provider refused: {str(error.error)[:100]}.") from error
+            raise PermissionError(f"The provider refused: {str(error.error)[:100]}.") from error
         except (*self._unreachable, TimeoutError, ValueError) as error:
-            raise LoginRefused("The provider cannot be reached now.") from error
-
-
-def _is_private(url: str) -> bool:
-    """True if nobody between can read what is sent there: https, or this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
+            raise PermissionError("The provider cannot be reached now.") from error
 
 
 def _sent_to(url: str) -> web.Response:
@@ -214,9 +195,9 @@ def _sent_to(url: str) -> web.Response:
 
 
 async def _document(http: Any, url: str) -> dict[str, Any]:
-    """A document of the provider. Raises `LoginRefused`, `ValueError`."""
+    """A document of the provider. Raises `PermissionError`, `ValueError`."""
     answer = await http.request("GET", url, withhold_token=True)
     found = answer.json()
     if answer.status_code != 200 or not isinstance(found, dict):
-        raise LoginRefused(f"The provider refused ({answer.status_code}).")
+        raise PermissionError(f"The provider refused ({answer.status_code}).")
     return found

@@ -24,6 +24,7 @@ from bot.web import documents, overview
 from bot.web.access import CHANGES, Access, Login
 from bot.web.acts import Acts
 from bot.web.index import Index, Wanted
+from bot.web.proxy import Proxy
 from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
@@ -134,8 +135,8 @@ class Room:
         path = request.path
         if is_foreign(request, self._hosts, self.scheme):
             answer: web.StreamResponse = _refused(403, "foreign_origin", _ELSEWHERE)
-        elif path.startswith("/api/") and path not in _OPEN and not self._enter(request):
-            answer = _refused(401, "login", "You are not logged in.")
+        elif path.startswith("/api/") and path not in _OPEN and (why := self._kept_out(request)):
+            answer = _refused(401, "login", why)
         elif request.method == "POST" and request.headers.get(CHANGES) != "1":
             answer = _refused(403, "foreign_origin", f"The header {CHANGES} is missing.")
         else:
@@ -145,19 +146,22 @@ class Room:
                 answer.headers.setdefault(name, value)
         return answer
 
-    def _enter(self, request: web.Request) -> bool:
-        login = self.access.of(request)
-        if login is not None:
-            request[LOGIN] = login
-        return login is not None
+    def _kept_out(self, request: web.Request) -> str | None:
+        """Why a request is not let in; None if it is, with its login."""
+        try:
+            request[LOGIN] = self.access.of(request)
+        except PermissionError as error:
+            return str(error)
+        return None
 
     # -- logins
 
     async def _me(self, request: web.Request) -> web.Response:
-        login = self.access.of(request)
+        problem = self._kept_out(request)
         return web.json_response(
             {
-                "name": login.name if login else None,
+                "name": None if problem else request[LOGIN].name,
+                "problem": problem if isinstance(self.access, Proxy) else None,
                 "write": self._write,
                 "token": self.access.token is not None,
                 "oidc": bool(self.oidc),
@@ -279,7 +283,7 @@ class Room:
         try:
             with suppress(ConnectionError):
                 await answer.write(b": here\nretry: 1000\n\n")
-                while self.access.of(request) is not None:
+                while not self._kept_out(request):
                     told: Json = {}
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_BEAT_SECONDS):

@@ -53,7 +53,7 @@ class App {
       return this.#failed(error);
     }
     const problem = /^#problem=(.+)$/.exec(location.hash)?.[1];
-    if (!this.me.name) return this.#logIn(decoded(problem));
+    if (!this.me.name) return this.#logIn(this.me.problem ?? decoded(problem));
     this.#drawBar();
     this.#listen();
     return this.#arrive();
