@@ -11,8 +11,6 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from aiohttp.web import RouteDef
-
 from bot.compose.listening import raise_file_limit
 from bot.config.settings import Settings, WebSettings, account
 from bot.pages import LOOPBACK
@@ -70,17 +68,13 @@ async def _serve(
 def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
     """The room: for whoever has the token on this machine, or for those whom a provider or a proxy knows."""
     if settings.web == WebSettings():
-        access = Access(Actor.local(settings.local_user, account()), clock)
-        return Room(store, settings, access, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
-    oidc: list[RouteDef] = []
-    if settings.web.proxy_header or settings.web.proxy_secret:
-        access: Access = Proxy(settings, clock)
-    else:
-        access = Access(None, clock)
-        oidc = Oidc(settings, access, clock).routes()
+        local = Access(Actor.local(settings.local_user, account()), clock)
+        return Room(store, settings, local, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
+    by_proxy = settings.web.proxy_header or settings.web.proxy_secret
+    access: Access = Proxy(settings, clock) if by_proxy else Oidc(settings, clock)
     public = urlsplit(settings.web.url or "")
     room = Room(store, settings, access, frozenset({public.hostname or ""}), write=write)
-    room.scheme, access.secure, room.oidc = public.scheme, public.scheme == "https", oidc
+    room.scheme, access.secure = public.scheme, public.scheme == "https"
     return room
 
 

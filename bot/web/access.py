@@ -54,6 +54,10 @@ class Access:
         self.secure = False
         """Whether the cookie is for HTTPS alone."""
 
+    def routes(self) -> list[web.RouteDef]:
+        """The addresses at which one logs in, beside that for the token."""
+        return []
+
     def by_token(self, given: str) -> str:
         """A new login for whoever has the token, which is too long to be guessed. Raises `PermissionError` for another one."""
         if self._local is None or self.token is None:

@@ -38,10 +38,11 @@ _LEEWAY = 60
 _PROVIDER_SECONDS = 10
 
 
-class Oidc:
+class Oidc(Access):
     """Logins by the provider of these settings. Raises `SettingsError` where they are not complete, or Authlib is not here."""
 
-    def __init__(self, settings: Settings, access: Access, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
+        super().__init__(None, clock)
         given = settings.web
         if not (given.url and given.issuer and given.client_id and given.client_secret):
             raise SettingsError(
@@ -51,7 +52,6 @@ class Oidc:
         checked_url("SAYSO_WEB_OIDC_ISSUER", given.issuer)
         self._listed = who_is_listed(settings)
         self._issuer, self._client_id = given.issuer.rstrip("/"), given.client_id
-        self._access, self._clock = access, clock
         self._found: tuple[float, dict[str, Any]] | None = None
         # The one place that loads Authlib, with joserfc of the same authors: few have a provider.
         try:
@@ -75,7 +75,8 @@ class Oidc:
             timeout=_PROVIDER_SECONDS,
             trust_env=False,
         )
-        self._jwt, self._claims_of, self._keys_of = jwt, CodeIDToken, jwk.KeySet.import_key_set
+        self._jwt, self._claims_of = jwt, CodeIDToken
+        self._keys_of: Callable[[Any], Any] = jwk.KeySet.import_key_set
         self._signed = jws.JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
         self._key = jwk.OctKey.generate_key(256)
         self._refusals, self._unreachable = OAuthError, (httpx2.HTTPError, httpx2.InvalidURL)
@@ -97,24 +98,24 @@ class Oidc:
         answer = _sent_to(url)
         until = int(self._clock()) + _LOGIN_SECONDS
         answer.set_cookie(
-            self._access.named(_COOKIE),
+            self.named(_COOKIE),
             self._jwt.encode({"alg": "HS256"}, {"exp": until, **pending}, self._key),
             max_age=_LOGIN_SECONDS,
             path="/",
             httponly=True,
             samesite="Lax",  # the way back comes from the provider's page
-            secure=self._access.secure,
+            secure=self.secure,
         )
         return answer
 
     async def _back(self, request: web.Request) -> web.Response:
         """Take a browser back that the provider has sent: logged in, or with the reason why not."""
         try:
-            key, answer = self._access.login(await self._returned(request)), _sent_to("/")
-            self._access.keep(answer, key)
+            key, answer = self.login(await self._returned(request)), _sent_to("/")
+            self.keep(answer, key)
         except PermissionError as error:
             answer = _sent_to(f"/#problem={quote(str(error))}")
-        self._access.drop(answer, self._access.named(_COOKIE))
+        self.drop(answer, self.named(_COOKIE))
         return answer
 
     async def _returned(self, request: web.Request) -> Actor:
@@ -137,7 +138,7 @@ class Oidc:
 
     def _pending(self, request: web.Request) -> dict[str, Any] | None:
         """The login that this browser began, as its cookie tells; None if that is not ours, or too old."""
-        cookie = request.cookies.get(self._access.named(_COOKIE), "")
+        cookie = request.cookies.get(self.named(_COOKIE), "")
         try:
             pending: dict[str, Any] = self._jwt.decode(cookie, self._key).claims
             self._jwt.JWTClaimsRegistry(now=int(self._clock())).validate(pending)

@@ -58,8 +58,6 @@ class Room:
     ) -> None:
         self.access = access
         self.scheme = "http"
-        self.oidc: list[web.RouteDef] = []
-        """The routes of a login by OIDC."""
         self._hosts, self._write, self._settings = hosts, write, settings
         self._store, self._writer = store, Writer(store)
         self._index, self._pasts = Index(store), documents.Pasts(store)
@@ -75,7 +73,7 @@ class Room:
     async def start(self, host: str, port: int) -> str:
         """Listen; the address of the page, without a slash at the end. Raises `OSError`."""
         app = web.Application(middlewares=[self._checked], client_max_size=_MOST_BYTES)
-        app.add_routes([*self._routes(), *self.oidc, web.get("/{name:[A-Za-z0-9_./-]*}", _static)])
+        app.add_routes([*self._routes(), *self.access.routes(), web.get("/{name:[A-Za-z0-9_./-]*}", _static)])
         if self._listener is not None:
             await self._listener.stop()
         self._listener = Listener(app, stop_seconds=0.5)
@@ -164,7 +162,7 @@ class Room:
                 "problem": problem if isinstance(self.access, Proxy) else None,
                 "write": self._write,
                 "token": self.access.token is not None,
-                "oidc": bool(self.oidc),
+                "oidc": bool(self.access.routes()),
                 "home": self._settings.home.name,
             }
         )
