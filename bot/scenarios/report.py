@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.rendering.text import plain
-from bot.scenarios.document import described
-from bot.scenarios.expect import texts_of
 from bot.scenarios.play import Failure, Result
 from bot.terminal.console import Paint, clean, one_line, plural
-from bot.terminal.narration import happened
-from engine.journal.events import Event, PromptRequested
+from bot.terminal.described import described, painted
+from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.state import State
 from engine.language.codec import Json
@@ -98,14 +95,7 @@ def story_lines(events: Sequence[Event], paint: Paint) -> list[str]:
     state, found = State(), []
     for event in events:
         state = evolve(state, event)
-        if isinstance(event, PromptRequested):
-            found.append(f"  ? {event.path}: {one_line(plain(str(event.prompt.get('message'))), 100)}")
-        elif texts := texts_of(event):
-            found += [f"  “ {event.path}: {one_line(text, 100)}" for text in texts]
-        elif (call := event.call) is not None:
-            found.append(f"  ▸ {event.path}: {call.name} {one_line(described(call.input), 100)}")
-        elif (line := happened(state, event, paint)) is not None:
-            found.append(line)
+        found += [painted(each, paint) for each in described(state, event)]
     left = len(found) - MOST_HAPPENED
     return found if left <= 0 else [f"  … {left} more before", *found[-MOST_HAPPENED:]]
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TextIO
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, moment, one_line
+from bot.terminal.described import described, painted
 from bot.terminal.frontend import EDIT, FILL, editing_of, field_lines, filling_of, fills_in
-from bot.terminal.narration import asked_of, happened, proposal_lines, question_lines, where
+from bot.terminal.narration import asked_of, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
@@ -96,9 +97,9 @@ class TerminalScreen:
             self._working.pop(path, None)
         if isinstance(event, ev.CallOutcome) and event.turn is not None:
             self._said(event)
-        text = None if self._handled(event) else happened(state, event, self.paint)
-        if text is not None:
-            self.line(text)
+        for found in () if self._handled(event) else described(state, event):
+            if found.mark not in ("asked", "said"):  # those stand on the screen in full
+                self.line(painted(found, self.paint))
 
     def _handled(self, event: Event) -> bool:
         """Whether an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""

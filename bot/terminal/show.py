@@ -10,9 +10,9 @@ from bot.rendering.agents import HELPED
 from bot.rendering.card import Behind, lock_fact
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, ago, clean, moment, one_line
+from bot.terminal.described import INTERRUPTED, MARKS
 from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
-    MARKS,
     STATUS_COLORS,
     answered_by,
     asked_of,
@@ -194,12 +194,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     match entry.status:
         case "failed":
             return f"{took}{tries}  {error_text(entry.error)}"
-        case "interrupted" if entry.reason == "asks":
-            return "its server asks for something; goes on with the answer"
-        case "interrupted" if entry.reason == "left":
-            return "left at a checkpoint; goes on from there"
         case "interrupted":
-            return f"interrupted ({entry.reason}); what it did is not known"
+            return INTERRUPTED[entry.reason or ""]
         case "retrying":
             return f"failed: {error_text(entry.error)}; again at {moment(entry.until or view.now)}"
         case "waiting":

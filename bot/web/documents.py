@@ -14,6 +14,7 @@ from functools import cached_property
 
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
+from bot.terminal.described import facts_of
 from bot.terminal.lists import head_json
 from bot.terminal.narration import asked_of, covered_lines, error_text
 from bot.web.index import SET_ASIDE
@@ -38,7 +39,6 @@ _MOST_STEPS = 3_000
 _MOST_TEXT = 200_000
 _PREVIEW = 160
 _PAGE = 250
-_TOLD_APART = ("seq", "timestamp", "type", "path")
 
 
 class Past:
@@ -257,15 +257,14 @@ def event_in_full(past: Past, seq: int) -> dict[str, Json]:
 
 
 def _line(event: Event) -> dict[str, Json]:
-    wire = event.to_wire()
-    facts = {name: value for name, value in wire.items() if name not in _TOLD_APART}
-    who = wire.get("actor")
+    facts = facts_of(event)
+    who = facts.get("actor")
     return {
         "seq": event.seq,
         "at": event.timestamp,
         "type": event.type,
         "path": event.path,
-        "attempt": wire.get("attempt"),
+        "attempt": facts.get("attempt"),
         "who": (who.get("name") or who.get("id")) if isinstance(who, dict) else None,
         "facts": preview(facts) if facts else "",
     }
