@@ -16,14 +16,17 @@ from engine.decide.projections import repairs as own_repairs
 from engine.decide.projections import undelivered
 from engine.journal.records import (
     Commit,
+    Conflict,
     Derived,
     DropLock,
     DropTimer,
     Head,
+    Lost,
     PromptRow,
     PutLock,
     PutOutbox,
     Row,
+    Stored,
     TakeLock,
     Timer,
 )
@@ -141,8 +144,11 @@ def mend(store: Store, now: str) -> None:
         log.error("%s; they are written anew", found)
         rows = tuple(found.rows)
         commit = Commit(head.session_id, head.epoch, head.seq, now, head.status, head.phase, rows=rows)
-        [error] = store.commit([commit])
-        if isinstance(error, LockHeld):
-            store.quarantine(head.session_id, f"its place in the queue for a lock was deleted ({error})", now)
-        elif error is not None:
-            log.error("%s: its rows could not be written anew: %s", head.session_id, error)
+        match store.commit([commit])[0]:
+            case Stored():
+                pass
+            case Conflict(LockHeld() as error):
+                reason = f"its place in the queue for a lock was deleted ({error})"
+                store.quarantine(head.session_id, reason, now)
+            case Conflict(error) | Lost(error) | error:
+                log.error("%s: its rows could not be written anew: %s", head.session_id, error)

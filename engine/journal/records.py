@@ -7,6 +7,8 @@ from typing import Any, Literal, Self, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engine.language.errors import SaysoError
+
 
 class Record(Struct, frozen=True):
     """A value that never changes."""
@@ -216,7 +218,7 @@ class Pin(Record, frozen=True):
 class Commit(Record, frozen=True):
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
-    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Fenced` when
+    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Lost` when
     there is one with that id. Without `new`, `owner` claims the session: `epoch` is one more than the session's. It
     needs a session that nobody owns, a dead owner, or this one. `release` gives the session up in the same transaction.
     With `pin` the session's flow is that one from here on. `snapshot` takes the place of the one before; an empty one
@@ -237,6 +239,31 @@ class Commit(Record, frozen=True):
     new: NewSession | None = None
     owner: str | None = None
     pin: Pin | None = None
+
+
+class Stored(Record, frozen=True):
+    """A commit is durable."""
+
+
+class Conflict(Record, frozen=True):
+    """Another session or process came first since the step was decided. Nothing was stored: look and decide again."""
+
+    reason: SaysoError
+
+
+class Lost(Record, frozen=True):
+    """Another owner has the session, it is set aside, or a row was consumed before. Nothing was stored: stop."""
+
+    reason: SaysoError
+
+
+CommitResult: TypeAlias = Stored | Conflict | Lost
+
+
+def check_stored(result: CommitResult) -> None:
+    """Raise why a commit was not stored."""
+    if not isinstance(result, Stored):
+        raise result.reason
 
 
 class Head(Record, frozen=True):

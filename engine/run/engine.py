@@ -35,7 +35,7 @@ from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection
 from engine.journal.phases import ENDED
-from engine.journal.records import Consumed, NewSession, Pin
+from engine.journal.records import Consumed, NewSession, Pin, check_stored
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -375,7 +375,7 @@ class Engine:
     async def _create(self, flow: Flow, events: list[Event], state: State, new: NewSession) -> None:
         """Store a session that begins with a whole journal, and launch what is begun in it."""
         async with self.sessions.created(state.session_id, flow) as live:
-            await self.stepper.commit(live, events, state, (), new, files=True)
+            check_stored(await self.stepper.commit(live, events, state, (), new, files=True))
             await self.stepper.begin_the_rest(live)
 
     # --- time travel ---------------------------------------------------------------------------------------
@@ -481,17 +481,19 @@ class Engine:
                 if refusal is not None:
                     raise NotAllowed(refusal)
             except SaysoError:
-                if not await self.stepper.left_as_found(live):
+                given_back = await self.stepper.left_as_found(live)
+                if given_back is None:
                     await self.stepper.step(live, None, ())
+                else:
+                    check_stored(given_back)
                 raise
             if flow.digest == old.digest:
                 await self.stepper.step(live, None, consumed)
                 return made
             live.flow = flow
             self.sessions.add_flow(flow)
-            await self.stepper.commit(
-                live, past.events, past.state, consumed, None, Pin(flow.digest, flow.body())
-            )
+            pin = Pin(flow.digest, flow.body())
+            check_stored(await self.stepper.commit(live, past.events, past.state, consumed, None, pin))
             await self.stepper.begin_the_rest(live)
             return made
 

@@ -20,6 +20,8 @@ from engine.journal.fold import derive_state
 from engine.journal.phases import ENDED
 from engine.journal.records import (
     Commit,
+    CommitResult,
+    Conflict,
     Derived,
     DropLock,
     FlowForm,
@@ -29,7 +31,9 @@ from engine.journal.records import (
     PutLock,
     PutOutbox,
     Row,
+    Stored,
     TakeLock,
+    check_stored,
 )
 from engine.journal.snapshot import fold
 from engine.journal.state import State
@@ -37,7 +41,6 @@ from engine.language.errors import (
     Corrupt,
     Fenced,
     FlowError,
-    LockHeld,
     MalformedJournal,
     Overtaken,
     Owned,
@@ -330,11 +333,11 @@ class Sessions:
             return
         log.error("%s: %d rows are not what its journal says; they are written anew", session_id, len(rows))
         commit = Commit(session_id, epoch, state.seq, self.now(), state.status, state.phase, rows=tuple(rows))
-        try:
-            await self.writer.commit(commit)
-        except LockHeld as error:
-            reason = f"its place in the queue for a lock was deleted ({error})"
-            await self.quarantine(session_id, reason, error)
+        result = await self.writer.commit(commit)
+        if isinstance(result, Conflict):
+            reason = f"its place in the queue for a lock was deleted ({result.reason})"
+            await self.quarantine(session_id, reason, result.reason)
+        check_stored(result)
 
     async def _lost_intents(self, state: State) -> list[PutOutbox]:
         return [
@@ -385,15 +388,15 @@ class Sessions:
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
         return self._load_unless(session_id, cached, head), self.store.derived(session_id)
 
-    async def give_back(self, live: ActiveSession) -> None:
-        """Drop a claim under which there is nothing to store. Raises `Overtaken` where memory was behind the store."""
+    async def give_back(self, live: ActiveSession) -> CommitResult:
+        """Drop a claim under which there is nothing to store: a conflict where memory was behind the store."""
         live.claimed = live.fresh = False
         with contextlib.suppress(Corrupt):  # the next claim says so
             head = await self.writer.call(self.store.head, live.session_id)
             if _stands(head, live.epoch - 1, live.state.seq):
-                return
+                return Stored()
         self._cached.pop(live.session_id, None)
-        raise Overtaken(f"Session {live.session_id} has changed since it was loaded.")
+        return Conflict(Overtaken(f"Session {live.session_id} has changed since it was loaded."))
 
     def overtaken(self, live: ActiveSession) -> None:
         """The claim was refused: another process has worked for the session since it was loaded, or does."""
@@ -458,7 +461,7 @@ class Sessions:
             release=True,
             owner=self.owner,
         )
-        await self.writer.commit(given_up)
+        check_stored(await self.writer.commit(given_up))
 
     def mark_stale(self, live: ActiveSession) -> None:
         """Whether the last step was stored is not known: the session is loaded again before the next."""

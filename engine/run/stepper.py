@@ -8,7 +8,6 @@ from memory: a paused session costs none.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -37,7 +36,17 @@ from engine.decide.due import due, due_in
 from engine.decide.projections import deliveries, lock_rows, timer_rows
 from engine.decide.step import Step, Work
 from engine.journal.events import Event
-from engine.journal.records import Commit, Consumed, NewSession, Pin, Row
+from engine.journal.records import (
+    Commit,
+    CommitResult,
+    Conflict,
+    Consumed,
+    Lost,
+    NewSession,
+    Pin,
+    Row,
+    Stored,
+)
 from engine.journal.snapshot import document
 from engine.journal.state import State
 from engine.language.codec import Json, encode
@@ -45,8 +54,6 @@ from engine.language.errors import (
     Corrupt,
     DayBudgetSpent,
     Fenced,
-    KeptMoved,
-    LockHeld,
     MalformedJournal,
     Overtaken,
     Owned,
@@ -170,33 +177,36 @@ class Stepper:
                 raise
             if refusal is not None and not events and new is not None:
                 raise refusal
-            try:
-                if refusal is not None and await self.left_as_found(live):
-                    raise refusal
+            result = None if refusal is None else await self.left_as_found(live)
+            if refusal is not None and isinstance(result, Stored):
+                raise refusal
+            if result is None:
                 # The session's folder may have changed: a node ended, or files came with what people said.
                 ended = isinstance(command, NodeDone | NodeBroke | NodeCut)
                 files = not refusal and (ended or bool(getattr(command, "files", None)))
-                await self.commit(live, events, after, () if refusal else consumed, new, files=files)
-                break
-            except (LockHeld, DayBudgetSpent, KeptMoved) as error:
-                # Another session came first since we looked: nothing was stored, so decide again.
-                log.debug("%s: %s", live.session_id, error)
-            except Overtaken as error:
-                log.debug("%s", error)
-                await self.sessions.claim(live)
+                result = await self.commit(live, events, after, () if refusal else consumed, new, files=files)
+            match result:
+                case Stored():
+                    break
+                case Conflict(Overtaken() as reason):
+                    log.debug("%s", reason)
+                    await self.sessions.claim(live)
+                case Conflict(reason):
+                    log.debug("%s: %s", live.session_id, reason)
+                case Lost(reason):
+                    raise reason
         await self.begin_the_rest(live)
         if refusal is not None:
             raise refusal
         return live.state
 
-    async def left_as_found(self, live: ActiveSession) -> bool:
-        """Give a session back that was claimed only to refuse something; False where this process works for it already.
+    async def left_as_found(self, live: ActiveSession) -> CommitResult | None:
+        """Give a session back that was claimed only to refuse something; None where this process works for it already.
         Who was refused may be a process that ends then: what a crash left behind is not begun by it, to be cut at once,
-        but by whoever claims the session to go on with it. Raises `Overtaken`."""
+        but by whoever claims the session to go on with it."""
         if not (live.fresh and live.found) or live.session_id in self.sessions.stale():
-            return False
-        await self.sessions.give_back(live)
-        return True
+            return None
+        return await self.sessions.give_back(live)
 
     async def begin_the_rest(self, live: ActiveSession) -> None:
         """A step begins only so many nodes; the others begin here, each batch in a commit of its own."""
@@ -205,9 +215,9 @@ class Stepper:
             while live.claimed and not self.draining and not live.pausing and _due(live, live.state):
                 await self._look_at_grants(live)
                 events, after, _ = self._decide(live, None)
-                # Nothing was stored; what is left, or still allowed, is known now.
-                with contextlib.suppress(DayBudgetSpent, KeptMoved):
-                    await self.commit(live, events, after, (), None)
+                result = await self.commit(live, events, after, (), None)
+                if isinstance(result, Lost):
+                    raise result.reason
         except StorageError as error:
             log.error("%s goes on later: %s", live.session_id, error)
 
@@ -286,7 +296,7 @@ class Stepper:
         pin: Pin | None = None,
         *,
         files: bool = False,
-    ) -> None:
+    ) -> CommitResult:
         """Store a step, or nothing of it; then tell, and launch what was begun. With `files` the session's folder may have
         changed."""
         assert live.flow is not None
@@ -296,33 +306,31 @@ class Stepper:
             manifest = await self.files.rows(live.session_id, live.epoch) if files and self.files else ()
             commit = self._commit_of(live, events, after, consumed, new, idle, manifest)
             if commit is not None:
-                await self.writer.commit(commit if pin is None else commit.but(pin=pin))
-            elif live.fresh:
-                await self.sessions.give_back(live)
-        except (Overtaken, Owned, SessionQuarantined):
-            self.sessions.overtaken(live)
-            raise
-        except Fenced:
-            await self.sessions.fenced(live)
-            raise
-        except DayBudgetSpent as error:
-            live.day_left = error.left
-            raise
-        except (LockHeld, KeptMoved):
-            raise
+                result = await self.writer.commit(commit if pin is None else commit.but(pin=pin))
+            else:
+                result = await self.sessions.give_back(live) if live.fresh else Stored()
         except BaseException as error:
             self.sessions.mark_stale(live)
             if isinstance(error, Corrupt) and new is None:
                 self.sessions.lose(live)
                 await self.sessions.quarantine(live.session_id, f"it cannot be written ({error})", error)
             raise
+        match result:
+            case Conflict(Overtaken()) | Lost(Owned() | SessionQuarantined()):
+                self.sessions.overtaken(live)
+            case Conflict(DayBudgetSpent() as reason):
+                live.day_left = reason.left
+            case Lost():
+                await self.sessions.fenced(live)
+        if not isinstance(result, Stored):
+            return result
         before, live.state = live.state, after
         live.fresh, live.day_left = False, None
         live.claimed = not idle
         self.sessions.step_stored(live)
         if commit is None:
             self.executor.launch(live)
-            return
+            return result
         if commit.snapshot is not None:
             live.snapshot_bytes, live.tail_bytes = len(commit.snapshot), 0
         else:
@@ -332,6 +340,7 @@ class Stepper:
         self._after_commit(live, before, after, events)
         if self._copies is not None:
             await self._copies.follow(after, commit.events, paused=_paused(after, events))
+        return result
 
     def _commit_of(
         self,

@@ -22,7 +22,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from engine.journal.records import Commit, InboxItem
+from engine.journal.records import Commit, CommitResult, InboxItem
 from engine.language.errors import RowRefused, StorageBroken, StorageError
 from engine.storage.backoff import passes
 from engine.storage.store import Store
@@ -119,9 +119,10 @@ class Writer:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    async def commit(self, commit: Commit) -> None:
-        """Commit one step; durable on return. Raises that commit's error (`Fenced`, ...), or the whole batch's."""
-        await self._outcome("commit", commit, commit.session_id)
+    async def commit(self, commit: Commit) -> CommitResult:
+        """Commit one step; durable once `Stored` is returned. Raises what is wrong with it or with the store."""
+        result: CommitResult = await self._outcome("commit", commit, commit.session_id)
+        return result
 
     async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `Store.ingest`."""

@@ -15,10 +15,25 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import astuple
 
-from engine.journal.records import Commit, Head, Loaded, NewSession, Quarantine, Row, Snapshot
+from engine.journal.records import (
+    Commit,
+    CommitResult,
+    Conflict,
+    Head,
+    Loaded,
+    Lost,
+    NewSession,
+    Quarantine,
+    Row,
+    Snapshot,
+    Stored,
+)
 from engine.language.errors import (
     Corrupt,
+    DayBudgetSpent,
     Fenced,
+    KeptMoved,
+    LockHeld,
     Overtaken,
     Owned,
     RowRefused,
@@ -60,6 +75,8 @@ _UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""
 Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
 """Commits, each with its events packed."""
+PartResult: TypeAlias = CommitResult | Exception
+"""What became of one commit of a batch; an error concerns that one alone."""
 
 _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
@@ -263,19 +280,20 @@ class SessionTables(RowTables):
 
     # -- writing
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
-        """All commits in one transaction: for each None, or why that one alone was left out (`Fenced`, ...). A failure
-        of the transaction itself raises and nothing of the batch is stored. One that claims its session may also be
-        refused as `Owned`, `SessionQuarantined`, or `Overtaken` where the session is not where it was found. Nearly always all of them can be stored: only where one cannot are they undone, and
-        carried out once more so that each can be undone alone."""
-        parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
-        outcomes: list[Exception | None] = []
-        self._batch(parts, outcomes, alone=False)
-        if len(parts) > 1 and any(outcomes):
-            self._batch(parts, outcomes, alone=True)
-        return outcomes
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
+        """Store all commits in one transaction, and tell for each what became of it. A failure of the transaction itself
+        raises, and nothing of the batch is stored then.
 
-    def _batch(self, parts: Parts, outcomes: list[Exception | None], *, alone: bool) -> None:
+        Nearly always all of them can be stored. Only where one cannot are they undone, and carried out once more so that each
+        can be undone alone."""
+        parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
+        results: list[PartResult] = []
+        self._batch(parts, results, alone=False)
+        if len(parts) > 1 and not all(isinstance(result, Stored) for result in results):
+            self._batch(parts, results, alone=True)
+        return results
+
+    def _batch(self, parts: Parts, results: list[PartResult], *, alone: bool) -> None:
         """A write transaction of several sessions: what becomes of each, or, unless they are carried out `alone`, that one
         of them cannot be stored. Where it is undone, what is remembered of them is forgotten."""
 
@@ -283,17 +301,17 @@ class SessionTables(RowTables):
 
         def work() -> None:
             nonlocal tried
-            outcomes.clear()
+            results.clear()
             if tried:
                 self._forget_all(parts)
             tried = True
             for number, part in enumerate(parts, 1):
-                outcomes.append(
+                results.append(
                     self._part_alone(*part) if alone else self._part(*part, settle=number == len(parts))
                 )
-                if outcomes[-1] is not None and not alone:
+                if not (alone or isinstance(results[-1], Stored)):
                     raise _NothingStored
-            if None not in outcomes:
+            if not any(isinstance(result, Stored) for result in results):
                 raise _NothingStored
 
         try:
@@ -307,17 +325,17 @@ class SessionTables(RowTables):
         for commit, _ in parts:
             self._forget(commit.session_id)
 
-    def _part_alone(self, commit: Commit, body: bytes) -> Exception | None:
-        """One commit of a batch, undone alone where there is a reason."""
-        cause: Exception | None = None
+    def _part_alone(self, commit: Commit, body: bytes) -> PartResult:
+        """One commit of a batch, undone alone where it cannot be stored."""
+        result: PartResult = Stored()
         with contextlib.suppress(_NothingStored), self._db.savepoint():
-            cause = self._part(commit, body, settle=True)
-            if cause is not None:
+            result = self._part(commit, body, settle=True)
+            if not isinstance(result, Stored):
                 raise _NothingStored
-        return cause
+        return result
 
-    def _part(self, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
-        """Carry out one commit of a batch: None, or why it alone is undone, or, unless that is waited for (`settle`), one
+    def _part(self, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
+        """Carry out one commit of a batch. Unless the database is waited for (`settle`), what is wrong may be wrong with one
         before it. What concerns the whole database raises."""
         try:
             self._apply(commit, body)
@@ -325,17 +343,21 @@ class SessionTables(RowTables):
             self._put_all(commit.rows, commit.now)
             if settle:
                 self._db.settle()
-            return None
+            return Stored()
+        except (Overtaken, LockHeld, DayBudgetSpent, KeptMoved) as error:
+            result: PartResult = Conflict(error)
+        except (Fenced, Owned, SessionQuarantined) as error:
+            result = Lost(error)
         except (StorageError, SessionError) as error:
-            cause: Exception = error
+            result = error
         except self._db.refused as error:
-            cause = self._db.row_error(error) or error
+            result = self._db.row_error(error) or error
         except self._db.unreadable as error:
-            cause = Corrupt(f"What {commit.session_id} is stored in is damaged: {error}.")
+            result = Corrupt(f"What {commit.session_id} is stored in is damaged: {error}.")
         except UnicodeError as error:
-            cause = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
+            result = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
         self._forget(commit.session_id)
-        return cause
+        return result
 
     def _apply(self, commit: Commit, body: bytes) -> None:
         """Move the head, append the events, keep the snapshot. Raises `Fenced`, `Owned`, `UnknownSession`, `Corrupt`."""

@@ -3,7 +3,7 @@
 Two transactions carry everything. *Ingest* stores what came from outside under a key that is unique; only after
 it returned may Slack be told that the delivery was taken. *Commit* appends a session's events together with all
 that follows from them (consumed inbox rows, prompts, timers, outbox intents, snapshot) or nothing at all; it
-carries the epoch and the seq that the writer believes in and raises `Fenced` when either has moved on.
+carries the epoch and the seq that the writer believes in, and stores nothing when either has moved on.
 
 A store is synchronous. `engine.storage.group_commit.Writer` runs it on one thread and groups commits.
 Times are UTC ISO-8601 text with milliseconds and `Z` (`2026-11-21T22:40:00.000Z`), which sort as they compare.

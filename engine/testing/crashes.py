@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from engine.journal.events import Event, decode_event
-from engine.journal.records import Commit
+from engine.journal.records import Commit, Lost
 from engine.language.errors import Fenced
+from engine.storage.sessions import PartResult
 from engine.storage.store import Store
 
 Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
@@ -81,7 +82,7 @@ class CrashingStore:
         """This, as the store that it is."""
         return cast(Store, self)
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
         """Commit, unless the process is dead, or dies here."""
         self.batches += not self.dead
         self.dead = self.dead or self._before(batch)
@@ -99,5 +100,5 @@ class CrashingStore:
         return getattr(self.inner, name)
 
 
-def _dead(batch: Sequence[object]) -> list[Exception | None]:
-    return [Fenced(_DEAD) for _ in batch]
+def _dead(batch: Sequence[object]) -> list[PartResult]:
+    return [Lost(Fenced(_DEAD)) for _ in batch]

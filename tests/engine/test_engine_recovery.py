@@ -344,7 +344,7 @@ async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -
 
 async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
     """A snapshot that verifies but cannot be read (another version) is ignored as well."""
-    from engine.journal.records import Commit
+    from engine.journal.records import Commit, Stored
 
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
@@ -361,7 +361,7 @@ async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing
             snapshot=b'{"version":0}',
             release=True,
         )
-        assert rig.store.commit([step]) == [None]
+        assert rig.store.commit([step]) == [Stored()]
         assert (await rig.engine.state(session_id)).phase == "waiting"
         assert (await rig.reply(session_id, "fine")).status == "complete"
 

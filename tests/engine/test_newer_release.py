@@ -13,7 +13,7 @@ from engine.decide.commands import Message
 from engine.flow.load import flow_from_body
 from engine.journal import snapshot
 from engine.journal.events import SCHEMA_VERSION, decode_event
-from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row
+from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row, Stored
 from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
 from engine.run.sessions import Sessions
 from engine.storage import sealing
@@ -34,7 +34,7 @@ def written(store: Store, session_id: str, **fields: object) -> None:
     epoch = claim(store, session_id, owner, START)
     body = orjson.dumps({"seq": head.seq + 1, "timestamp": START, **fields})
     commit = Commit(session_id, epoch, head.seq, START, head.status, head.phase, events=(body,), release=True)
-    assert store.commit([commit]) == [None]
+    assert store.commit([commit]) == [Stored()]
 
 
 def upgrade(patch: pytest.MonkeyPatch) -> None:

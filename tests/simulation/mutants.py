@@ -18,6 +18,7 @@ from engine.decide.commands import Answer
 from engine.journal.records import Commit, InboxItem
 from engine.run.stepper import Stepper
 from engine.storage import rows as row_tables
+from engine.storage.sessions import PartResult
 from engine.storage.sqlite import SqliteStore
 from prompt_state import routing
 
@@ -130,7 +131,7 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
     """A commit does not check that the session is where it was read: read, then write."""
     part = SqliteStore._part
 
-    def unchecked(self: SqliteStore, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
+    def unchecked(self: SqliteStore, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
         if commit.new is None:
             head = self._stored(commit.session_id)
             epoch = head.epoch if commit.owner is None else head.epoch + 1

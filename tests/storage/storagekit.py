@@ -15,12 +15,15 @@ import pytest
 
 from engine.journal.records import (
     Commit,
+    Conflict,
     Consumed,
     InboxItem,
+    Lost,
     NewSession,
     PromptRow,
     PutOutbox,
     Row,
+    Stored,
     Sweep,
     Timer,
 )
@@ -74,7 +77,7 @@ def claim(store: Store, session_id: str, owner: str, now: str) -> int:
         head = store.head(session_id)
         epoch, seq = (head.epoch, head.seq) if head else (0, 0)
         status, phase = (head.status, head.phase) if head else ("running", "running")
-        [error] = store.commit([Commit(session_id, epoch + 1, seq, now, status, phase, owner=owner)])
+        [error] = tried(store, [Commit(session_id, epoch + 1, seq, now, status, phase, owner=owner)])
         if error is None:
             return epoch + 1
         if not isinstance(error, Overtaken):
@@ -83,9 +86,21 @@ def claim(store: Store, session_id: str, owner: str, now: str) -> int:
 
 def done(store: Store, *commits: Commit) -> None:
     """Commit, and raise the first error."""
-    for error in store.commit(commits):
+    for error in tried(store, commits):
         if error is not None:
             raise error
+
+
+def tried(store: Store, commits: Sequence[Commit]) -> list[Exception | None]:
+    """Commit; for each None where it is stored, or why it is not."""
+    found: list[Exception | None] = []
+    for result in store.commit(commits):
+        match result:
+            case Stored():
+                found.append(None)
+            case Conflict(reason) | Lost(reason) | reason:
+                found.append(reason)
+    return found
 
 
 def outcome(work: Callable[[], object]) -> object:

@@ -50,6 +50,7 @@ from tests.storage.storagekit import (
     reaped,
     rich_session,
     step,
+    tried,
 )
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
@@ -236,16 +237,16 @@ def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
     """Of several claims in one transaction those that may be taken are, and each other one says why not."""
     owner = store.register("bot")
     for name in ("session-a", "session-b"):
-        assert store.commit([new_session(name, owner)]) == [None]
+        assert tried(store, [new_session(name, owner)]) == [None]
     store.quarantine("session-b", "test", NOW)
     names = ("session-a", "session-none", "session-b")
-    found = store.commit([step(name, 2, 0, owner=owner) for name in names])
+    found = tried(store, [step(name, 2, 0, owner=owner) for name in names])
     assert found[0] is None
     assert [type(outcome) for outcome in found[1:]] == [UnknownSession, SessionQuarantined]
     head = store.head("session-a")
     assert head is not None
     assert (head.owner, head.epoch) == (owner, 2)
-    assert [type(outcome) for outcome in store.commit([step("session-none", 2, 0, owner=owner)])] == [
+    assert [type(outcome) for outcome in tried(store, [step("session-none", 2, 0, owner=owner)])] == [
         UnknownSession
     ]
 
@@ -255,7 +256,7 @@ def test_a_claim_builds_on_the_session_as_it_was_found(store: Store, epoch: int,
     """Whoever claims a session that has moved since it was loaded is told, and nothing is stored."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a"), release=True))
-    [error] = store.commit([step("session-1", epoch, seq, event("b"), owner=owner)])
+    [error] = tried(store, [step("session-1", epoch, seq, event("b"), owner=owner)])
     assert isinstance(error, Overtaken)
     assert list(store.journal("session-1")) == [event("a")]
     done(store, step("session-1", 2, 1, event("b"), owner=owner, release=True))
@@ -316,7 +317,7 @@ def test_a_commit_on_another_epoch_or_seq_is_fenced(store: Store, epoch: int, se
     """Whoever believes in another epoch or seq writes nothing."""
     done(store, new_session("session-1", store.register("bot"), event("a")))
     rows = (Timer("t", "session-1", NOW),)
-    [error] = store.commit([step("session-1", epoch, seq, event("x"), rows=rows, snapshot=b"{}")])
+    [error] = tried(store, [step("session-1", epoch, seq, event("x"), rows=rows, snapshot=b"{}")])
     assert isinstance(error, Fenced)
     assert list(store.journal("session-1")) == [event("a")]
     assert store.timers() == []
@@ -329,7 +330,7 @@ def test_a_zombie_cannot_write_after_a_claim(backend: SqliteBackend, store: Stor
     done(zombie, new_session("session-1", zombie.register("bot"), event("a")))
     done(zombie, step("session-1", 1, 1, event("b"), release=True))
     epoch = claim(store, "session-1", store.register("bot"), NOW)
-    [error] = zombie.commit([step("session-1", 1, 2, event("zombie"))])
+    [error] = tried(zombie, [step("session-1", 1, 2, event("zombie"))])
     assert isinstance(error, Fenced)
     done(store, step("session-1", epoch, 2, event("c")))
     assert list(zombie.journal("session-1")) == [event("a"), event("b"), event("c")]
@@ -340,13 +341,14 @@ def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -
     owner = store.register("bot")
     done(store, *(new_session(f"session-{n}", owner, event("a")) for n in (1, 2, 3)))
     store.ingest([MESSAGE], NOW)
-    outcomes = store.commit(
+    outcomes = tried(
+        store,
         [
             step("session-1", 1, 1, event("b")),
             step("session-2", 7, 1, event("b"), consumed=(Consumed(1, "applied"),)),
             step("session-none", 1, 0),
             step("session-3", 1, 1, event("b"), rows=(Timer("t", "session-3", NOW),)),
-        ]
+        ],
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), Fenced, UnknownSession, type(None)]
     assert [len(list(store.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 2]
@@ -368,11 +370,12 @@ def test_commits_of_one_session_may_share_a_group(store: Store) -> None:
 def test_after_a_failed_first_commit_the_second_of_the_group_is_refused(store: Store) -> None:
     """What builds on a commit that was undone is undone too."""
     done(store, new_session("session-1", store.register("bot"), event("a")))
-    outcomes = store.commit(
+    outcomes = tried(
+        store,
         [
             step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "x"),)),
             step("session-1", 1, 2, event("c")),
-        ]
+        ],
     )
     assert [type(outcome) for outcome in outcomes] == [StorageError, Fenced]
     done(store, step("session-1", 1, 1, event("d")))
@@ -384,7 +387,7 @@ def test_consumption_is_atomic_with_the_commit(store: Store) -> None:
     done(store, new_session("session-1", store.register("bot"), event("a")))
     store.ingest([MESSAGE], NOW)
     done(store, step("session-1", 1, 1, event("b"), consumed=(Consumed(1, "applied", b"1"),)))
-    [error] = store.commit([step("session-1", 1, 2, event("c"), consumed=(Consumed(1, "applied"),))])
+    [error] = tried(store, [step("session-1", 1, 2, event("c"), consumed=(Consumed(1, "applied"),))])
     assert isinstance(error, Fenced)
     assert len(list(store.journal("session-1"))) == 2
     row = store.inbox_row("m1")
@@ -396,7 +399,7 @@ def test_creating_an_existing_session_is_fenced(store: Store) -> None:
     """Two that create the same session: the second is told to stop."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
-    [error] = store.commit([new_session("session-1", owner, event("b"))])
+    [error] = tried(store, [new_session("session-1", owner, event("b"))])
     assert isinstance(error, Fenced)
     assert list(store.journal("session-1")) == [event("a")]
 
@@ -412,7 +415,7 @@ def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
         new_session("session-1", None, parent=("session-none", 3)),
         new_session("session-1", None, parent=(None, 3)),
     ):
-        [error] = store.commit([bad])
+        [error] = tried(store, [bad])
         assert type(error) is StorageError
     assert store.head("session-1") is None
     with pytest.raises(StorageError, match="No flow"):
@@ -422,12 +425,13 @@ def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
 def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
     """A lone surrogate is a clear error of its commit alone."""
     owner = store.register("bot")
-    outcomes = store.commit(
+    outcomes = tried(
+        store,
         [
             new_session("session-\ud800", owner),
             new_session("session-2", owner, rows=(Timer("\ud800", "session-2", NOW),)),
             new_session("session-3", owner),
-        ]
+        ],
     )
     assert [type(outcome) for outcome in outcomes] == [RowRefused, RowRefused, type(None)]
     with pytest.raises(StorageError):
@@ -470,7 +474,7 @@ def test_a_flow_with_another_digest_is_not_pinned(store: Store) -> None:
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
     before = store.head("session-1")
-    (error,) = store.commit([step("session-1", 1, 1, event("b")).but(pin=Pin("00" * 32, b"{}"))])
+    (error,) = tried(store, [step("session-1", 1, 1, event("b")).but(pin=Pin("00" * 32, b"{}"))])
     assert isinstance(error, StorageError)
     assert store.head("session-1") == before
     assert list(store.journal("session-1")) == [event("a")]
@@ -556,7 +560,7 @@ def test_quarantine_sets_a_session_aside(store: Store) -> None:
     store.quarantine("session-1", "a second reason", at(10))
     with pytest.raises(SessionQuarantined, match="does not verify"):
         claim(store, "session-1", owner, NOW)
-    [error] = store.commit([step("session-1", 1, 4, event("e"))])
+    [error] = tried(store, [step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Fenced)
     head = store.head("session-1")
     assert head is not None
@@ -574,7 +578,7 @@ def test_a_commit_that_is_fenced_says_so_whatever_else_it_cannot_have(
     other = backend.open()
     other.quarantine("session-1", "bad", NOW)
     other.close()
-    [error] = store.commit([step("session-1", 1, 1, event("b"), rows=(TakeLock("prod", "session-1"),))])
+    [error] = tried(store, [step("session-1", 1, 1, event("b"), rows=(TakeLock("prod", "session-1"),))])
     assert type(error) is Fenced
 
 

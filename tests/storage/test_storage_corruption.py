@@ -29,6 +29,7 @@ from tests.storage.storagekit import (
     reaped,
     rich_session,
     step,
+    tried,
 )
 
 EVENTS = (event("a"), event("b"), event("c"), event("d"))
@@ -168,9 +169,9 @@ def test_a_rolled_back_head_is_noticed(backend: SqliteBackend, store: Store) -> 
     with pytest.raises(Corrupt):
         store.load("session-1")
     fresh = backend.open()
-    refused = outcome(lambda: fresh.commit([step("session-1", 1, 4, event("x"))])[0])
+    refused = outcome(lambda: tried(fresh, [step("session-1", 1, 4, event("x"))])[0])
     assert refused is StoreSuspended or isinstance(refused, Corrupt)
-    [error] = store.commit([step("session-1", 1, 5, event("x"))])
+    [error] = tried(store, [step("session-1", 1, 5, event("x"))])
     assert isinstance(error, Fenced)
     fresh.close()
 
@@ -198,7 +199,7 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
         with pytest.raises(Corrupt):
             work()
     fresh = backend.open()
-    [error] = fresh.commit([step("session-1", 1, 4, event("e"))])
+    [error] = tried(fresh, [step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Corrupt)
     [listed] = fresh.heads()
     assert listed.quarantined is not None

@@ -23,6 +23,7 @@ from tests.storage.storagekit import (
     new_session,
     rich_session,
     step,
+    tried,
 )
 
 # --- durability ------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
     assert other.changed()
     faults.syncs.clear()
     late = step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "applied"),))
-    assert [type(error) for error in store.commit([late, late])] == [StorageError] * 2
+    assert [type(error) for error in tried(store, [late, late])] == [StorageError] * 2
     assert faults.syncs == []
     assert not other.changed()
     store.close()
@@ -138,7 +139,7 @@ def test_a_failed_sync_ends_the_use_of_the_store(tmp_path: Path, faults: Faults)
     done(store, new_session("session-1", None, event("a")))
     faults.fail_sync = "wal"
     with pytest.raises(StorageBroken, match="End this process"):
-        store.commit([step("session-1", 1, 1, event("b"))])
+        tried(store, [step("session-1", 1, 1, event("b"))])
     faults.fail_sync = None
     with pytest.raises(StorageBroken):
         store.ingest([InboxItem("m", "message", b"{}")], NOW)
@@ -196,7 +197,7 @@ def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> N
     big = os.urandom(100_000)
     for _ in range(2):
         with pytest.raises(StorageFull, match="Free some"):
-            store.commit([step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big)])
+            tried(store, [step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big)])
         with pytest.raises(StorageFull):
             store.ingest([InboxItem("small", "message", b"{}"), InboxItem("big", "message", big)], NOW)
     assert (SqliteBackend(tmp_path).rows("journal"), store.head("session-1")) == before
@@ -214,7 +215,7 @@ def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Fa
     done(store, new_session("session-1", None, event("a")))
     faults.fail_write = "wal"
     with pytest.raises(StorageFull):
-        store.commit([step("session-1", 1, 1, event("b"))])
+        tried(store, [step("session-1", 1, 1, event("b"))])
     assert list(store.journal("session-1")) == [event("a")]
     faults.fail_write = None
     done(store, step("session-1", 1, 1, event("c")))

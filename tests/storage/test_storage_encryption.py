@@ -50,6 +50,7 @@ from tests.storage.storagekit import (
     new_session,
     outcome,
     step,
+    tried,
 )
 
 WORD = "kingfisher"
@@ -229,7 +230,7 @@ def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBack
     done(store, new_session("session-1", None, event("a")), new_session("session-2", None, event("a")))
     late = step("session-1", 1, 7, rows=(PutOutbox("one", "lane", "post", said("one")),))
     good = step("session-2", 1, 1, event("b"), rows=(PutOutbox("two", "lane", "post", said("two")),))
-    errors = store.commit([late.but(seq=1, consumed=(Consumed(99, "applied"),)), good])
+    errors = tried(store, [late.but(seq=1, consumed=(Consumed(99, "applied"),)), good])
     assert [type(error).__name__ for error in errors] == ["StorageError", "NoneType"]
     other = opened(backend, OUTER)
     assert other.outbox_row("two").payload == said("two")

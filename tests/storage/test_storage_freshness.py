@@ -28,6 +28,7 @@ from tests.storage.storagekit import (
     rich_session,
     sample_item,
     step,
+    tried,
 )
 from tests.support.proving import PROVE
 
@@ -144,7 +145,7 @@ def test_commits_that_were_undone_do_not_count(backend: SqliteBackend, store: St
     refused = new_session(
         "session-4", None, event("a"), rows=(DropLock("l", "s"), PutOutbox("k", "l", "p", b"{}"))
     )
-    assert store.commit([bad, duplicate, refused.but(consumed=(Consumed(99, "x"),))])[1] is None
+    assert tried(store, [bad, duplicate, refused.but(consumed=(Consumed(99, "x"),))])[1] is None
     store.close()
     assert why(backend.path) is None
 
@@ -259,7 +260,7 @@ def test_a_file_that_is_put_back_while_it_is_served_takes_no_more_writes(
     for column, value in point.items():
         backend.change("freshness", 0, column, value)
     with pytest.raises(StoreSuspended):
-        store.commit([step("session-1", 1, 5, event("f"))])
+        tried(store, [step("session-1", 1, 5, event("f"))])
     with pytest.raises(StoreSuspended):
         store.ingest([sample_item("session-9")], NOW)
 
@@ -279,8 +280,8 @@ def suspended(backend: SqliteBackend, store: Store) -> Iterator[Store]:
 
 
 WRITES: dict[str, Callable[[Store], object]] = {
-    "commit": lambda store: store.commit([step("session-1", 1, 4 + STEPS, event("x"))]),
-    "create": lambda store: store.commit([new_session("session-3", None, event("a"))]),
+    "commit": lambda store: tried(store, [step("session-1", 1, 4 + STEPS, event("x"))]),
+    "create": lambda store: tried(store, [new_session("session-3", None, event("a"))]),
     "claim": lambda store: claim(store, "session-1", store.register("bot"), NOW),
     "ingest": lambda store: store.ingest([sample_item("session-3")], NOW),
     "consume": lambda store: store.consume((), NOW, [DropLock("lock", "session-1")]),

@@ -11,7 +11,7 @@ from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.language.errors import Corrupt, LockHeld
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import Store
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, reaped, step, tried
 
 ONE, TWO, THREE = "session-1", "session-2", "session-3"
 
@@ -54,11 +54,12 @@ def test_a_commit_that_cannot_take_its_lock_stores_nothing(store: Store) -> None
     """Its events, and the place that it asked for in the same commit, are undone; its neighbours' are kept."""
     begin(store, ONE, put("x", ONE), TakeLock("x", ONE))
     owner = store.register("bot")
-    outcomes = store.commit(
+    outcomes = tried(
+        store,
         [
             new_session(TWO, owner, event("a"), rows=(put("x", TWO), TakeLock("x", TWO))),
             new_session(THREE, owner, event("a"), rows=(put("y", THREE), TakeLock("y", THREE))),
-        ]
+        ],
     )
     assert [type(outcome) for outcome in outcomes] == [LockHeld, type(None)]
     assert store.head(TWO) is None
@@ -69,7 +70,7 @@ def test_two_commits_of_one_batch_take_a_lock_once(store: Store) -> None:
     """The second one sees what the first one did in the same transaction."""
     owner = store.register("bot")
     rows = {who: (put("x", who), TakeLock("x", who)) for who in (ONE, TWO)}
-    outcomes = store.commit([new_session(who, owner, event("a"), rows=rows[who]) for who in (ONE, TWO)])
+    outcomes = tried(store, [new_session(who, owner, event("a"), rows=rows[who]) for who in (ONE, TWO)])
     assert [type(outcome) for outcome in outcomes] == [type(None), LockHeld]
 
 

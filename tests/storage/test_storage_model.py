@@ -26,7 +26,7 @@ from engine.language.errors import SaysoError
 from engine.storage.open import MemoryStore
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import Store
-from tests.storage.storagekit import KEY, at, claim, new_session, reaped, step
+from tests.storage.storagekit import KEY, at, claim, new_session, reaped, step, tried
 from tests.support.proving import tries
 
 SESSIONS = st.sampled_from(["session-1", "session-2", "session-3"])
@@ -141,7 +141,8 @@ class Backends(RuleBasedStateMachine):
         assert isinstance(events, tuple)
         self.both(
             which,
-            lambda store, side: store.commit(
+            lambda store, side: tried(
+                store,
                 [
                     new_session(
                         session_id,
@@ -151,7 +152,7 @@ class Backends(RuleBasedStateMachine):
                         thread_key=thread,
                         status=status,
                     )
-                ]
+                ],
             ),
         )
 
@@ -183,7 +184,7 @@ class Backends(RuleBasedStateMachine):
                 )
                 for session_id, head in zip(sessions, heads, strict=True)
             ]
-            return store.commit(commits)
+            return tried(store, commits)
 
         self.both(which, commit)
 

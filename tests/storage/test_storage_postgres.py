@@ -35,7 +35,7 @@ from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_p
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import HeldLock
 from engine.storage.postgres_words import lock_number
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, reaped, step, tell
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, reaped, step, tell, tried
 from tests.support import postgres
 from tests.support.between import Relay
 
@@ -206,7 +206,7 @@ def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresSto
     """The sessions that share its transaction are stored, and what is ingested too says that it is the item's fault."""
     owner, name = store.register("bot"), os.urandom(3000).hex()
     bad = new_session("session-1", owner, event("a"), rows=(PutLock(name, "session-1"),))
-    [refused, stored] = store.commit([bad, new_session("session-2", owner, event("a"))])
+    [refused, stored] = tried(store, [bad, new_session("session-2", owner, event("a"))])
     assert (type(refused), stored) == (RowRefused, None)
     with pytest.raises(RowRefused):
         store.ingest([InboxItem(name, "message", b"{}")], NOW)
@@ -430,7 +430,7 @@ def test_a_lease_that_was_ended_is_never_believed_again(
         )
     soon(lambda: store._db.broken is not None)
     with pytest.raises(StorageBroken, match="is gone"):
-        store.commit([step("session-1", 1, 1, event("b"))])
+        tried(store, [step("session-1", 1, 1, event("b"))])
 
 
 def test_after_a_start_of_the_server_everybody_counts_as_alive(

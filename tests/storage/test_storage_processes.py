@@ -15,7 +15,7 @@ import pytest
 from engine.journal.records import InboxItem, Timer
 from engine.language.errors import Fenced, Owned, StorageError
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from tests.storage.storagekit import KEY, NOW, claim, done, event, new_session, python, step, tell
+from tests.storage.storagekit import KEY, NOW, claim, done, event, new_session, python, step, tell, tried
 from tests.support.prefork import Forked
 
 pytestmark = pytest.mark.process
@@ -126,7 +126,7 @@ def test_a_killed_owners_session_can_be_claimed_at_once(store: SqliteStore, work
     assert store.orphans() == ["session-1"]
     assert store.serving() == ["cli"]
     assert claim(store, "session-1", ours, NOW) == 2
-    [error] = store.commit([step("session-1", 1, 1, event("zombie"))])
+    [error] = tried(store, [step("session-1", 1, 1, event("zombie"))])
     assert isinstance(error, Fenced)
     assert list(store.journal("session-1")) == [event("a")]
 

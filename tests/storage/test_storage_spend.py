@@ -10,7 +10,7 @@ import pytest
 from engine.journal.records import NANO, PutSpend, SettleSpend, SpendRow
 from engine.language.errors import DayBudgetSpent
 from engine.storage.store import Store
-from tests.storage.storagekit import NOW, SqliteBackend, at, done, event, new_session, reaped, step
+from tests.storage.storagekit import NOW, SqliteBackend, at, done, event, new_session, reaped, step, tried
 
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 ONE, TWO = "session-1", "session-2"
@@ -72,11 +72,12 @@ def test_a_call_that_could_pass_the_cap_is_refused(store: Store) -> None:
 def test_a_commit_over_the_cap_stores_nothing_and_its_neighbours_stay(store: Store) -> None:
     """Of two sessions in one transaction the second sees what the first set aside, and is undone alone."""
     owner = store.register("bot")
-    outcomes = store.commit(
+    outcomes = tried(
+        store,
         [
             new_session(who, owner, event("a"), rows=(call(who, 1, 600, cap=1000),), now=NOW)
             for who in (ONE, TWO)
-        ]
+        ],
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), DayBudgetSpent]
     assert store.head(TWO) is None

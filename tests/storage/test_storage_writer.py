@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.journal.records import Commit, InboxItem
+from engine.journal.records import Commit, InboxItem, Lost, Stored
 from engine.language.errors import (
-    Fenced,
     RowRefused,
     StorageBroken,
     StorageError,
@@ -21,6 +20,7 @@ from engine.language.errors import (
 )
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
+from engine.storage.sessions import PartResult
 from engine.storage.sqlite import open_sqlite
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, step
 
@@ -34,7 +34,7 @@ class Recorder(MemoryStore):
         self.threads: set[str] = set()
         self.failure: BaseException | None = None
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
         self.batches.append([commit.session_id for commit in batch])
         self.threads.add(threading.current_thread().name)
         if self.failure is not None:
@@ -117,7 +117,7 @@ async def test_each_waiter_hears_of_its_own_commit(store: Recorder, writer: Writ
         ]
         await queued(*tasks)
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(error) for error in found] == [type(None), Fenced, UnknownSession]
+    assert [type(error) for error in found] == [Stored, Lost, UnknownSession]
     assert len(store.batches) == 1
 
 
@@ -138,7 +138,7 @@ async def test_calls_and_commits_keep_their_order(store: Recorder, writer: Write
             )
         ]
         await queued(*tasks)
-    assert await asyncio.gather(*tasks) == [None, 2, None, 3]
+    assert await asyncio.gather(*tasks) == [Stored(), 2, Stored(), 3]
     assert store.batches == [["session-0"], ["session-0"]]
 
 
@@ -178,7 +178,7 @@ async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder
             )
         ]
         await queued(*tasks)
-    assert await asyncio.gather(*tasks) == [None, 2, None]
+    assert await asyncio.gather(*tasks) == [Stored(), 2, Stored()]
     assert store.batches == [["session-0", "session-1"]]
 
 

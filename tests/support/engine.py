@@ -52,6 +52,7 @@ from engine.nodes.types.registry import mode_of
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
+from engine.storage.sessions import PartResult
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import Store
 from engine.testing import ManualClock as Clock
@@ -341,7 +342,7 @@ class FaultyStore:
         self.answers: dict[str, Any] = {}
         self._loop = asyncio.get_running_loop()
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
         """Fail with the next failure, if there is one left."""
         self.batches.append(len(batch))
         if self.failures:

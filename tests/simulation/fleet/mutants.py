@@ -14,7 +14,7 @@ from engine.run.sessions import Sessions
 from engine.run.shared_lanes import SharedLanes
 from engine.storage.fence import WorkPermit
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.sessions import SessionTables
+from engine.storage.sessions import PartResult, SessionTables
 from tests.simulation.fleet.server import FleetOwners
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -25,7 +25,7 @@ def claims_what_it_read(patch: pytest.MonkeyPatch) -> None:
 
     part = SessionTables._part
 
-    def unchecked(self: SessionTables, commit: Commit, body: bytes, *, settle: bool) -> Exception | None:
+    def unchecked(self: SessionTables, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
         if commit.owner is not None and commit.new is None:
             head = self._stored(commit.session_id)
             commit = commit.but(epoch=head.epoch + 1, seq=head.seq)

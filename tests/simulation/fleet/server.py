@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from engine.journal.records import Commit, Consumed, InboxRow, Row
+from engine.journal.records import Commit, Consumed, InboxRow, Row, Stored
 from engine.language.errors import StorageBroken, StorageBusy
 from engine.storage.connection import SqliteConnection
 from engine.storage.leases import MemoryOwners, new_owner_id
@@ -14,6 +14,7 @@ from engine.storage.open import MemoryDatabase
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
 from engine.storage.sealing import Sealer
+from engine.storage.sessions import PartResult
 from engine.storage.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -173,11 +174,11 @@ class FleetStore(SqliteStore):
         if self._worker is not None and not self._worker.leased:
             raise StorageBusy("the connection that carries the leases is gone")
 
-    def commit(self, batch: Sequence[Commit]) -> list[Exception | None]:
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
         """See `Store.commit`; what is accepted is looked at."""
         found = super().commit(batch)
-        for commit, refusal in zip(batch, found, strict=True):
-            if refusal is None and self._worker is not None:
+        for commit, result in zip(batch, found, strict=True):
+            if isinstance(result, Stored) and self._worker is not None:
                 self._server.world.accepted(self._worker, commit)
         return found
 
