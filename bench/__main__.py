@@ -69,9 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print(f"\nbefore: {before}\nafter:  {machine()}")
         if compared is not None:
-            print(
-                f"\n{aligned(beside.rows(compared))}\n\n" + "\n".join(f"  {note}" for note in compared.notes)
-            )
+            notes = [*compared.notes, "", "Not in the work of the other engines:", *beside.lacking()]
+            print(f"\n{aligned(beside.rows(compared))}\n\n" + "\n".join(f"  {note}" for note in notes))
         if rows:
             print(f"\n{table(rows)}")
     return 0
@@ -82,7 +81,7 @@ def _document(
 ) -> dict[str, object]:
     told: dict[str, object] = {"machine": [before, machine()], "quick": quick}
     if compared is not None:
-        told["beside"] = {"rounds": compared.figures, "notes": compared.notes}
+        told["beside"] = {"rounds": compared.figures, "loads": compared.loads, "notes": compared.notes}
     return {**told, "rows": [row.to_json() for row in rows]}
 
 

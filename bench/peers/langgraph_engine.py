@@ -16,6 +16,8 @@ from langgraph.types import Command, interrupt
 
 from bench.peers import KILLED_IN, STEPS_OF_KILLED, Steps, bytes_in, kill_myself, p99
 
+IMPORTED = time.time()
+
 
 class Count(TypedDict):
     """How many steps were done."""
@@ -177,14 +179,16 @@ async def _crowd(folder: Path, count: int) -> dict[str, float]:
             await graph.ainvoke({"answer": ""}, _config(str(run)), durability="sync")
 
         async def answered(run: int) -> float:
-            begin = time.perf_counter()
             await graph.ainvoke(Command(resume="Fine"), _config(str(run)), durability="sync")
-            return time.perf_counter() - begin
+            return time.perf_counter()
 
         await started(-1)
+        await answered(-1)
         begin = time.perf_counter()
         await asyncio.gather(*(started(run) for run in range(count)))
-        taken = await asyncio.gather(*(answered(run) for run in range(count)))
+        all_answer = time.perf_counter()
+        ended = await asyncio.gather(*(answered(run) for run in range(count)))
+        taken = [each - all_answer for each in ended]
         return {"seconds": time.perf_counter() - begin, "p99": p99(taken)}
 
 

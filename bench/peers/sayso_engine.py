@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import KILLED_IN, STEPS_OF_KILLED, Steps, bytes_in, kill_myself, p99
-from engine import Actor, Flow, Runtime, load_flow, node
+from engine import Actor, Flow, Runtime, node
+
+IMPORTED = time.time()
 
 ANA = Actor.local("ana")
 PAUSE = """
@@ -52,9 +54,15 @@ def added(a: int, b: int) -> int:
     return a + b
 
 
+def _flow(text: str) -> Flow:
+    from engine import load_flow  # a process that takes up what is stored reads no file
+
+    return load_flow(text)
+
+
 def _linear(line: str, count: int) -> Flow:
     nodes = "".join(line.format(index) for index in range(count))
-    return load_flow(f"flow: linear\nlimits: {{max_node_runs: 100000}}\nnodes:\n{nodes}")
+    return _flow(f"flow: linear\nlimits: {{max_node_runs: 100000}}\nnodes:\n{nodes}")
 
 
 def _runtime(folder: Path) -> Runtime:
@@ -91,7 +99,7 @@ def pauses(folder: Path, count: int) -> dict[str, float]:
 
 
 async def _pauses(folder: Path, count: int) -> dict[str, float]:
-    flow, taken = load_flow(PAUSE), []
+    flow, taken = _flow(PAUSE), []
     async with _runtime(folder) as runtime:
         for _ in range(count):
             begin = time.perf_counter()
@@ -113,7 +121,7 @@ async def _items(folder: Path, count: int) -> dict[str, float]:
     _stop_at = (f"a{count * 9 // 10}", there.set)
     async with _runtime(folder) as runtime:
         begin = time.perf_counter()
-        session = await runtime.start(load_flow(ITEMS.format(count)), actor=ANA, session_id=SESSION)
+        session = await runtime.start(_flow(ITEMS.format(count)), actor=ANA, session_id=SESSION)
         await there.wait()
         await session.pause(actor=ANA)
         assert (await session.rest()).status == "paused"
@@ -141,7 +149,7 @@ def paused(folder: Path, count: int) -> dict[str, float]:
 
 
 async def _paused(folder: Path, count: int) -> dict[str, float]:
-    flow = load_flow(PAUSE)
+    flow = _flow(PAUSE)
     async with _runtime(folder) as runtime:
         begin = time.perf_counter()
         for run in range(count):
@@ -171,22 +179,23 @@ def crowd(folder: Path, count: int) -> dict[str, float]:
 
 
 async def _crowd(folder: Path, count: int) -> dict[str, float]:
-    flow = load_flow(PAUSE)
+    flow = _flow(PAUSE)
     async with _runtime(folder) as runtime:
 
         async def begun() -> Any:
             return await (await runtime.start(flow, actor=ANA)).rest()
 
         async def answered(session: Any) -> float:
-            begin = time.perf_counter()
             await session.answer("Fine", actor=ANA)
             assert (await session.ended()).status == "complete"
-            return time.perf_counter() - begin
+            return time.perf_counter()
 
         await answered(await begun())
         begin = time.perf_counter()
         sessions = await asyncio.gather(*(begun() for _ in range(count)))
-        taken = await asyncio.gather(*(answered(session) for session in sessions))
+        all_answer = time.perf_counter()
+        ended = await asyncio.gather(*(answered(session) for session in sessions))
+        taken = [each - all_answer for each in ended]
         return {"seconds": time.perf_counter() - begin, "p99": p99(taken)}
 
 
