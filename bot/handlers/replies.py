@@ -15,14 +15,29 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
+from bot.config.library import Library
 from bot.handlers.agents import ToAgents
-from bot.inbound import decisions, payloads
+from bot.inbound import decisions
+from bot.inbound.lines import BadLine, StartLine
+from bot.inbound.meaning import (
+    Edited,
+    Explain,
+    Inform,
+    MeantFor,
+    Memory,
+    Needs,
+    RevokeGrant,
+    Said,
+    understand,
+)
+from bot.inbound.triggers import Listening
 from bot.outbound.notices import Notices, held, whispered
 from bot.rendering import phrases
 from bot.rendering.notes import menu_blocks
 from bot.rendering.text import escape, plain
-from bot.start.from_slack import MessageStarts, SessionStatus, asks_about_flows
+from bot.start.from_slack import MessageStarts, SessionStatus
 from bot.wire.client import IncomingFiles, NotNow
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.people import heard_in, hears_others, listens
@@ -37,25 +52,19 @@ from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer, Refused, SessionError
 from engine.nodes.runtime.folder import FileRefused
 from prompt_state import question_row as prompts
-from prompt_state.question_row import PromptState, TooLong, may_act_on
+from prompt_state.question_row import PromptState, may_act_on
 from prompt_state.routing import Answer as TextAnswer
 from prompt_state.routing import (
-    Chatter,
     Control,
     Hint,
     Hold,
-    Ignore,
     Listener,
     Menu,
-    Message,
-    Note,
     Overhear,
-    Route,
     Say,
     SessionView,
     Thread,
     WhichAgent,
-    route,
 )
 from prompt_state.routing import (
     Steer as SteerBy,
@@ -199,24 +208,6 @@ class Replies:
         return None
 
 
-async def edited(notices: Notices, row: InboxRow) -> bool:
-    """An edit changes nothing. Whoever edits what was used is told so, once; while that is not decided, it waits. What was
-    missed and read later with these very words is no edit to anybody here."""
-    data = decode(row.payload)
-    key = f"message:{data['team']}:{data['channel']}:{data['ts']}"
-    before = await notices.stored(key)
-    if before is not None and before.outcome is None:
-        return False
-    said = decode(before.payload) if before is not None else {}
-    # An edit that adds a mention comes as a mention too, which counts for nothing.
-    heard = before is not None and not said.get("edited")
-    text = phrases.edited_text(before.outcome if before is not None and heard else None)
-    read_so = heard and (said.get("text") == data.get("text") or payloads.read_before(data, said))
-    if text is None or read_so:
-        return await notices.consume(row, "ignored")
-    return await notices.whisper(row, data, text, "told")
-
-
 # --- what people say ---------------------------------------------------------------------------------------
 
 
@@ -313,6 +304,7 @@ class Conversation:
 
     people: People
     home: decisions.Home
+    library: Library
     starts: MessageStarts
     replies: Replies
     agents: ToAgents
@@ -322,58 +314,60 @@ class Conversation:
     def __post_init__(self) -> None:
         self._controls = Controls(self.status, self.notices)
 
-    # --- messages ------------------------------------------------------------------------------------------
-
     async def message(self, row: InboxRow) -> bool:
         """A message: starts a flow, or means something in its thread, or is people talking."""
         data = decode(row.payload)
-        heads = await self.notices.heads(row.thread_key)
-        try:
-            said = payloads.said(data, self.home)
-        except TooLong as error:
-            return await self.notices.tell(row, data, str(error), "too_long")
-        if data["direct"] and not data["threadTs"] and not heads and self._meant_for_a_thread(said):
-            keys = await self.status.threads(data["channel"])
-            if len(keys) > 1:
-                return await self.notices.tell(row, data, phrases.SEVERAL_HERE, "told")
-            if keys:
-                row, data = row.but(thread_key=keys[0]), {**data, "threadTs": keys[0].split(":")[2]}
-                said, heads = replace(said, thread_ts=data["threadTs"]), await self.notices.heads(keys[0])
-        if self.starts.concerned(said, data, heads):
-            return await self.starts.by_message(row, data, said)
-        actor = await self.people.actor(data, entries=await self._entries(row), in_channel=True)
-        return await self._routed(row, data, said, actor, heads)
+        known = Said(self.home, await self.notices.heads(row.thread_key))
+        while True:
+            match found := understand(data, known):
+                case Needs("listening"):
+                    listening = Listening(partial(dict, self.library.refresh()))
+                    known = replace(known, listening=listening, faults=self.library.faults())
+                case Needs("elsewhere"):
+                    known = replace(known, elsewhere=await self.status.threads(data["channel"]))
+                case MeantFor(key):
+                    row, data = row.but(thread_key=key), {**data, "threadTs": key.split(":")[2]}
+                    known = replace(known, sessions=await self.notices.heads(key))
+                case Needs("thread"):
+                    return await self._in_thread(row, data, known)
+                case Explain(text, outcome):
+                    return await self.notices.tell(row, data, text, outcome)
+                case StartLine() | BadLine() | Inform() | RevokeGrant() | Memory():
+                    return await self.starts.by_message(row, data, found)
 
-    def _meant_for_a_thread(self, said: Message) -> bool:
-        """Whether a direct message outside of every thread may be about what waits there: people answer where they are,
-        and on a phone a thread is far away."""
-        about_flows = asks_about_flows(said) or self.starts.about_memory(said) or self.starts.names_flow(said)
-        return bool(said.text or said.has_files) and not about_flows
+    async def edited(self, row: InboxRow) -> bool:
+        """An edit: whoever changes what was used already is told that it does not count."""
+        data = decode(row.payload)
+        before = await self.notices.stored(f"message:{data['team']}:{data['channel']}:{data['ts']}")
+        match understand(data, Edited(before)):
+            case Hold():
+                return False
+            case Explain(text, outcome):
+                return await self.notices.whisper(row, data, text, outcome)
+            case _:
+                return await self.notices.consume(row, "ignored")
 
     # --- replies in a thread -------------------------------------------------------------------------------
 
-    async def _routed(
-        self, row: InboxRow, data: dict[str, Json], said: Message, actor: Actor, heads: Sequence[Head]
-    ) -> bool:
+    async def _in_thread(self, row: InboxRow, data: dict[str, Json], known: Said) -> bool:
+        """Words for what goes on in a thread, once it is known whose they are."""
         # What was set aside takes nothing and waits for nothing; its thread was told.
-        sound = {head.session_id for head in heads if head.quarantined is None}
-        asked = [prompt for prompt in await self._prompts(row.thread_key) if prompt.session_id in sound]
-        listeners, by_name = await _listeners(self.notices, actor, heads)
+        sound = {head.session_id: head for head in known.sessions if head.quarantined is None}
+        of_thread = await self._prompts(row.thread_key)
+        named = [[*(prompt.who or ()), *(prompt.approvers or ())] for prompt in of_thread if prompt.open]
+        actor = await self.people.actor(data, entries=[*chain(*named)], in_channel=True)
+        asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)
+        listeners, by_name = await _listeners(self.notices, actor, known.sessions)
         thread = Thread(
-            sessions=tuple(
-                SessionView(head.session_id, head.status, head.phase)
-                for head in heads
-                if head.session_id in sound
-            ),
-            prompts=tuple(asked),
+            sessions=tuple(SessionView(key, head.status, head.phase) for key, head in sound.items()),
+            prompts=asked,
             may_answer=self._may_answer(actor, asked),
             agents=tuple(listeners),
             by_name=tuple(by_name),
             hinted=await self._hinted(asked),
             author=actor.id,
         )
-        found = route(said, thread)
-        match found:
+        match found := understand(data, replace(known, thread=thread)):
             case Hold():
                 return False
             case TextAnswer(prompt_id, text):
@@ -386,10 +380,31 @@ class Conversation:
                 return await self.agents.overhear(row, data, actor, found)
             case WhichAgent(agents):
                 return await self.agents.which(row, data, agents)
-            case Chatter() | Ignore() | Note():
+            case Menu(prompt_ids, _):
+                meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
+                text = phrases.menu_text(meant, await self.status.places(meant))
+                blocks = menu_blocks(text, meant, data["ts"], data["user"])
+                return await self.notices.tell(row, data, text, "told", blocks=blocks)
+            case Hint():
+                return await self._hint(row, data, found, asked)
+            case Say():
+                status = await self.status.of(await self.notices.heads(row.thread_key))
+                return await self.notices.look(row, data, actor, status)
+            case _:
                 return await self.notices.consume(row, "ignored")
-            case Menu() | Hint() | Say():
-                return await self._explain(row, data, actor, found, asked)
+
+    async def _hint(
+        self, row: InboxRow, data: dict[str, Json], hint: Hint, asked: Sequence[PromptState]
+    ) -> bool:
+        """Say why words answer nothing."""
+        text = phrases.hint_text(hint.kind, [_by_id(asked, key) for key in hint.prompt_ids])
+        # How a question is answered helps everybody; what was wrong with one reply, its author.
+        author = f":{data['user']}" if hint.kind == "not_yours" else ""
+        key = f"hint:{hint.prompt_ids[0]}{author}" if hint.once else None
+        outcome = "hinted" if hint.once else "told"
+        if hint.kind not in ("buttons", "files"):
+            return await self.notices.whisper(row, data, plain(text), outcome, key=key)
+        return await self.notices.tell(row, data, text, outcome, key=key)
 
     async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
         """The questions about which the thread was given a hint that nobody asked for, also by an earlier process."""
@@ -410,33 +425,6 @@ class Conversation:
         requester = {"id": asked[0].requester_id, "name": asked[0].requester_name}
         return may_act_on(actor, asked, self.notices.gate.target(requester, True))
 
-    async def _explain(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        actor: Actor,
-        found: Route,
-        asked: Sequence[PromptState],
-    ) -> bool:
-        match found:
-            case Menu(prompt_ids, _):
-                meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
-                text = phrases.menu_text(meant, await self.status.places(meant))
-                blocks = menu_blocks(text, meant, data["ts"], data["user"])
-                return await self.notices.tell(row, data, text, "told", blocks=blocks)
-            case Hint(kind, prompt_ids, once):
-                text = phrases.hint_text(kind, [_by_id(asked, key) for key in prompt_ids])
-                # How a question is answered helps everybody; what was wrong with one reply, its author.
-                author = f":{data['user']}" if kind == "not_yours" else ""
-                key = f"hint:{prompt_ids[0]}{author}" if once else None
-                outcome = "hinted" if once else "told"
-                if kind not in ("buttons", "files"):
-                    return await self.notices.whisper(row, data, plain(text), outcome, key=key)
-                return await self.notices.tell(row, data, text, outcome, key=key)
-            case _:
-                status = await self.status.of(await self.notices.heads(row.thread_key))
-                return await self.notices.look(row, data, actor, status)
-
     # --- reading -------------------------------------------------------------------------------------------
 
     async def _prompts(self, key: str | None) -> list[PromptState]:
@@ -445,15 +433,6 @@ class Conversation:
             if key
             else []
         )
-
-    async def _entries(self, row: InboxRow) -> list[str]:
-        asked = await self._prompts(row.thread_key)
-        return [
-            entry
-            for prompt in asked
-            if prompt.open
-            for entry in (*(prompt.who or ()), *(prompt.approvers or ()))
-        ]
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

@@ -6,7 +6,8 @@ Theory
 ------
 Slack delivers at least once, and gives us three seconds. So a payload becomes a value (`decisions`: take it, ask
 something, skip it, ...) without any look-up, gets a key that is the same for each delivery, and is committed to the
-inbox before it is acknowledged. Who somebody is and what they may do is asked later, by the handlers.
+inbox before it is acknowledged. What a stored payload means is asked later, by the handlers: `meaning.understand` says it,
+given the situation, or names the part of the situation that it needs to know (who somebody is, what a thread waits for).
 
 Invariants
 ----------

@@ -5,34 +5,54 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
+from bot.compose.lacks import Lacks
 from bot.compose.projections import mend
 from bot.compose.suspension import until_released
+from bot.config.directory import Directory
 from bot.config.library import Library
+from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
+from bot.handlers.agent_surface import AgentSurface
 from bot.handlers.catchup import INSTALLED, CatchUp
-from bot.handlers.channel_changes import DeadLetters, newer_rows, quarantine_rows
+from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
+from bot.handlers.clicks import Presses
 from bot.handlers.delivered import Delivered
+from bot.handlers.replies import Conversation, Replies
+from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening, read_by_people
-from bot.outbound.calls import AGENT_REFUSED
-from bot.outbound.notices import held
-from bot.outbound.progress import Queues
+from bot.outbound.calls import AGENT_REFUSED, Modals
+from bot.outbound.notices import Notices, held
+from bot.outbound.outbox_worker import Outbound
+from bot.outbound.progress import Meters, Queues
+from bot.outbound.shards import Shards
+from bot.outbound.streams import STREAM_EVENTS
 from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
 from bot.serve.identity import Identity, StartFailed, identify
 from bot.serve.roles import SWEEP_SECONDS as SHARED_SWEEP_SECONDS
 from bot.serve.roles import Replica
-from bot.serve.understanding import Understanding
-from bot.start.from_slack import MessageStarts
+from bot.start.form import FlowChoice, StartForm
+from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
+from bot.start.grants import WideGrants
+from bot.start.memory import Notes
 from bot.start.schedules import WANTED_ROOTED, Schedules
+from bot.start.starter import RateLimits, Starter, ThreadStarts
+from bot.views.forms import Change, Fill
+from bot.views.home import HomeKind, Together
+from bot.views.kinds import Always, FullText, HandOverForm, InPlace, PromptLookup, Reject, Told, Words
+from bot.views.me import Me
+from bot.views.service import Kind, Views
+from bot.views.waiting_for import WaitingFor
 from bot.wire.budget import Budget, limits_of
 from bot.wire.channel_aliases import Aliases
 from bot.wire.client import (
@@ -44,15 +64,14 @@ from bot.wire.client import (
 )
 from bot.wire.said import Said
 from bot.wire.sockets import HEARD
-from bot.wire.users import Channels, LookupFailed, UnknownPerson
+from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
 from engine.decide.policy import Gate
-from engine.journal.events import Event
+from engine.journal.events import Event, SessionReachable
 from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import StorageError
-from engine.nodes.types.spec import Meter
-from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups
+from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups, RowHandler
 from engine.run.engine import DRAIN_SECONDS
 from engine.run.supervision import supervised
 from engine.storage.backoff import is_busy, waited_out
@@ -66,7 +85,7 @@ HEARD_SECONDS = 5.0
 """How often it is noted that events came."""
 
 
-class Bot(Understanding):
+class Bot:
     """All parts of the running bot."""
 
     def __init__(
@@ -90,6 +109,11 @@ class Bot(Understanding):
         self._cut_off: str | None = None
         self.metrics_at: str | None = None
         """Where metrics are served."""
+
+    @cached_property
+    def lacks(self) -> Lacks:
+        """What flows need that this machine does not have."""
+        return Lacks(self.settings, self.engine.executor.jobs.secret, self.machine.steady)
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
         """Serve until `stop()`. Raises `StartFailed`, `SettingsError`, `StorageError`."""
@@ -174,7 +198,7 @@ class Bot(Understanding):
         files = SessionFiles(settings.home, self.engine.files)
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
-        starts, handlers = self._understanding(bot, gate, home, IncomingFiles(bot, files))
+        starts, handlers = self._handlers(bot, gate, home, IncomingFiles(bot, files))
         self.replica = replica = Replica(self.engine.writer, self.role)
         self.service = Dispatcher(
             self.engine,
@@ -191,6 +215,102 @@ class Bot(Understanding):
         self.slack = self._hearing(bot, app, app_token, home, starts)
         self._finding(bot, home)
         replica.on_word.append(self._told)
+
+    def _handlers(
+        self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
+    ) -> tuple[MessageStarts, dict[str, RowHandler]]:
+        """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
+        settings, engine, steady = self.settings, self.engine, self.machine.steady
+        self.profiles = Profiles(engine.writer, self.machine.now)
+        people = self.people = People(
+            bot,
+            home.team_id,
+            steady,
+            always=settings.users | settings.admins,
+            directory=Directory(settings.people_file, self.machine.now, steady),
+            profiles=self.profiles,
+        )
+        channels, links = self.channels, Links(bot)
+        self.notices = notices = Notices(engine, gate)
+        status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
+        limits = RateLimits(settings.rates, steady)
+        starter = Starter(notices, self.library, people, channels, limits, settings)
+        threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
+        triggers = TriggerStarts(
+            notices, self.library, channels, starter, links, bot, lambda: self.service.notify()
+        )
+        kept = Notes(notices, channels, people), WideGrants(notices)
+        starts = MessageStarts(self.library, people, starter, threads, status, notices, *kept)
+        replies = Replies(people, notices, incoming)
+        agents = replies.agents
+        talk = Conversation(people, home, self.library, starts, replies, agents, status, notices)
+        presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
+        lookup = PromptLookup(engine, people, gate)
+        form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks)
+        waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
+        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
+        engine.subscribe(self.homes.happened)
+        kinds: list[Kind] = [
+            *(kind(lookup, replies) for kind in (Fill, Change, Reject, InPlace, Always, Told, Words)),
+            HandOverForm(lookup, replies),
+            FullText(lookup),
+            form,
+            FlowChoice(self.library, form),
+            self.homes,
+            Me(self.profiles, people, engine.writer, self.machine.now, self.homes.look_again),
+            Together(notices, waiting, lookup, lambda: self.service.notify()),
+        ]
+        self.views = Views(screen, kinds, engine.writer, self.machine.now)
+        handled: dict[str, RowHandler] = {
+            decisions.MESSAGE: talk.message,
+            decisions.CLICK: presses.click,
+            decisions.SLASH: starts.slash,
+            decisions.EDITED: talk.edited,
+            **threads.handlers(),
+            **triggers.handlers(),
+            **self.views.handlers(),
+            **ChannelChanges(notices, self._reachable_again).handlers(),
+            **AgentSurface(people, starter, replies, notices).handlers(),
+            **WebRequests(engine, people).handlers(),
+        }
+        for kind in (decisions.ROOTED, WANTED_ROOTED):
+            handled[kind] = self._then_read(handled[kind])
+        return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
+
+    def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
+        """What says everything in Slack, and looks whenever a session took a step."""
+        shards, tuning, engine, writer = None, self.machine.tuning, self.engine, self.engine.writer
+        if self.replica.shared:
+            shards = Shards(
+                writer, self.replica.posters, lambda session_id: writer.call(writer.store.head, session_id)
+            )
+            tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
+            self.replica.on_word.append(
+                lambda word: shards.look_again() if word in ("all", "peers") else None
+            )
+        outbound = Outbound(
+            writer,
+            bot,
+            engine.verified_state,
+            engine.flow_of,
+            home.bot_user_id,
+            taken=self.service.notify,
+            now=self.machine.now,
+            tuning=tuning,
+            files=files,
+            meters=lambda session_id: engine.executor.meters.get(session_id) or {},
+            lacks=self.lacks,
+            posted=lambda: self.slack.sockets.posted(),
+            link_hosts=self.settings.agents.link_hosts,
+            agent=home.agent,
+            shards=shards,
+        )
+        engine.subscribe(outbound.happened)
+        engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
+        engine.subscribe(self._regained, SessionReachable)
+        engine.executor.on_stream = outbound.streams.heard
+        Meters(engine, outbound.notify)
+        return outbound
 
     def _finding(self, bot: Any, home: decisions.Home) -> None:
         """What finds work that nobody delivers: what was missed, and what is due."""
@@ -223,12 +343,6 @@ class Bot(Understanding):
             taken=self.service.notify,
             jumped=self.engine.clock_jumped,
         )
-
-    def _posted(self) -> None:
-        self.slack.sockets.posted()
-
-    def _meters(self, session_id: str) -> Mapping[str, Meter]:
-        return self.engine.executor.meters.get(session_id) or {}
 
     def _hearing(
         self, bot: Any, app: Any, app_token: str, home: decisions.Home, starts: MessageStarts

@@ -15,7 +15,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.library import Library
 from bot.inbound import decisions
-from bot.inbound.lines import BadLine, parse
+from bot.inbound.lines import BadLine, StartLine, parse
+from bot.inbound.meaning import Inform, Memory, OwnWish, RevokeGrant
 from bot.inbound.triggers import Listening, Overheard, said_in, shown
 from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
@@ -26,8 +27,8 @@ from bot.rendering.grants import line
 from bot.rendering.notes import note, start_blocks
 from bot.rendering.text import safe
 from bot.start.form import shortcut_of
-from bot.start.grants import WideGrants, asks_about_grants, revoked_in
-from bot.start.memory import Notes, asks_about_memory
+from bot.start.grants import WideGrants
+from bot.start.memory import Notes
 from bot.start.starter import (
     Refusal,
     Starter,
@@ -50,7 +51,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import SchemaTooNew
 from prompt_state.question_row import PromptState, thread_key
-from prompt_state.routing import Message, control_word
 from prompt_state.slack_text import text_in
 
 _MOST_SHOWN = 30
@@ -128,22 +128,12 @@ class SessionStatus:
         return [head for head in await self._notices.living(channel) if head.quarantined is None]
 
 
-def asks_about_flows(said: Message) -> bool:
-    """Whether a message asks which flows there are, how they go, or how all this works."""
-    return (
-        control_word(said.text) in ("help", "status")
-        or said.text.lower() in ("list", "flows")
-        or asks_about_grants(said.text)
-    )
-
-
 @dataclass(eq=False, repr=False)
 class MessageStarts:
     """Begins flows for inbox rows, or says why not."""
 
     library: Library
     people: People
-    home: decisions.Home
     starter: Starter
     threads: ThreadStarts
     status: SessionStatus
@@ -153,53 +143,29 @@ class MessageStarts:
 
     # --- messages ------------------------------------------------------------------------------------------
 
-    def concerned(self, said: Message, data: dict[str, Json], heads: Sequence[Head]) -> bool:
-        """Whether a message is to begin a flow or asks about flows; `heads` are the sessions of its thread."""
-        # Whether a message may start something: in the thread of a direct message only with a mention, for
-        # there an answer may well begin with the name of a flow.
-        in_own_thread = data["direct"] and data["threadTs"]
-        calls_us = f"<@{self.home.bot_user_id}" in data["text"] if in_own_thread else said.mentions_bot
-        if not calls_us or said.edited:
-            return False
-        about = asks_about_grants(said.text) or self.about_memory(said)
-        return not heads or about or self.names_flow(said)
-
-    def about_memory(self, said: Message) -> bool:
-        """Whether a message asks for what is noted, or changes it; not where a flow has this name."""
-        return asks_about_memory(said.text) and "memory" not in self.library.refresh()
-
-    def names_flow(self, said: Message) -> bool:
-        """Whether a message says which flow it is about, by its name or by words for which one listens."""
-        first = said.shown.split(maxsplit=1)[0].lower() if said.shown else ""
-        if first == "run" or first in self.library.refresh():
-            return True
-        return Listening(self.library.refresh).mentioned(said.shown) is not None
-
-    async def by_message(self, row: InboxRow, data: dict[str, Json], said: Message) -> bool:
-        """A message that is `concerned`: begin what it names, or say what it asks for."""
-        if not said.text or asks_about_flows(said) or self.about_memory(said):
-            actor = await self.people.actor(data, in_channel=True)
-            if self.about_memory(said):
-                return await self.notes.asked(row, data, said.text, actor)
-            if (grant_id := revoked_in(said.text)) is not None:
+    async def by_message(self, row: InboxRow, data: dict[str, Json], wish: OwnWish) -> bool:
+        """Begin what a message names, or say what it asks for."""
+        if isinstance(wish, StartLine | BadLine):
+            thread_ts = data["threadTs"] or data["ts"]
+            told = in_thread(row, data, thread_ts)
+            if isinstance(wish, BadLine):
+                return await self.starter.refuse(row, Refusal(wish.message), told)
+            wanted = Wish(wish.flow, wish.inputs, data, in_channel=True)
+            return await self.starter.start(row, wanted, thread_ts, told)
+        actor = await self.people.actor(data, in_channel=True)
+        match wish:
+            case Memory():
+                return await self.notes.asked(row, data, wish, actor)
+            case RevokeGrant(grant_id):
                 return await self.grants.revoke(row, data, grant_id, actor)
-            return await self.notices.look(row, data, actor, await self._about_flows(said, data["channel"]))
-        thread_ts = data["threadTs"] or data["ts"]
-        told = in_thread(row, data, thread_ts)
-        line = Listening(self.library.refresh).line(said.shown, self.library.faults())
-        if isinstance(line, BadLine):
-            return await self.starter.refuse(row, Refusal(line.message), told)
-        wish = Wish(line.flow, line.inputs, data, in_channel=True)
-        return await self.starter.start(row, wish, thread_ts, told)
-
-    async def _about_flows(self, said: Message, channel: str) -> str:
-        word = control_word(said.text)
-        if word == "status":
-            return await self.status.running(channel)
-        if asks_about_grants(said.text):
-            return await self._allowed(channel)
-        flows = self.library.refresh()
-        return phrases.help_text(flows) if not said.text or word == "help" else phrases.flows_text(flows)
+            case Inform("running"):
+                text = await self.status.running(data["channel"])
+            case Inform("grants"):
+                text = await self._allowed(data["channel"])
+            case Inform(about):
+                flows = self.library.refresh()
+                text = phrases.help_text(flows) if about == "help" else phrases.flows_text(flows)
+        return await self.notices.look(row, data, actor, text)
 
     async def _allowed(self, channel: str) -> str:
         return await self.status.allowed(channel, await self.grants.listed(channel))

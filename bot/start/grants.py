@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from bot.intents.session_rows import note_row
 from bot.outbound.notices import Notices
 from bot.rendering.grants import line
@@ -16,19 +14,7 @@ from engine.language.codec import Json
 from engine.language.errors import Corrupt, KeptMoved
 from prompt_state.question_row import thread_key
 
-_ASKED = re.compile(r"grants(?:\s+revoke\s+(prompt-[0-9a-z]+))?", re.IGNORECASE)
 NOT_HERE = "This is not allowed any more, or it was allowed elsewhere, so there is nothing to take back."
-
-
-def asks_about_grants(text: str) -> bool:
-    """Whether somebody asks what is always allowed, or takes one back."""
-    return _ASKED.fullmatch(text.strip()) is not None
-
-
-def revoked_in(text: str) -> str | None:
-    """The grant that a message takes back."""
-    found = _ASKED.fullmatch(text.strip())
-    return found[1] if found else None
 
 
 class WideGrants:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from bot.inbound.meaning import Memory
 from bot.intents.session_rows import note_row
 from bot.outbound.notices import Notices
 from bot.rendering.text import date, one_line, person, safe
@@ -17,17 +16,8 @@ from engine.language.errors import Corrupt, KeptMoved
 from engine.run.memory import UnknownNote, notes_of, stored_note
 from prompt_state.question_row import thread_key
 
-_ASKED = re.compile(
-    r"memory(?:\s+(?:(?P<forget>forget)\s+(?P<id>n[0-9a-f]{10})|edit\s+(?P<edited>n[0-9a-f]{10})\s+(?P<text>\S.*)))?",
-    re.IGNORECASE | re.DOTALL,
-)
 _MOST_LISTED = 30
 _HOW = "`memory edit ID new text` changes one, `memory forget ID` deletes it."
-
-
-def asks_about_memory(text: str) -> bool:
-    """Whether somebody asks for what is noted, or changes it."""
-    return _ASKED.fullmatch(text.strip()) is not None
 
 
 class Notes:
@@ -49,23 +39,14 @@ class Notes:
         more = [f"_and {left} older ones: `sayso memory list`_"] if left > 0 else []
         return "\n".join([*map(_line, rows[-_MOST_LISTED:]), *more, f"_{_HOW}_"])
 
-    async def asked(self, row: InboxRow, data: dict[str, Json], text: str, actor: Actor) -> bool:
-        """Answer a message that asks about notes, and carry out what it says."""
-        found = _ASKED.fullmatch(text.strip())
-        assert found is not None, "asks_about_memory said so"
-        kept_id = found["id"] or found["edited"]
-        if kept_id is None:
+    async def asked(self, row: InboxRow, data: dict[str, Json], wish: Memory, actor: Actor) -> bool:
+        """Answer a message about notes, and carry out what it says."""
+        if wish.kept_id is None:
             return await self._notices.look(row, data, actor, await self.listed(data["channel"]))
         verdict = authorize(actor, "status", self._notices.gate.target({}, True))
         if not verdict.allowed:
             return await self._notices.whisper(row, data, verdict.reason or "", "refused")
-        new = "" if found["forget"] else found["text"].strip()
-        return await self._change(row, data, kept_id.lower(), new, actor)
-
-    async def _change(
-        self, row: InboxRow, data: dict[str, Json], kept_id: str, text: str, actor: Actor
-    ) -> bool:
-        engine, channel = self._notices.engine, data["channel"]
+        engine, channel, kept_id, text = self._notices.engine, data["channel"], wish.kept_id, wish.text
         while True:
             try:
                 stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())

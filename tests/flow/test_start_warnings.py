@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from bot.start.from_slack import asks_about_flows
-from bot.start.memory import asks_about_memory
+from bot.inbound.meaning import asks
 from engine.flow import Flow
 from engine.flow.checks.starts import BUILT_IN, start_warnings
 from engine.flow.load import load_flow
@@ -87,7 +86,7 @@ def test_flows_with_such_names_are_warned_of() -> None:
 def test_all_words_of_the_bot_are_known() -> None:
     """What the bot answers or obeys where it is the whole message is on the list of its words."""
     said = [read_message(word, bot_user_id="U1", user="U2", ts="1.0", thread_ts=None) for word in BUILT_IN]
-    others = {word.text for word in said if asks_about_flows(word) or asks_about_memory(word.text)}
+    others = {word.text for word in said if asks(word, ())}
     assert {*get_args(ControlWord), *others, "run"} == BUILT_IN
 
 

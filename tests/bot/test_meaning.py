@@ -1,0 +1,146 @@
+"""The meaning of what people say and edit: a payload and a situation in, a value out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.inbound.decisions import MESSAGE, Home
+from bot.inbound.lines import BadLine, StartLine
+from bot.inbound.meaning import (
+    Edited,
+    Explain,
+    Inform,
+    MeantFor,
+    Memory,
+    Needs,
+    RevokeGrant,
+    Said,
+    understand,
+)
+from bot.inbound.triggers import Listening
+from engine.journal.records import Head, InboxRow
+from engine.language.codec import encode
+from prompt_state.routing import Chatter, Hold, Ignore, SessionView, Thread
+from tests.support.engine import START, flow_of
+
+HOME = Home("T1", "A1", "UBOT")
+FLOW = flow_of("""flow: deploy
+inputs: {service: {type: string, default: web}}
+triggers: [{mention: "ship {service}"}]
+nodes: [{id: a, type: shell, with: {script: ls}}]
+""")
+FLOWS = Said(HOME, (), Listening(lambda: {"deploy": FLOW}))
+HEAD = Head(
+    "session-1", "deploy", "d1", None, "T1:C1:1.0", "paused", "waiting", 1, 9, None, START, START, None, None
+)
+
+
+def message(text: str, *, direct: bool = False, thread: str | None = None, **more: Any) -> dict[str, Any]:
+    """A stored message."""
+    return {
+        "team": "T1",
+        "channel": "D1" if direct else "C1",
+        "text": text,
+        "user": "U1",
+        "ts": "5.0",
+        "threadTs": thread,
+        "edited": False,
+        "subtype": None,
+        "app": False,
+        "direct": direct,
+        "hasFiles": False,
+        **more,
+    }
+
+
+def call(text: str, **more: Any) -> dict[str, Any]:
+    """A message that begins with a mention of the bot."""
+    return message(f"<@UBOT> {text}", **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("", Inform("help")),
+        ("Help!", Inform("help")),
+        ("status", Inform("running")),
+        ("Flows", Inform("flows")),
+        ("grants", Inform("grants")),
+        ("grants revoke prompt-1a", RevokeGrant("prompt-1a")),
+        ("memory", Memory(None)),
+        ("memory forget N0123456789", Memory("n0123456789")),
+        ("memory edit n0123456789 the disk is small", Memory("n0123456789", "the disk is small")),
+        ("deploy service=db", StartLine("deploy", {"service": "db"})),
+        ("run deploy", StartLine("deploy", {})),
+        ("ship db", StartLine("deploy", {"service": "db"})),
+    ],
+)
+def test_a_call_of_the_bot_is_a_wish_of_its_own(text: str, meaning: object) -> None:
+    """Outside of a thread in which something goes on."""
+    assert understand(call(text), FLOWS) == meaning
+    assert understand(message(text, direct=True), replace(FLOWS, elsewhere=())) == meaning
+
+
+def test_a_line_that_starts_nothing_is_answered() -> None:
+    """It names no flow, or names none that is served."""
+    assert isinstance(understand(call("deplyo"), FLOWS), BadLine)
+
+
+def test_nothing_is_asked_for_that_does_not_matter() -> None:
+    """The flows where the bot is called, other threads where somebody answers outside of them, else the thread alone."""
+    bare = Said(HOME, (HEAD,))
+    assert understand(message("it is full", thread="1.0"), bare) == Needs("thread")
+    assert understand(call("it is full", thread="1.0"), bare) == Needs("listening")
+    assert understand(message("it is full", direct=True), FLOWS) == Needs("elsewhere")
+    too_long = understand(message("x" * 20_000, thread="1.0"), bare)
+    assert isinstance(too_long, Explain)
+    assert too_long.outcome == "too_long"
+
+
+def test_an_answer_beside_its_thread_is_meant_for_the_only_one() -> None:
+    """With several nobody can tell, and with none it is a line that starts something."""
+    said = message("it is full", direct=True)
+    assert understand(said, replace(FLOWS, elsewhere=("T1:D1:1.0",))) == MeantFor("T1:D1:1.0")
+    several = understand(said, replace(FLOWS, elsewhere=("T1:D1:1.0", "T1:D1:2.0")))
+    assert isinstance(several, Explain)
+    assert several.outcome == "told"
+    assert isinstance(understand(said, replace(FLOWS, elsewhere=())), BadLine)
+
+
+def test_in_a_thread_only_words_about_flows_are_wishes() -> None:
+    """What else is said to the bot there is for the session; in that of a direct message, a mention says that it is a call."""
+    here = replace(FLOWS, sessions=(HEAD,), thread=Thread((SessionView("session-1", "paused"),)))
+    assert understand(call("deploy", thread="1.0"), here) == StartLine("deploy", {})
+    assert understand(call("memory", thread="1.0"), here) == Memory(None)
+    assert not isinstance(understand(call("it is full", thread="1.0"), here), BadLine)
+    assert understand(message("deploy", thread="1.0"), here) == Chatter()
+    direct = message("deploy", direct=True, thread="1.0")
+    assert not isinstance(understand(direct, here), StartLine)
+
+
+def row(outcome: str | None, **data: Any) -> InboxRow:
+    """What was stored of a message that is edited now."""
+    payload = encode({**message("old"), **data})
+    return InboxRow(1, "message:T1:C1:5.0", MESSAGE, payload, None, None, START, outcome, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "meaning"),
+    [
+        (None, "Edits are not read. Please send it as a new message."),
+        (row(None), Hold(())),
+        (row("applied"), "Your edit was ignored: what you wrote first counts."),
+        (row("ignored"), Ignore("an edit of what was not used")),
+        (row("applied", text="new"), Ignore("read with these words")),
+        (row("applied", editedTs="9.0"), Ignore("read with these words")),
+        (row("applied", edited=True), "Edits are not read. Please send it as a new message."),
+    ],
+)
+def test_an_edit_changes_nothing_and_its_author_may_hear_so(before: InboxRow | None, meaning: object) -> None:
+    """By what became of the message before; what was read with these very words was not edited for anybody here."""
+    edit = {"ts": "5.0", "text": "new", "editedTs": "8.0"}
+    wanted = Explain(meaning, "told") if isinstance(meaning, str) else meaning
+    assert understand(edit, Edited(before)) == wanted
