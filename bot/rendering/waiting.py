@@ -14,6 +14,7 @@ from bot.rendering import approvals
 from bot.rendering.blocks import (
     LABEL,
     Block,
+    about,
     actions,
     button,
     field_block,
@@ -37,11 +38,12 @@ from bot.rendering.text import (
 )
 from engine.decide.question import ANSWER as ANSWERED
 from engine.forms import value_text
+from engine.forms.question import Question
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
 
-ANSWER, TOGETHER = "answer", "together"
-"""The views in which a question is answered, and alike ones are decided together."""
+ANSWER, REJECT, TOGETHER = "answer", "reject", "together"
+"""The views in which a question is answered, or rejected with a reason, and alike ones are decided together."""
 DECISION, REASON, ONE = "decision", "reason", "one:"
 """What is filled in there."""
 MOST_TOGETHER = 40
@@ -180,37 +182,44 @@ def _opens(label: str, kind: str, prompt: PromptState, style: str | None = None)
 # --- views -------------------------------------------------------------------------------------------------
 
 
-def answer_view(prompt: PromptState, meta: dict[str, Json]) -> dict[str, object]:
-    """A question that is answered with words, or with one of many choices."""
-    blocks: list[Block] = [section(cut(shown(prompt.message), 2_900))]
-    if prompt.options:
-        menu = [
-            option(numbered(index, str(one["label"]), LABEL), str(index))
-            for index, one in enumerate(prompt.options[:100])
-        ]
-        element: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
-        optional = prompt.accepts_text
-        blocks.append(field_block(DECISION, "One of these", element, optional=optional))
-    if prompt.accepts_text:
-        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
-        element |= {"max_length": MOST_REASON}
-        label = "Or in other words" if prompt.options else "Your answer"
-        blocks.append(field_block(REASON, label, element, optional=bool(prompt.options)))
-    return modal(str(prompt.node_name or "Answer"), blocks, kind=ANSWER, meta=meta, submit="Answer")
-
-
-def told_view(prompt: PromptState, index: int, meta: dict[str, Json]) -> dict[str, object]:
-    """The words, or the one of several things, that go with a choice."""
-    chosen = prompt.options[index]
-    asks, label = chosen["asks"], str(chosen["label"])
+def decision_view(
+    kind: str, prompt: Question, meta: dict[str, Json], *, index: int | None = None, given: str = ""
+) -> dict[str, object]:
+    """A question with an input for the words that go with a decision. By `kind` they are the reason of a rejection, a result in
+    place of a tool's (`given` is one that somebody gave), what the choice at `index` asks for, or the answer itself."""
+    blocks, label, optional, hint = [about(prompt.message)], "Your answer", False, None
+    title, submit = str(prompt.node_name or "Answer"), "Answer"
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
-    element |= {"max_length": MOST_REASON, "focus_on_load": True}
-    if asks.get("choices"):
-        listed = [option(one, one) for one in asks["choices"]]
-        element = {"type": "static_select", "action_id": REASON, "options": listed}
-    field = field_block(REASON, asks["label"], element, optional=bool(asks.get("optional")))
-    blocks = [section(cut(shown(prompt.message), 2_900)), field]
-    return modal(label, blocks, kind=approvals.TOLD, meta=meta, submit=clip(label, 24))
+    element["max_length"] = MOST_REASON
+    if kind != ANSWER:
+        element["focus_on_load"] = True
+    if kind == REJECT:
+        labels = [str(one["label"]) for one in prompt.options if one.get("value") == REJECT]
+        title = submit = next(iter(labels), "Reject")
+        label, optional, hint = "Why?", not prompt.require_reason, "Everybody in the thread can read it."
+    elif kind == approvals.IN_PLACE:
+        blocks += approvals.whole_blocks(str((prompt.covers or {}).get("text") or ""))
+        title, label = "Answer", "Result, in place of the tool's"
+        hint = "It is what the agent is told; the tool does not run. Everybody in the thread can read it."
+        element |= {"initial_value": given[:MOST_REASON]} if given else {}
+    elif index is not None:
+        chosen = prompt.options[index]
+        asks, title = chosen["asks"], str(chosen["label"])
+        label, optional, submit = asks["label"], bool(asks.get("optional")), title
+        if asks.get("choices"):
+            listed = [option(one, one) for one in asks["choices"]]
+            element = {"type": "static_select", "action_id": REASON, "options": listed}
+    elif prompt.options:
+        menu = [
+            option(numbered(number, str(one["label"]), LABEL), str(number))
+            for number, one in enumerate(prompt.options[:100])
+        ]
+        select: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
+        blocks.append(field_block(DECISION, "One of these", select, optional=prompt.accepts_text))
+        label, optional = "Or in other words", True
+    if kind != ANSWER or prompt.accepts_text:
+        blocks.append(field_block(REASON, label, element, optional=optional, hint=hint))
+    return modal(title, blocks, kind=kind, meta=meta, submit=submit)
 
 
 def _label(label: Json) -> str:

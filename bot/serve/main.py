@@ -35,6 +35,8 @@ from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
 from bot.outbound.shards import Shards
 from bot.outbound.streams import STREAM_EVENTS
+from bot.rendering.approvals import IN_PLACE, TOLD
+from bot.rendering.waiting import ANSWER, REJECT
 from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
@@ -49,7 +51,7 @@ from bot.start.schedules import WANTED_ROOTED, Schedules
 from bot.start.starter import RateLimits, Starter, ThreadStarts
 from bot.views.forms import Change, Fill
 from bot.views.home import HomeKind, Together
-from bot.views.kinds import Always, FullText, HandOverForm, InPlace, PromptLookup, Reject, Told, Words
+from bot.views.kinds import Always, Decide, FullText, HandOverForm, PromptLookup
 from bot.views.me import Me
 from bot.views.service import Kind, Views
 from bot.views.waiting_for import WaitingFor
@@ -251,8 +253,8 @@ class Bot:
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
-            *(kind(lookup, replies) for kind in (Fill, Change, Reject, InPlace, Always, Told, Words)),
-            HandOverForm(lookup, replies),
+            *(kind(lookup, replies.carry_out) for kind in (Fill, Change, Always, HandOverForm)),
+            *(Decide(name, lookup, replies.carry_out) for name in (REJECT, IN_PLACE, TOLD, ANSWER)),
             FullText(lookup),
             form,
             FlowChoice(self.library, form),

@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from bot.inbound.decisions import INSIDE, Errors, Next, Refuse, Submission, Verdict, View
+from bot.inbound.decisions import INSIDE, Errors, Next, Opening, Refuse, Submission, Verdict, View
 from bot.rendering.blocks import words
 from bot.rendering.forms import form_errors, form_pages, form_view, read_form
 from bot.views.kinds import OpenPrompt, PromptKind, PromptLookup, prompt_meta, taken
@@ -41,29 +41,26 @@ async def read_pages(
     page, kept = _position(submission.meta)
     pages = form_pages(fields)
     page = min(page, len(pages) - 1)
-    earlier = await _earlier(prompts, submission, kept[:page])
-    if earlier is None:
-        return Refuse(LOST)
+    earlier: dict[str, Json] = {}
+    for digest in kept[:page]:
+        values = await prompts.page(f"{submission.key}:{digest}")
+        if values is None:
+            return Refuse(LOST)
+        earlier |= values
     if submission.action is not None:
-        return _back(submission, page, kept, earlier, show)
+        if page == 0 or submission.action.get("action_id") != BACK:
+            return Refuse("There is no page before this one.")
+        return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
     raw = read_form(submission.values, pages[page])
     if page + 1 == len(pages):
-        values, wrong = check_form(fields, {**earlier, **raw})
-        return wrong_on(submission, fields, wrong) if wrong else accept(values)
+        answer, wrong = check_form(fields, {**earlier, **raw})
+        return wrong_on(submission, fields, wrong) if wrong else accept(answer)
     _, wrong = check_form(pages[page], raw)
     if wrong:
         return Errors(form_errors(wrong, pages[page]))
     digest = blake2b(encode([page, raw]), digest_size=12).hexdigest()
     view = _with_back(show(page + 1, [*kept[:page], digest], {**earlier, **raw}), page + 1)
-    return Next(view, raw, _page_key(submission, digest))
-
-
-def _back(
-    submission: Submission, page: int, kept: list[str], earlier: dict[str, Json], show: PageView
-) -> Verdict:
-    if page == 0 or (submission.action or {}).get("action_id") != BACK:
-        return Refuse("There is no page before this one.")
-    return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
+    return Next(view, raw, f"{submission.key}:{digest}")
 
 
 def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Verdict:
@@ -79,23 +76,6 @@ def _position(meta: Mapping[str, Json]) -> tuple[int, list[str]]:
     page, kept = meta.get("page"), meta.get("pages")
     number = page if isinstance(page, int) and page > 0 else 0
     return number, [str(digest) for digest in kept] if isinstance(kept, list) else []
-
-
-def _page_key(submission: Submission, digest: str) -> str:
-    return f"{submission.key}:{digest}"
-
-
-async def _earlier(
-    prompts: PromptLookup, submission: Submission, kept: Sequence[str]
-) -> dict[str, Json] | None:
-    """What was filled in on the pages before; None where it is gone."""
-    found: dict[str, Json] = {}
-    for digest in kept:
-        values = await prompts.page(_page_key(submission, digest))
-        if values is None:
-            return None
-        found |= values
-    return found
 
 
 def _with_back(view: View, page: int) -> View:
@@ -123,9 +103,9 @@ class FormKind(PromptKind):
     def accept(self, asked: OpenPrompt, submission: Submission, values: dict[str, Json]) -> Verdict:
         """All of it is right."""
 
-    def view(self, asked: OpenPrompt, user: str) -> View:
+    def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The first page."""
-        return self.page(asked, user, 0, (), {})
+        return self.page(asked, opening.user, 0, (), {})
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Every field, page by page."""

@@ -33,7 +33,7 @@ from bot.rendering.home import (
     page_of,
     words_home,
 )
-from bot.rendering.waiting import DECISION, ONE, REASON, TOGETHER, Waiting, alike, together_view
+from bot.rendering.waiting import DECISION, ONE, REASON, REJECT, TOGETHER, Waiting, alike, together_view
 from bot.views.kinds import UNKNOWN, PromptLookup
 from bot.views.me import about
 from bot.views.service import BROKEN, Kind
@@ -322,12 +322,12 @@ class Together(Kind):
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """A row for each."""
-        told = {name: data[name] for name in ("team", "user", "decision", "reason")}
+        told = {name: data[name] for name in ("team", "user", "reason")}
         items = [
             InboxItem(
                 f"{row.key}:{one['promptId']}",
                 VIEW,
-                encode({**told, **one, "kind": "reject", "from": "home"}),
+                encode({**told, **one, "kind": REJECT, "value": data["decision"], "from": "home"}),
                 thread_key=thread_key(data["team"], one["channel"], one["threadTs"]),
             )
             for one in data["each"]

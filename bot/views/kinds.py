@@ -1,13 +1,13 @@
-"""Views that are no forms: a reason, a hand-over, words in answer, the full text of a prompt. What all views about a
+"""Views that are no forms: a decision with words, a hand-over, the full text of a prompt. What all views about a
 prompt read, and their base.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from bot.inbound.decisions import (
     Accept,
@@ -19,11 +19,11 @@ from bot.inbound.decisions import (
     Verdict,
     View,
 )
-from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole, whole_blocks
+from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.grants import ALWAYS, FOR, IN, PATTERN, always_view, patterned
 from bot.rendering.phrases import closed_text
-from bot.rendering.waiting import ANSWER, DECISION, MOST_REASON, REASON, answer_view, told_view
+from bot.rendering.waiting import DECISION, REASON, REJECT, decision_view
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.grants import USUAL_SECONDS
@@ -140,25 +140,16 @@ def _ids(row: PromptState) -> dict[str, Json]:
     return {"promptId": row.prompt_id, "nonce": row.nonce, **place}
 
 
-def named(submission: Submission) -> tuple[str, str]:
-    """The prompt and the nonce that a view is about."""
-    return str(submission.meta.get("promptId") or ""), str(submission.meta.get("nonce") or "")
-
-
-class Talk(Protocol):
-    """What carries out a submission: the conversation."""
-
-    async def carry_out(
-        self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]
-    ) -> bool: ...
+CarryOut: TypeAlias = Callable[[InboxRow, dict[str, Json], Callable[[Actor], Command]], Awaitable[bool]]
+"""Makes a command of a submission, as whoever submitted it (`bot.handlers.replies.Replies.carry_out`)."""
 
 
 class PromptKind(Kind, ABC):
     """A view about a prompt: opened and submitted only while the prompt is open, by whom it is not out of question."""
 
-    def __init__(self, prompts: PromptLookup, talk: Talk) -> None:
+    def __init__(self, prompts: PromptLookup, carry_out: CarryOut) -> None:
         self._prompts = prompts
-        self._talk = talk
+        self._carry_out = carry_out
 
     def action(self, asked: OpenPrompt) -> Action:
         """What the policy calls it."""
@@ -170,7 +161,7 @@ class PromptKind(Kind, ABC):
         if isinstance(asked, str):
             return asked
         reason = self._prompts.out_of_question(asked, opening.user, self.action(asked))
-        return reason if reason is not None else self.view(asked, opening.user)
+        return reason if reason is not None else self.view(asked, opening)
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why it is not for this person, with all that Slack knows of them."""
@@ -181,7 +172,8 @@ class PromptKind(Kind, ABC):
 
     async def check(self, submission: Submission) -> Verdict:
         """Whether the prompt is still the one that was shown, and what was filled in is right."""
-        asked = await self._prompts.asked(*named(submission))
+        prompt_id, nonce = (str(submission.meta.get(name) or "") for name in ("promptId", "nonce"))
+        asked = await self._prompts.asked(prompt_id, nonce)
         if isinstance(asked, str):
             return Refuse(asked)
         reason = self._prompts.out_of_question(asked, submission.user, self.action(asked))
@@ -189,10 +181,10 @@ class PromptKind(Kind, ABC):
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """The command that it is, as whoever submitted it."""
-        return await self._talk.carry_out(row, data, lambda actor: self.command(actor, row.key, data))
+        return await self._carry_out(row, data, lambda actor: self.command(actor, row.key, data))
 
     @abstractmethod
-    def view(self, asked: OpenPrompt, user: str) -> View:
+    def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The modal."""
 
     @abstractmethod
@@ -215,69 +207,58 @@ def ids_of(opening: Opening) -> tuple[str, str]:
     return prompt_id, nonce
 
 
-class Reject(PromptKind):
-    """`sayso:open:reject`."""
+class Decide(PromptKind):
+    """A decision with words: `sayso:open:reject`, `in-place`, `told` and `answer` (`bot.rendering.waiting.decision_view`)."""
 
-    name = "reject"
+    def __init__(self, name: str, prompts: PromptLookup, carry_out: CarryOut) -> None:
+        super().__init__(prompts, carry_out)
+        self.name = name
 
-    def view(self, asked: OpenPrompt, user: str) -> View:
-        """The question, and an input for the reason."""
-        label, optional = _label(asked), not asked.run.require_reason
-        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
-        element |= {"max_length": MOST_REASON, "focus_on_load": True}
-        hint = "Everybody in the thread can read it."
-        blocks = [
-            about(asked.row.message),
-            field_block(REASON, "Why?", element, optional=optional, hint=hint),
-        ]
-        return modal(label, blocks, kind=self.name, meta=prompt_meta(asked, user), submit=label)
+    def view(self, asked: OpenPrompt, opening: Opening) -> View:
+        """The question, and an input for the words."""
+        if self.name == TOLD:
+            index = opening.value.split("|")[2]
+            meta = prompt_meta(asked, opening.user, index=index)
+            return decision_view(self.name, asked.run, meta, index=int(index))
+        # Where others must agree on a result, it begins with the one that is there.
+        given = [str(vote["reason"]) for vote in asked.run.votes if vote["vote"] == ANSWERED]
+        meta = prompt_meta(asked, opening.user)
+        return decision_view(self.name, asked.run, meta, given=given[-1] if given else "")
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """A reason that says something, where one is needed."""
-        given = str(submission.given(REASON).get("value") or "").strip()
-        if not given and asked.run.require_reason:
-            return Errors({REASON: "Please say why."})
-        return taken(asked, reason=given or None)
+        """The choice and the words, where the question takes them."""
+        filled, options = submission.given(REASON), asked.run.options
+        said = str((filled.get("selected_option") or {}).get("value") or filled.get("value") or "")
+        if self.name == REJECT:
+            if not said.strip() and asked.run.require_reason:
+                return Errors({REASON: "Please say why."})
+            return taken(asked, value=REJECT, reason=said.strip() or None)
+        if self.name == IN_PLACE:
+            if not said.strip():
+                return Errors({REASON: "Please write what the agent is to be told."})
+            return taken(asked, value=ANSWERED, reason=said.strip())
+        told, text = (said, None) if self.name == TOLD else (None, said or None)
+        index = (submission.given(DECISION).get("selected_option") or {}).get("value")
+        index = submission.meta["index"] if self.name == TOLD else index
+        value = options[int(index)]["value"] if text is None and index is not None else None
+        try:
+            check(asked.flow, asked.run, value=value, text=text, words=told)
+        except InvalidAnswer as error:
+            at_words = self.name == TOLD or not options
+            return Errors({REASON: str(error)}) if at_words else Refuse(str(error))
+        return taken(asked, value=value, text=text, reason=told)
 
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
-        """The rejection; or one of several that were decided together, which can be an approval too."""
-        decision = data.get("decision") or "reject"
+        """The answer; or one of several that were decided together."""
         return Answer(
-            data["promptId"], actor, key, value=decision, reason=data["reason"], nonce=data["nonce"]
+            data["promptId"],
+            actor,
+            key,
+            value=data["value"],
+            text=data.get("text"),
+            reason=data.get("reason"),
+            nonce=data["nonce"],
         )
-
-
-def _label(asked: OpenPrompt) -> str:
-    """What the flow calls it."""
-    options = asked.run.options
-    return next((str(one["label"]) for one in options if one.get("value") == "reject"), "Reject")
-
-
-class InPlace(Reject):
-    """`sayso:open:in-place`: a tool's result, given in its place."""
-
-    name = IN_PLACE
-
-    def view(self, asked: OpenPrompt, user: str) -> View:
-        """What would run, and an input for its result: what somebody else gave before, where others must agree."""
-        element = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
-        element |= {"max_length": MOST_REASON, "focus_on_load": True}
-        given = [vote["reason"] for vote in asked.run.votes if vote["vote"] == ANSWERED]
-        element |= {"initial_value": given[-1][:MOST_REASON]} if given else {}
-        hint = "It is what the agent is told; the tool does not run. Everybody in the thread can read it."
-        blocks = [
-            about(asked.row.message),
-            *whole_blocks(str((asked.run.covers or {}).get("text") or "")),
-            field_block(REASON, "Result, in place of the tool's", element, hint=hint),
-        ]
-        return modal("Answer", blocks, kind=self.name, meta=prompt_meta(asked, user), submit="Answer")
-
-    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """A result that says something."""
-        given = str(submission.given(REASON).get("value") or "").strip()
-        if not given:
-            return Errors({REASON: "Please write what the agent is to be told."})
-        return taken(asked, reason=given, decision=ANSWERED)
 
 
 def _given(asked: OpenPrompt) -> dict[str, Json]:
@@ -292,11 +273,12 @@ class Always(PromptKind):
 
     name = ALWAYS
 
-    def view(self, asked: OpenPrompt, user: str) -> View:
+    def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The call's texts, to be made patterns, and for how long."""
         voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
         given = _given(asked)
-        return always_view(asked.run, given, prompt_meta(asked, user), voted[-1] if voted else None)
+        meta = prompt_meta(asked, opening.user)
+        return always_view(asked.run, given, meta, voted[-1] if voted else None)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """What would be allowed has to fit the call that is approved."""
@@ -323,70 +305,6 @@ class Always(PromptKind):
         )
 
 
-class Words(PromptKind):
-    """`sayso:open:answer`: words, or one of many choices, where there is no thread to reply in."""
-
-    name = ANSWER
-
-    def view(self, asked: OpenPrompt, user: str) -> View:
-        """The question, and where to answer it."""
-        return answer_view(asked.row, prompt_meta(asked, user))
-
-    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """A choice or a text that the question takes."""
-        index = (submission.given(DECISION).get("selected_option") or {}).get("value")
-        text = submission.given(REASON).get("value") or None
-        options = asked.run.options
-        value = options[int(index)]["value"] if text is None and index is not None else None
-        try:
-            check(asked.flow, asked.run, value=value, text=text)
-        except InvalidAnswer as error:
-            return Refuse(str(error)) if asked.run.options else Errors({REASON: str(error)})
-        return taken(asked, value=value, text=text)
-
-    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
-        """The answer."""
-        return Answer(
-            data["promptId"], actor, key, value=data["value"], text=data["text"], nonce=data["nonce"]
-        )
-
-
-class Told(PromptKind):
-    """`sayso:open:told`: a choice that takes words, or one of several things, with it."""
-
-    name = TOLD
-
-    async def open(self, opening: Opening) -> Opened:
-        """The view of the choice that was pressed."""
-        asked, index = await self._prompts.asked(*ids_of(opening)), opening.value.split("|")[2]
-        if isinstance(asked, str):
-            return asked
-        reason = self._prompts.out_of_question(asked, opening.user, self.action(asked))
-        meta = prompt_meta(asked, opening.user, index=index)
-        return reason if reason is not None else told_view(asked.row, int(index), meta)
-
-    def view(self, asked: OpenPrompt, user: str) -> View:
-        """It is of a choice, and opened as such."""
-        raise AssertionError("which choice is not known")
-
-    async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """Words that the choice takes."""
-        given = submission.given(REASON)
-        said = (given.get("selected_option") or {}).get("value") or given.get("value") or ""
-        value = asked.run.options[int(submission.meta["index"])]["value"]
-        try:
-            check(asked.flow, asked.run, value=value, words=said)
-        except InvalidAnswer as error:
-            return Errors({REASON: str(error)})
-        return taken(asked, value=value, reason=said)
-
-    def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
-        """The answer."""
-        return Answer(
-            data["promptId"], actor, key, value=data["value"], reason=data["reason"], nonce=data["nonce"]
-        )
-
-
 PERSON = "person"
 
 
@@ -399,7 +317,7 @@ class HandOverForm(PromptKind):
         """What the policy calls it."""
         return "hand_over"
 
-    def view(self, asked: OpenPrompt, user: str) -> View:
+    def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The question, and whom to choose."""
         element = {
             "type": "users_select",
@@ -411,7 +329,8 @@ class HandOverForm(PromptKind):
             about(asked.row.message),
             field_block(PERSON, "Who should answer instead?", element, hint=hint),
         ]
-        return modal("Hand over", blocks, kind=self.name, meta=prompt_meta(asked, user), submit="Hand over")
+        meta = prompt_meta(asked, opening.user)
+        return modal("Hand over", blocks, kind=self.name, meta=meta, submit="Hand over")
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Somebody else."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bot.rendering.home import HomePage, Look, Run, home_view
 from bot.rendering.waiting import (
     Waiting,
-    answer_view,
+    decision_view,
     together_view,
 )
 from bot.workspace.blocks import check_view
@@ -37,7 +37,7 @@ def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str
     """On the Home, and in the modals that open from there."""
     entry = Waiting(row(asked), name, link)
     check_view(home_view(HomePage([entry], [], [], {}, T1, [entry])))
-    check_view({**answer_view(entry.prompt, {})})
+    check_view({**decision_view("answer", entry.prompt, {})})
     if asked.kind == "approval":
         # All approvals have the same few choices.
         decided = replace(asked, options=prompt().options)
