@@ -443,11 +443,33 @@ MEMORY = (
     command("forget = memory:forget_note", "Delete a note's text; who did it stays.", NOTE_ID, AS, JSON),
 )
 
+GATE = (
+    command(
+        "login = gate:login",
+        """Make a token for an agent on one machine. It can ask people, and answer nothing.
+
+        Run it where the bot runs, as the bot's user. The token is printed once; give it to the agent as SAYSO_GATE_TOKEN.
+        """,
+        option("--agent NAME", "The agent and its machine: claude-code:laptop.", str, ...),
+        option("--person ID", "The Slack user id of whom it works for, who is the requester.", str, ...),
+        option("--days", "How long it counts.", float, 90.0, min=0.01, max=3650),
+        JSON,
+    ),
+    command("tokens = gate:list_tokens", "List the tokens of agents, without their texts.", JSON),
+    command(
+        "revoke = gate:revoke",
+        "Take a token back: with it nobody can ask any more.",
+        argument("ID", "The token's id, as `gate tokens` shows it.", "token_id"),
+        JSON,
+    ),
+)
+
 GROUPS = (
     group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
     group("prompts", "What people are asked, and answers to it.", PROMPTS),
     group("memory", "What agents have noted for later runs.", MEMORY),
     group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
+    group("gate", "Agents that ask people in Slack before they act.", GATE),
     group("audit", "What people decided and what ran, for auditors.", AUDIT),
     group(
         "inbox", "What arrived and could not be handled: it failed several times, and was set aside.", INBOX

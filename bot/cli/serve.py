@@ -217,6 +217,8 @@ async def _start(bot: Bot, held: Serving) -> None:
         print(f"Ready{role}: @{identity.bot_user} in {identity.team}, {_served(bot.library)}.", flush=True)
         if bot.metrics_at is not None:
             print(f"Metrics: {bot.metrics_at}", flush=True)
+        if bot.gate_at is not None:
+            print(f"Gate: {bot.gate_at}", flush=True)
         _list_broken(bot.library)
 
     await bot.run(ready)

@@ -362,6 +362,8 @@ class Settings:
     """The file about people; without it `people.yml` in the home, which need not exist."""
     metrics: Address | None = setting("SAYSO_METRICS", _address)
     """Where metrics and health are served; None is nowhere."""
+    gate: Address | None = setting("SAYSO_GATE", _address)
+    """Where agents ask; None is nowhere."""
     log_json: bool = setting("SAYSO_LOG_FORMAT", _log_format, False)
     log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
     """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
@@ -394,6 +396,11 @@ class Settings:
     def people_file(self) -> Path:
         """The file that says who manages whom, and who is on call."""
         return self.people or self.home / "people.yml"
+
+    @property
+    def gate_file(self) -> Path:
+        """The file that says who is asked for which calls of agents: beside the folder of flows."""
+        return self.flows.parent / "gate.yml"
 
     @property
     def mcp_file(self) -> Path:

@@ -20,6 +20,8 @@ from bot.config.library import Library
 from bot.config.profiles import Profiles
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings, slack_tokens
+from bot.gate.requests import Requests
+from bot.gate.rules import RulesFile
 from bot.handlers.agent_surface import AgentSurface
 from bot.handlers.catchup import INSTALLED, CatchUp
 from bot.handlers.channel_changes import ChannelChanges, DeadLetters, newer_rows, quarantine_rows
@@ -111,6 +113,8 @@ class Bot:
         self._cut_off: str | None = None
         self.metrics_at: str | None = None
         """Where metrics are served."""
+        self.gate_at: str | None = None
+        """Where agents ask."""
 
     @cached_property
     def lacks(self) -> Lacks:
@@ -136,6 +140,7 @@ class Bot:
             self._assemble(store, identity, bot, app, app_token)
             async with contextlib.AsyncExitStack() as stack:
                 await self._measured(stack)
+                await self._gated(stack)
                 await self._serve(identity, on_ready)
         finally:
             store.close()
@@ -238,6 +243,18 @@ class Bot:
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)
+        self.requests = Requests(
+            notices,
+            people,
+            channels,
+            starter,
+            RulesFile(settings.gate_file),
+            home.team_id,
+            self.machine.now,
+            lambda: self.service.notify(),
+            steady,
+        )
+        engine.subscribe(self.requests.heard)
         triggers = TriggerStarts(
             notices, self.library, channels, starter, links, bot, lambda: self.service.notify()
         )
@@ -274,6 +291,7 @@ class Bot:
             **ChannelChanges(notices, self._reachable_again).handlers(),
             **AgentSurface(people, starter, replies, notices).handlers(),
             **WebRequests(engine, people).handlers(),
+            **self.requests.handlers(),
         }
         for kind in (decisions.ROOTED, WANTED_ROOTED):
             handled[kind] = self._then_read(handled[kind])
@@ -512,6 +530,19 @@ class Bot:
         )
         served_at = served(self.settings.metrics, metrics, self._unready, hooks)
         self.metrics_at = await stack.enter_async_context(served_at)
+
+    async def _gated(self, stack: contextlib.AsyncExitStack) -> None:
+        """Answer agents from here on, where an address is set for them. Raises `StartFailed`."""
+        if self.settings.gate is None:
+            return
+        from bot.gate.server import served
+
+        try:
+            served_at = served(self.settings.gate, self.requests, self.stopping.is_set)
+            self.gate_at = await stack.enter_async_context(served_at)
+        except OSError as error:
+            where = f"{self.settings.gate.host}:{self.settings.gate.port}"
+            raise StartFailed(f"SAYSO_GATE: nothing can listen at {where}: {error.strerror}.") from error
 
     def _unready(self) -> str | None:
         """Why the bot is not ready, in words for whoever watches over it."""

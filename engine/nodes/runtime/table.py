@@ -80,6 +80,7 @@ _PLACES = {
     "python": "python",
     "read_file": "files:read_file",
     "write_file": "files:write_file",
+    "call": "call",
 }
 """The runners of sayso's own types, as `module` or `module:function` of `engine.nodes.runtime`. Those of model calls and of
 tools of MCP servers come from whoever puts the engine together: they need a model, or servers."""

@@ -56,8 +56,10 @@ INTERNAL: Mapping[str, Mode] = {
     "read_file": "run",
     "write_file": "run",
     "remember": "pure",
+    "call": "run",
 }
-"""What conversations are made of. The registry knows them by name and lists them nowhere."""
+"""What conversations are made of, and the calls of agents outside of sayso. The registry knows them by name and lists them
+nowhere."""
 
 
 @cache

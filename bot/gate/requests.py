@@ -1,0 +1,521 @@
+"""Requests of agents: kept once, started as sessions, and handed out once.
+
+A request is found by what asks: the token, the agent's session, and the id of the call. While it is open, the same tool with the
+same arguments in the same session joins it, so an agent that was killed and asks again under another id is not asked about
+twice. An approval counts for one handing out, a row of the inbox with the session's id as its key; asked for the same call
+after that, people are asked anew, since it may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from bot.gate.rules import Decision, RulesFile, approval_flow
+from bot.gate.tokens import Token
+from bot.intents.session_rows import direct_row, note_to, root_row
+from bot.outbound.notices import Notices
+from bot.rendering.text import escape, one_line
+from bot.start.starter import Starter, Wish
+from bot.wire.users import Channels, LookupFailed, People
+from engine.decide.commands import Abort
+from engine.decide.covered_nodes import digest
+from engine.flow import Flow
+from engine.flow.build import schema_of
+from engine.flow.load import load_flow
+from engine.journal.events import Event
+from engine.journal.phases import ENDED
+from engine.journal.records import Consumed, InboxItem, InboxRow
+from engine.journal.state import State
+from engine.language import timestamps
+from engine.language.codec import Json, decode, encode
+from engine.language.errors import SaysoError, StorageError
+from engine.run.dispatcher import RowHandler
+from prompt_state.question_row import thread_key
+
+log = logging.getLogger("sayso.gate")
+
+REQUEST, ROOTED, NOTED = "gate.request", "gate.rooted", "gate.noted"
+"""Kinds of inbox rows: what is asked, the message that its thread begins with, and what is only kept."""
+MOST_OPEN = 10
+"""Open requests of a token."""
+RATE, RATE_SECONDS = 30, 60.0
+"""New requests of a token within so many seconds."""
+_LOOK_SECONDS = 1.0
+_WORDS = 600
+
+
+class Refused(SaysoError):
+    """A request that is none; says why."""
+
+    code = "refused"
+
+
+class Wanted(Struct, frozen=True):
+    """What an agent asks: an `approval` of a call, a `question` for people, or a `flow` to run. `tool` is the flow's name there,
+    and `arguments` are its inputs; those of a question are its text, choices, and form."""
+
+    kind: str
+    door: str
+    session: str
+    call: str
+    tool: str
+    arguments: dict[str, Json]
+    reason: str = ""
+    machine: str = ""
+    place: str = ""
+    interactive: bool = False
+
+
+class Standing(Struct, frozen=True):
+    """How a request stands: `open`, `allowed`, `denied`, or `done` with its outputs."""
+
+    state: str
+    session_id: str | None = None
+    arguments: dict[str, Json] = {}
+    outputs: Json = None
+    reason: str = ""
+    by: Sequence[str] = ()
+    at: str = ""
+    handed: str | None = None
+    """When it was handed out."""
+    valid_seconds: float = 0.0
+
+
+@dataclass(eq=False, repr=False)
+class Requests:
+    """The requests of all agents."""
+
+    notices: Notices
+    people: People
+    channels: Channels
+    starter: Starter
+    rules: RulesFile
+    team: str
+    now: Callable[[], str]
+    taken: Callable[[], None]
+    steady: Callable[[], float] = time.monotonic
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: dict[str, set[str]] = field(default_factory=dict)
+    _recent: dict[str, deque[float]] = field(default_factory=dict)
+
+    def handlers(self) -> dict[str, RowHandler]:
+        """By kind of row."""
+        return {REQUEST: self.begin, ROOTED: self.rooted, NOTED: self.noted}
+
+    # --- what doors ask ------------------------------------------------------------------------------------
+
+    async def ask(
+        self, token: Token, wanted: Wanted, seconds: float, gone: Callable[[], bool]
+    ) -> dict[str, Json]:
+        """The answer to a request, waited for so long, or `open`; nothing is handed out to whoever is `gone`. Raises `Refused`,
+        and the errors of `gate.yml` and the store: none of them is an allow."""
+        until = self.steady() + seconds
+        while True:
+            async with self._asking:
+                key = await self._request(token, wanted)
+            if isinstance(key, dict):
+                return key
+            standing = await self._settled(key, until, gone)
+            if standing.state == "allowed" and not gone():
+                if standing.handed is not None or not await self._hand_out(standing):
+                    continue  # another door of the same session was quicker: this is another call
+            elif standing.state == "allowed":
+                standing = Standing("open")
+            return {
+                "state": standing.state,
+                "request": key,
+                "arguments": standing.arguments,
+                "outputs": standing.outputs,
+                "reason": standing.reason,
+                "by": list(standing.by),
+            }
+
+    async def look(self, token: Token, key: str) -> dict[str, Json]:
+        """How a request of this token stands. Nothing is handed out. Raises `Refused`."""
+        row = await self.notices.stored(key)
+        if row is None or row.kind != REQUEST or decode(row.payload).get("token") != token.id:
+            raise Refused("there is no such request")
+        standing = await self._standing(key)
+        assert standing is not None
+        return {
+            "state": standing.state,
+            "request": key,
+            "outputs": standing.outputs,
+            "reason": standing.reason,
+        }
+
+    async def ran(self, token: Token, wanted: Wanted) -> dict[str, Json]:
+        """A call has run. Where it is not what was allowed, people are told."""
+        call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
+        found, ours = (await self._last(call))[1], _digest(wanted)
+        told = f"`{escape(one_line(wanted.tool, 80))}` of *{escape(token.agent)}*"
+        alarm = None
+        if found is None:
+            alarm = await self._unasked(token, wanted, ours, told)
+        elif found.get("request") is None:
+            if found["digest"] != ours or found.get("state") != "allowed":
+                alarm = f"{told} ran with other arguments than a rule of `gate.yml` allowed."
+        else:
+            standing = await self._standing(found["request"])
+            out = await self.notices.stored(f"gate:out:{standing.session_id}") if standing else None
+            if out is None or decode(out.payload)["digest"] != ours:
+                alarm = f"{told} ran, and that is not what was approved."
+        if alarm is not None:
+            await self._alarm(token, wanted, f"gate:ran:{call}", f"🚨 {alarm} Please look at this agent.")
+        return {"alarm": alarm is not None}
+
+    async def _unasked(self, token: Token, wanted: Wanted, ours: str, told: str) -> str | None:
+        """Of a dialog at the terminal the gate hears no id: a call that ran while it was asked about was allowed there."""
+        if not wanted.interactive:
+            return f"{told} ran, and the gate was not asked."
+        await self._withdraw(token, wanted, ours)
+        return None
+
+    async def withdraw(self, token: Token, wanted: Wanted) -> dict[str, Json]:
+        """Somebody answered at the terminal: close the question."""
+        return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
+
+    async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
+        standing = (await self._current(_key("gate:request", token, wanted.session, ours)))[1]
+        if standing is None or standing.state != "open" or standing.session_id is None:
+            return False
+        engine = self.notices.engine
+        state = await engine.verified_state(standing.session_id)
+        place = {"user": token.person, "channel": (state.thread or {}).get("channel")}
+        actor = await self.people.actor(place)
+        await engine.apply(standing.session_id, Abort(actor, "It was answered at the terminal."))
+        return True
+
+    async def _request(self, token: Token, wanted: Wanted) -> str | dict[str, Json]:
+        """The key of the request that this is, which is stored then; or the answer of a rule. Raises `Refused`."""
+        ours = _digest(wanted)
+        call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
+        times, known = await self._last(call)
+        again = None
+        if known is not None:
+            if known["digest"] != ours:
+                raise Refused("this call was asked about with other arguments")
+            if known.get("request") is not None:
+                standing = await self._standing(known["request"])
+                if standing is not None and standing.handed is None and not self._is_stale(standing):
+                    return str(known["request"])
+                again = standing.handed if standing else None
+        rules = self.rules.read()
+        decided = rules.decide(token.agent, wanted.tool, wanted.arguments)
+        if wanted.kind != "approval":
+            decided = rules.otherwise() if wanted.kind == "question" else Decision("ask", 0)
+            if wanted.kind == "flow" and wanted.tool not in rules.document.flows:
+                raise Refused(f"the flow `{wanted.tool}` is not listed in `flows` of gate.yml")
+        noted: dict[str, Json] = {"digest": ours, "rule": decided.rule, "rules": rules.digest}
+        if decided.kind != "ask":
+            state = "allowed" if decided.kind == "allow" else "denied"
+            await self._keep(InboxItem(f"{call}:{times}", NOTED, encode({**noted, "state": state})))
+            log.info("%s: %s is %s by rule %s", token.agent, wanted.tool, state, decided.rule)
+            return {
+                "state": state,
+                "arguments": wanted.arguments,
+                "reason": decided.reason,
+                "by": ["gate.yml"],
+            }
+        base = _key("gate:request", token, wanted.session, ours)
+        key, standing = await self._current(base)
+        items = [InboxItem(f"{call}:{times}", NOTED, encode({**noted, "request": key}))]
+        if standing is None:
+            slowed = await self._slowed(token, key)
+            if slowed is not None:
+                return {"state": "busy", "reason": slowed}
+            payload = self._payload(token, wanted, decided, rules.digest, again)
+            items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
+        await self._keep(*items)
+        return key
+
+    def _payload(
+        self, token: Token, wanted: Wanted, decided: Decision, rules: str, again: str | None
+    ) -> dict[str, Json]:
+        """What is stored of a request. Raises `FlowError` where a question is none."""
+        where = " in ".join(one_line(part, 120) for part in (wanted.machine, wanted.place) if part)
+        who = token.agent + (f" on {where}" if where else "")
+        why = "".join(f"\n> {line}" for line in wanted.reason[:_WORDS].splitlines() if line.strip())
+        flow: Flow | None = None
+        if wanted.kind == "approval":
+            flow = approval_flow(decided.asking)
+        elif wanted.kind == "question":
+            flow = question_flow(wanted.arguments)
+        return {
+            "token": token.id,
+            "agent": token.agent,
+            "person": token.person,
+            "kind": wanted.kind,
+            "session": wanted.session,
+            "tool": wanted.tool,
+            "arguments": wanted.arguments,
+            "flow": flow.text if flow is not None else None,
+            "who": who,
+            "why": why,
+            "before": ""
+            if again is None
+            else f", which was allowed at {timestamps.told(again)} and may have run",
+            "rules": f"{rules}:{decided.rule}",
+            "validSeconds": decided.valid_seconds,
+        }
+
+    async def _last(self, call: str) -> tuple[int, dict[str, Json] | None]:
+        """How often a call was asked about anew, and what is kept of the last time."""
+        times, last = 0, None
+        while (row := await self.notices.stored(f"{call}:{times}")) is not None:
+            times, last = times + 1, decode(row.payload)
+        return times, last
+
+    async def _current(self, base: str) -> tuple[str, Standing | None]:
+        """The key under which something is asked now, and how that stands: closed ones are left behind."""
+        number = 0
+        while True:
+            key = f"{base}:{number}"
+            standing = await self._standing(key)
+            if standing is None or self._is_usable(standing):
+                return key, standing
+            number += 1
+
+    def _is_usable(self, standing: Standing) -> bool:
+        return standing.state in ("open", "done") or (
+            standing.state == "allowed" and standing.handed is None and not self._is_stale(standing)
+        )
+
+    def _is_stale(self, standing: Standing) -> bool:
+        """True if it was approved too long ago to be handed out."""
+        approved = standing.state == "allowed"
+        return approved and timestamps.after(standing.at, standing.valid_seconds) < self.now()
+
+    async def _slowed(self, token: Token, key: str) -> str | None:
+        """Why nothing more may be asked now; the person behind the agent is told once an hour."""
+        now, recent = self.steady(), self._recent.setdefault(token.id, deque())
+        while recent and recent[0] <= now - RATE_SECONDS:
+            recent.popleft()
+        mine = self._open.setdefault(token.id, set())
+        if len(mine) >= MOST_OPEN:
+            for other in list(mine):
+                standing = await self._standing(other)
+                if standing is None or standing.state != "open":
+                    mine.discard(other)
+        if len(mine) < MOST_OPEN and len(recent) < RATE:
+            mine.add(key)
+            recent.append(now)
+            return None
+        many = (
+            f"{MOST_OPEN} of its requests are open"
+            if len(mine) >= MOST_OPEN
+            else f"it asked {RATE} times in a minute"
+        )
+        text = f"🐢 *{escape(token.agent)}* is slowed down: {many}. Its further requests are refused for now."
+        await self.notices.put(direct_row(f"gate:slow:{token.id}:{self.now()[:13]}", token.person, text))
+        return f"Too many requests: {many}. Wait until people have answered, then ask again."
+
+    async def _keep(self, *items: InboxItem) -> bool:
+        """Store rows, all of them or none. True if the first one is new."""
+        stored = await self.notices.engine.writer.ingest(items, self.now())
+        self.taken()
+        return stored[0] is not None
+
+    async def _hand_out(self, standing: Standing) -> bool:
+        """Hand an approval out, unless it was: whoever comes second gets False."""
+        approved = digest("call", {"tool": standing.outputs["tool"], "arguments": standing.arguments})
+        key, payload = f"gate:out:{standing.session_id}", encode({"digest": approved})
+        return await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))
+
+    async def _settled(self, key: str, until: float, gone: Callable[[], bool]) -> Standing:
+        """How a request stands once it is no longer open, the time is over, or nobody waits any more."""
+        while True:
+            news = self._news
+            standing = await self._standing(key)
+            assert standing is not None, "it was stored"
+            left = until - self.steady()
+            if standing.state != "open" or left <= 0 or gone():
+                return standing
+            try:
+                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    await news.wait()
+            except TimeoutError:
+                continue
+
+    def heard(self, state: State, events: Sequence[Event]) -> None:
+        """A session took a step."""
+        if state.ended:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    async def _standing(self, key: str) -> Standing | None:
+        """How a request stands; None where nothing is stored of it. What cannot be read is denied."""
+        row = await self.notices.stored(key)
+        if row is None:
+            return None
+        data = decode(row.payload)
+        if row.outcome is None:
+            return Standing("open")
+        if row.outcome != "started" or row.session_id is None:
+            said = decode(row.result) if row.result else {}
+            return Standing("denied", reason=str(said.get("message") or f"It was not asked ({row.outcome})."))
+        engine = self.notices.engine
+        head = await engine.writer.call(engine.store.head, row.session_id)
+        if head is None or head.quarantined is not None:
+            return Standing("denied", row.session_id, reason="Its records are gone or damaged.")
+        if head.status not in ENDED:
+            return Standing("open", row.session_id)
+        state = await engine.verified_state(row.session_id)
+        if data["kind"] != "approval":
+            return _result(row, state, data["kind"])
+        asked = next((one for one in state.prompts.values() if one.path == "decision"), None)
+        decision, call = state.nodes.get("decision"), state.nodes.get("call")
+        said = (decision and decision.output) or {}
+        by = [str(one.get("name") or one.get("id")) for one in said.get("by") or ()]
+        if call is None or call.status != "completed" or asked is None or asked.at is None:
+            reason = said.get("reason") or _why(state)
+            return Standing("denied", row.session_id, reason=reason, by=by)
+        out = await self.notices.stored(f"gate:out:{row.session_id}")
+        return Standing(
+            "allowed",
+            row.session_id,
+            call.output["arguments"],
+            call.output,
+            by=by,
+            at=asked.at,
+            handed=None if out is None else out.received_at,
+            valid_seconds=float(data["validSeconds"]),
+        )
+
+    async def _alarm(self, token: Token, wanted: Wanted, key: str, text: str) -> None:
+        log.error("%s", text)
+        root = await self.notices.stored(f"{_thread(token.id, wanted.session)}:rooted")
+        posted = decode(root.payload).get("posted") if root is not None else None
+        said = direct_row(key, token.person, text)
+        if posted:
+            said = note_to(thread_key(self.team, posted["channel"], posted["ts"]), key, text)
+        await self.notices.put(said)
+
+    def flows(self) -> list[Json]:
+        """The flows that agents may run, as `gate.yml` lists them. Raises `FlowError`."""
+        served = self.starter.library.refresh()
+        return [
+            {"name": name, "description": flow.description, "inputs": schema_of(flow.inputs)}
+            for name in self.rules.read().document.flows
+            if (flow := served.get(name)) is not None
+        ]
+
+    # --- what becomes of rows ------------------------------------------------------------------------------
+
+    async def noted(self, row: InboxRow) -> bool:
+        """It is kept, and nothing follows."""
+        return await self.notices.consume(row, "noted")
+
+    async def rooted(self, row: InboxRow) -> bool:
+        """The message stands with which an agent's thread begins: what waits for it is tried again."""
+        await self.notices.consume(row, "rooted")
+        self.taken()
+        return True
+
+    async def begin(self, row: InboxRow) -> bool:
+        """Start the session of a request, in the thread of its agent's session. Raises `LookupFailed`, `StorageError`."""
+        data = decode(row.payload)
+        channel = await self.channels.id_of(data["place"])
+        if channel is None:
+            return await self._refuse(row, f"The bot is not in the channel {data['place']} of gate.yml.")
+        thread = _thread(data["token"], data["session"])
+        root = await self.notices.stored(f"{thread}:rooted")
+        if root is None:
+            then: dict[str, Json] = {
+                "kind": ROOTED,
+                "key": f"{thread}:rooted",
+                "payload": {"team": self.team, "channel": channel},
+            }
+            text = f"🤖 *{escape(data['agent'])}* works for <@{data['person']}>. What it asks stands in this thread."
+            await self.notices.put(root_row(f"{thread}:root", channel, text, then))
+            return False
+        posted = decode(root.payload).get("posted")
+        if posted is None:
+            return await self._refuse(row, f"Slack refused the message in {data['place']}.")
+        where = thread_key(self.team, posted["channel"], posted["ts"])
+        if data["kind"] == "flow":
+            about = {"user": data["person"], "team": self.team, "channel": posted["channel"]}
+            wish = Wish(data["tool"], data["arguments"], about)
+            return await self.starter.start(row, wish, posted["ts"], lambda refusal: ())
+        try:
+            about = {"user": data["person"], "channel": posted["channel"]}
+            actor = await self.people.profiled(await self.people.actor(about))
+            names = ("who", "tool", "before", "why", "rules", "arguments")
+            await self.notices.engine.start(
+                load_flow(data["flow"], "gate.yml"),
+                {name: data[name] for name in names},
+                actor=actor,
+                thread={
+                    "team": self.team,
+                    "channel": posted["channel"],
+                    "threadTs": posted["ts"],
+                    "key": where,
+                },
+                consumed=[Consumed(row.id, "started")],
+            )
+        except (LookupFailed, StorageError):
+            raise
+        except SaysoError as error:
+            return await self._refuse(row, str(error))
+        return True
+
+    async def _refuse(self, row: InboxRow, why: str) -> bool:
+        return await self.notices.consume(row, "refused", result=encode({"error": "refused", "message": why}))
+
+
+def question_flow(asked: Mapping[str, Json]) -> Flow:
+    """The flow of a question: a `message` with `choices`, with a `form`, or for a text. Raises `Refused`, `FlowError`."""
+    given = {name: asked[name] for name in ("choices", "form") if asked.get(name) is not None}
+    written = json.dumps(given)
+    if "{{" in written or "{%" in written:
+        raise Refused("choices and forms of a question have no expressions")
+    message = (
+        "*{{ inputs.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}{{ inputs.why }}"
+    )
+    node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
+    texts = ("who", "tool", "before", "why", "rules")
+    inputs: dict[str, Json] = {name: {"type": "string", "default": ""} for name in texts}
+    inputs["arguments"] = {"type": "object"}
+    return load_flow(json.dumps({"flow": "gate-question", "inputs": inputs, "nodes": [node]}), "question")
+
+
+def _result(row: InboxRow, state: State, kind: str) -> Standing:
+    """What a question or a flow has come to."""
+    if state.status != "complete":
+        return Standing("denied", row.session_id, reason=_why(state))
+    outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
+    return Standing("done", row.session_id, outputs=outputs["answer"] if kind == "question" else outputs)
+
+
+def _why(state: State) -> str:
+    """Why a session gave no answer."""
+    if state.status == "aborted":
+        return "It was cancelled, or answered at the terminal."
+    return str((state.error or {}).get("message") or "People said no.")
+
+
+def _digest(wanted: Wanted) -> str:
+    return digest("call", {"tool": wanted.tool, "arguments": wanted.arguments})
+
+
+def _hash(*parts: str) -> str:
+    return sha256("\0".join(map(quote, parts)).encode()).hexdigest()[:32]
+
+
+def _key(name: str, token: Token, *parts: str) -> str:
+    return f"{name}:{_hash(token.id, *parts)}"
+
+
+def _thread(token_id: str, session: str) -> str:
+    return f"gate:thread:{_hash(token_id, session)}"

@@ -1,0 +1,244 @@
+"""`gate.yml`: who is asked for which calls of agents. Rules are tried in order, and the first one that matches counts.
+
+A pattern is a text in which `*` stands for anything. In a rule that allows, `*` stands for nothing that a shell acts on and no
+`..`, so that `git status*` is no way to run something else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from pydantic import BeforeValidator, Field, ValidationError
+
+from engine.flow import Flow
+from engine.flow.load import load_flow
+from engine.language.codec import Json
+from engine.language.diagnostics import Fault, Path, faults_of
+from engine.language.errors import FlowError, Problem
+from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.nodes.types.fields import Config, Duration, Person
+from engine.nodes.types.prompts import Escalate, RemindEvery, WorkingHours, too_few
+
+NAME = "gate.yml"
+VALID_SECONDS = 86400.0
+_SHELL = r"[^;&|`$<>()\\\x00-\x1f\x7f]"
+"""What `*` stands for in a rule that allows: no sign that a shell acts on."""
+
+
+class Asking(Config):
+    """Who decides, and until when: fields of an approval."""
+
+    approvers: Annotated[list[Person], Field(min_length=1)]
+    required: Annotated[int, Field(ge=1, le=50)] = 1
+    exclude_requester: bool = False
+    require_reason: bool = False
+    timeout: Duration | None = None
+    on_timeout: Literal["deny"] = "deny"
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
+    valid_for: Duration = VALID_SECONDS
+
+
+def _verdict(value: Any) -> Any:
+    if value == "allow":
+        return {"allow": True}
+    if not isinstance(value, dict) or len(value) != 1 or "allow" in value:
+        raise ValueError('write `allow`, `ask: {approvers: [...]}` or `deny: "why"`')
+    return value
+
+
+class Verdict(Config):
+    """What is done with a call: it is allowed, people are asked, or it is denied and the agent reads why."""
+
+    allow: bool = False
+    ask: Asking | None = None
+    deny: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+
+
+Then: TypeAlias = Annotated[Verdict, BeforeValidator(_verdict)]
+
+
+class When(Config):
+    """What a rule is about. What is left out matches anything."""
+
+    agent: str = "*"
+    tool: str = "*"
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class Rule(Config):
+    """What is done with the calls that match."""
+
+    when: When
+    then: Then
+
+
+class Document(Config):
+    """A `gate.yml`."""
+
+    gate: Annotated[str, Field(min_length=1, max_length=80)]
+    channel: Annotated[str, Field(min_length=1)]
+    flows: list[str] = Field(default_factory=list)
+    rules: list[Rule] = Field(default_factory=list)
+    otherwise: Then
+
+
+class Decision(Struct, frozen=True):
+    """What is done with a call: `allow`, `ask` these people, or `deny`; the number of the rule, from 1, or 0 for `otherwise`."""
+
+    kind: str
+    rule: int
+    asking: Mapping[str, Json] = field(default_factory=dict)
+    """The fields of `ask`, as written."""
+    valid_seconds: float = VALID_SECONDS
+    """For how long an approval can be handed out."""
+    reason: str = ""
+
+
+class Rules(Struct, frozen=True):
+    """The rules of a file. `digest` is the SHA-256 of its text, `data` the document as written."""
+
+    document: Document
+    digest: str
+    data: Mapping[str, Json]
+
+    def decide(self, agent: str, tool: str, arguments: Mapping[str, Json]) -> Decision:
+        """The first rule that matches, else `otherwise`."""
+        for number, rule in enumerate(self.document.rules, 1):
+            exact = rule.then.allow
+            named = _fits(rule.when.agent, agent, exact) and _fits(rule.when.tool, tool, exact)
+            if named and all(
+                name in arguments and _fits(wanted, arguments[name], exact)
+                for name, wanted in rule.when.arguments.items()
+            ):
+                return _decision(number, rule.then, self.data["rules"][number - 1]["then"])
+        return self.otherwise()
+
+    def otherwise(self) -> Decision:
+        """What is done with whatever no rule is about."""
+        return _decision(0, self.document.otherwise, self.data["otherwise"])
+
+
+def _decision(number: int, verdict: Verdict, written: Json) -> Decision:
+    if verdict.ask is not None:
+        return Decision("ask", number, written["ask"], verdict.ask.valid_for)
+    if verdict.deny is not None:
+        return Decision("deny", number, reason=verdict.deny)
+    return Decision("allow", number)
+
+
+def _fits(wanted: Json, given: Json, exact: bool) -> bool:
+    if not isinstance(wanted, str) or not isinstance(given, str):
+        return type(wanted) is type(given) and bool(wanted == given)
+    found = _pattern(wanted, exact).fullmatch(given)
+    if found is None:
+        return False
+    return not exact or ".." not in "".join(found.groups())
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str, exact: bool) -> re.Pattern[str]:
+    star = f"({_SHELL}*)" if exact else "(.*)"
+    return re.compile(star.join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+def approval_flow(asking: Mapping[str, Json]) -> Flow:
+    """The flow of a request on which the people of an `ask` decide. Raises `FlowError`."""
+    given = {name: value for name, value in asking.items() if name != "on_timeout"}
+    if "timeout" in given:
+        given["on_timeout"] = "reject"
+    decision: dict[str, Json] = {
+        "message": "*{{ inputs.who }}*, for {{ session.requester.name }}, wants to use *{{ inputs.tool }}*{{ inputs.before }}"
+        "{{ inputs.why }}",
+        "covers": "call",
+        "approve_label": "Allow once",
+        "reject_label": "Deny",
+        "on_reject": "continue",
+        **given,
+    }
+    call: dict[str, Json] = {"tool": "{{ inputs.tool }}", "arguments": "{{ inputs.arguments }}"}
+    nodes: list[Json] = [
+        {"id": "decision", "type": "approval", "with": decision},
+        {"id": "call", "type": "call", "with": call},
+    ]
+    texts = ("who", "tool", "before", "why", "rules")
+    inputs: dict[str, Json] = {name: {"type": "string", "default": ""} for name in texts}
+    inputs["arguments"] = {"type": "object"}
+    return load_flow(json.dumps({"flow": "gate", "inputs": inputs, "nodes": nodes}), NAME)
+
+
+def read_rules(text: str, file: str = NAME) -> Rules:
+    """The rules that a text is. Raises `FlowError` with everything that is wrong."""
+    located = load_located(text, file)
+    problems = list(located.problems)
+    try:
+        document = Document.model_validate(located.data)
+    except ValidationError as error:
+        problems += [located.problem(fault) for fault, _ in faults_of(error, Document)]
+        raise FlowError(problems) from error
+    problems += [located.problem(fault) for fault in _faults(document, located)]
+    if problems:
+        raise FlowError(problems)
+    return Rules(document, sha256(text.encode()).hexdigest(), located.data)
+
+
+def _faults(document: Document, located: Located) -> Iterator[Fault]:
+    """What does not fit together: nobody is left who may decide, or a rule that nothing can reach."""
+    verdicts: list[tuple[Path, Verdict, Json]] = [
+        (("rules", index, "then"), rule.then, located.data["rules"][index]["then"])
+        for index, rule in enumerate(document.rules)
+    ]
+    if document.otherwise.allow:
+        yield Fault(("otherwise",), "`otherwise` asks or denies: what no rule is about is not allowed")
+    verdicts.append((("otherwise",), document.otherwise, located.data["otherwise"]))
+    for path, verdict, written in verdicts:
+        if verdict.ask is None:
+            continue
+        place = (*path, "ask")
+        given = written["ask"]
+        found = [fault.under(place) for fault in too_few(given)]
+        yield from found
+        if verdict.ask.exclude_requester and verdict.ask.approvers == ["requester"]:
+            yield Fault((*place, "approvers"), "with `exclude_requester` nobody is left who may decide")
+        elif not found:
+            try:
+                approval_flow(given)
+            except FlowError as error:
+                yield from (Fault(place, problem.message, problem.hint) for problem in error.problems)
+    for index, rule in enumerate(document.rules[:-1]):
+        if rule.when == When():
+            yield Fault(("rules", index, "when"), "this matches every call, so no rule behind it counts")
+            break
+
+
+class RulesFile:
+    """The rules of a file as it is now: a change counts for the next request."""
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._rules: Rules | None = None
+
+    def read(self) -> Rules:
+        """The rules. Raises `FlowError` where there is no file, or a broken one: then nothing is allowed."""
+        try:
+            info = self.path.stat()
+            stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
+            if stamp != self._seen or self._rules is None:
+                self._rules = None
+                with self.path.open("rb") as stream:
+                    text = decode_source(stream.read(MAX_BYTES + 1), str(self.path))
+                self._rules = read_rules(text, str(self.path))
+                self._seen = stamp
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise FlowError([Problem(str(self.path), 1, 1, f"the file cannot be read: {reason}")]) from error
+        return self._rules

@@ -1,0 +1,164 @@
+"""Requests of agents over HTTP, with the real bot: asked once, handed out once, and answered by others alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.gate.conftest import RULES, Gate, gated
+from tests.support.acting import Workspace
+from tests.support.bot import words
+
+pytestmark = pytest.mark.process
+
+
+async def test_an_approval_is_handed_out_once_and_asked_about_anew_after_that(gate: Gate) -> None:
+    """The agent waits, Ben allows, the call runs; the same call again asks people, who read that it may have run."""
+    asked = asyncio.create_task(gate.ask("make deploy", wait=30, reason="The release is due.\n*now*"))
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    shown = words(message)
+    assert "claude-code:laptop" in shown
+    assert "make deploy" in shown
+    assert "The release is due." in shown
+    await thread.press("ben", message, "Allow once")
+    answer = await asked
+    assert (answer["state"], answer["arguments"]) == ("allowed", {"command": "make deploy"})
+    assert (await gate.post("look", request=answer["request"]))[1]["state"] == "allowed"
+    again = await gate.ask("make deploy")
+    assert again["state"] == "open"
+    assert again["request"] != answer["request"]
+    assert "may have run" in words(await thread.says("which was allowed at"))
+
+
+async def test_a_second_asking_joins_and_survives_every_kill(gate: Gate) -> None:
+    """Killed while it waits, the agent asks again under another id; the bot is killed too; people are asked once."""
+    first = await gate.ask("make deploy", "c1")
+    await gate.bot.kill()
+    await gate.bot.start()
+    second = await gate.ask("make deploy", "c2", wait=0.2)
+    assert (second["state"], second["request"]) == ("open", first["request"])
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    await gate.bot.kill()
+    await gate.bot.start()
+    await thread.press("ben", message, "Allow once")
+    assert (await gate.ask("make deploy", "c2", wait=20))["state"] == "allowed"
+    assert thread.count("wants to use") == 1
+
+
+async def test_two_that_wait_for_one_press_get_one_allow(gate: Gate) -> None:
+    """Whoever comes second is asked about anew."""
+    both = [asyncio.create_task(gate.ask("make deploy", call, wait=4)) for call in ("c1", "c2")]
+    thread = await gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    answers = await asyncio.gather(*both)
+    assert sorted(answer["state"] for answer in answers) == ["allowed", "open"]
+
+
+async def test_a_denial_stays_and_other_arguments_are_refused(gate: Gate) -> None:
+    """The same call gets the same denial; under its id nothing else can be asked."""
+    asked = asyncio.create_task(gate.ask("make deploy", wait=30))
+    thread = await gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Deny")
+    answer = await asked
+    assert answer["state"] == "denied"
+    assert (await gate.ask("make deploy"))["state"] == "denied"
+    assert (await gate.ask("make destroy"))["error"] == "refused"
+    assert (await gate.ask("make deploy", "c2"))["state"] == "open"
+
+
+async def test_the_person_behind_the_agent_cannot_answer(gate: Gate) -> None:
+    """With `exclude_requester` Ana's press counts for nothing, and the agent has no way to answer either."""
+    assert (await gate.ask("make deploy"))["state"] == "open"
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    await thread.press("ana", message, "Allow once")
+    assert (await gate.ask("make deploy", wait=1))["state"] == "open"
+    for do in ("answer", "approve", "press"):
+        assert (
+            await gate.post(do, kind="approval", door="x", session="s1", call="c1", tool="Bash", arguments={})
+        )[0] == 400
+
+
+async def test_rules_decide_without_people_and_a_changed_file_counts_at_once(gate: Gate) -> None:
+    """Allow and deny by rule; an edit counts for the next request, also while one waits; a broken file allows nothing."""
+    assert (await gate.ask("git status -s", "r1"))["state"] == "allowed"
+    assert (await gate.ask("git status; rm -rf /", "r2"))["state"] == "open"
+    denied = await gate.ask("x", "r3", tool="mcp__db__delete_row")
+    assert (denied["state"], denied["reason"]) == ("denied", "Deletions go through the runbook.")
+    rules = gate.folder / "gate.yml"
+    rules.write_text(RULES.replace("git status*", "git log*"))
+    assert (await gate.ask("git status -s", "r4"))["state"] == "open"
+    for broken in ("gate: [", "", RULES.replace("allow", "alow")):
+        rules.write_text(broken)
+        status, answer = await gate.post(
+            "ask",
+            kind="approval",
+            door="claude",
+            session="s1",
+            call="r5",
+            tool="Bash",
+            arguments={"command": "git log"},
+        )
+        assert (status, "state" in answer) == (409, False)
+    rules.unlink()
+    assert "state" not in await gate.ask("git log", "r5")
+
+
+async def test_what_ran_is_compared_with_what_was_approved(gate: Gate) -> None:
+    """Other arguments than those that were approved, and calls that nobody asked about, are an alarm."""
+    asked = asyncio.create_task(gate.ask("make deploy", wait=30))
+    thread = await gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await asked
+    ran = {"kind": "approval", "door": "claude", "session": "s1", "tool": "Bash"}
+    good = await gate.post("ran", call="c1", arguments={"command": "make deploy"}, **ran)
+    assert good == (200, {"alarm": False})
+    bad = await gate.post("ran", call="c1", arguments={"command": "make destroy"}, **ran)
+    assert bad == (200, {"alarm": True})
+    await thread.says("that is not what was approved")
+    assert await gate.post("ran", call="nobody", arguments={"command": "x"}, **ran) == (200, {"alarm": True})
+    await thread.says("the gate was not asked")
+
+
+async def test_tokens_are_bound_and_revocable_and_see_their_own_requests(gate: Gate) -> None:
+    """A stranger gets 401, another agent reads nothing of this one, a revoked token asks no more."""
+    first = await gate.ask("make deploy")
+    other = gate.login("codex:desk", "ben")
+    assert (await gate.post("look", token=other, request=first["request"]))[0] == 409
+    assert (await gate.post("look", token="guess", request=first["request"]))[0] == 401
+    token_id = next(line.split()[0] for line in gate.sayso("gate", "tokens").splitlines() if "codex" in line)
+    gate.sayso("gate", "revoke", token_id)
+    assert (await gate.post("look", token=other, request=first["request"]))[0] == 401
+    assert gate.token not in gate.sayso("gate", "tokens")
+
+
+async def test_a_body_that_is_read_in_two_ways_is_refused(gate: Gate) -> None:
+    """Duplicate keys and NaN are no arguments."""
+    head = '{"kind": "approval", "door": "d", "session": "s", "call": "c", "tool": "Bash", "arguments": '
+    for arguments in ('{"command": "git status", "command": "rm -rf /"}', '{"command": NaN}', '{"n": 1e999}'):
+        status, answer = await gate.post("ask", body=f"{head}{arguments}}}".encode())
+        assert (status, "state" in answer) == (400, False)
+
+
+async def test_a_flooding_agent_is_slowed_and_its_person_is_told(gate: Gate) -> None:
+    """Ten requests are open; the eleventh is refused, and Ana reads why; five hundred store no more than ten."""
+    answers = [await gate.ask(f"make {number}", f"c{number}") for number in range(12)]
+    assert [answer["state"] for answer in answers] == ["open"] * 10 + ["busy"] * 2
+    await gate.workspace.wait_for(
+        lambda: any("slowed down" in message["text"] for message in gate.workspace.direct("ana")), timeout=20
+    )
+
+
+async def test_large_arguments_are_asked_about_whole(workspace: Workspace, tmp_path: Path) -> None:
+    """200 kB, and numbers that JSON readers disagree about, come back as they were."""
+    async with gated(workspace, tmp_path) as gate:
+        large = {"content": "x" * 200_000, "number": 12345678901234567, "text": "a\u202eb\x07"}
+        asked = asyncio.create_task(gate.ask("", wait=30, tool="Write", arguments=large))
+        thread = await gate.thread()
+        await thread.press("ben", await thread.says("wants to use"), "Allow once")
+        answer = await asked
+        assert (answer["state"], answer["arguments"]) == ("allowed", large)
