@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +40,7 @@ def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) ->
     checked: dict[str, Checked] = {}
     for path in paths:
         checked.update(_check_folder(path) if path.is_dir() else _check_file(path))
+    checked.update(_check_gate(paths))
     if strict:
         checked = {file: Checked(one.flow, one.problems + one.warnings) for file, one in checked.items()}
     bad = sum(1 for one in checked.values() if one.problems)
@@ -81,10 +83,40 @@ def _default_folder(place: Place) -> Path:
     return Path(os.path.relpath(folder))
 
 
+def _check_gate(paths: list[Path]) -> dict[str, Checked]:
+    """The rules beside each folder of flows that is checked, where there are any."""
+    from bot.gate.rules import NAME
+
+    files = [path.absolute().parent / NAME for path in paths if path.is_dir()]
+    found: dict[str, Checked] = {}
+    for file in files:
+        if file.is_file():
+            found |= _check_gate_file(Path(os.path.relpath(file)))
+    return found
+
+
+def _check_gate_file(path: Path) -> dict[str, Checked]:
+    from bot.gate.rules import NAME, RulesFile
+    from engine.language.errors import FlowError
+
+    try:
+        RulesFile(path).read()
+        return {str(path): Checked(NAME)}
+    except FlowError as error:
+        return {str(path): Checked(None, error.problems)}
+
+
 def _check_file(path: Path) -> dict[str, Checked]:
+    from bot.gate.rules import NAME
     from engine.language.errors import FlowError
     from engine.run.flow_files import flow_warnings, load_flow_file
 
+    if (
+        path.name == NAME
+        and path.is_file()
+        and re.search(r"^gate:", path.read_text("utf-8", "replace"), re.M)
+    ):
+        return _check_gate_file(path)
     try:
         flow = load_flow_file(path)
         return {str(path): Checked(flow.name, (), tuple(flow_warnings([flow])))}

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.scenarios import report
-from bot.scenarios.load import Flows, load_scenario
+from bot.scenarios.load import Flows, load_scenario, scenario_text
 from bot.scenarios.play import play
 from bot.scenarios.report import Told
+from bot.scenarios.tables import is_table, play_table
 from bot.terminal.console import Exit, Paint, Place, UsageError, one_line, print_json
 from engine.flow.load import SUFFIXES
 from engine.language.errors import FlowError
+from engine.language.yaml import load_located
 from engine.models.scripted import SUFFIXES as SCRIPTS
 
 FOLDER = "scenarios"
@@ -41,7 +43,7 @@ def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path |
         print_json(report.as_json(all_told))
     else:
         print(report.summary(all_told, paint))
-    if any(told.result is None for told in all_told):
+    if any(told.problem is not None for told in all_told):
         return Exit.USAGE
     return Exit.OK if all(told.passed for told in all_told) else Exit.FAILED
 
@@ -49,6 +51,9 @@ def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path |
 def _told(file: Path, flows: Flows, *, kills: bool) -> Told:
     began = time.monotonic()
     try:
+        located = load_located(scenario_text(file), str(file))
+        if is_table(located):
+            return Told(str(file), None, table=play_table(located))
         scenario = load_scenario(file, flows)
     except FlowError as error:
         return Told(str(file), None, str(error))

@@ -480,9 +480,7 @@ def question_flow(asked: Mapping[str, Json]) -> Flow:
     written = json.dumps(given)
     if "{{" in written or "{%" in written:
         raise Refused("choices and forms of a question have no expressions")
-    message = (
-        "*{{ inputs.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}{{ inputs.why }}"
-    )
+    message = "*{{ inputs.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}{{ inputs.why }}"
     node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
     texts = ("who", "tool", "before", "why", "rules")
     inputs: dict[str, Json] = {name: {"type": "string", "default": ""} for name in texts}

@@ -54,7 +54,7 @@ class Flows:
 
 def load_scenario(file: FilePath, flows: Flows) -> Scenario:
     """The scenario in a file. Raises `FlowError` with everything that is wrong with it, or with its flow."""
-    located = load_located(_text(file), str(file))
+    located = load_located(scenario_text(file), str(file))
     if not isinstance(located.data, dict):
         fault = Fault(
             (), f"a scenario is a mapping with `scenario`, `flow` and `steps`, not {kind_of(located.data)}"
@@ -83,7 +83,8 @@ def _in_file(problem: Problem) -> tuple[int, int]:
     return problem.line, problem.column
 
 
-def _text(file: FilePath) -> str:
+def scenario_text(file: FilePath) -> str:
+    """The text of a scenario file. Raises `FlowError` where it cannot be read."""
     try:
         with file.open("rb") as stream:
             return decode_source(stream.read(MAX_BYTES + 1), str(file))

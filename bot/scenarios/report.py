@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.scenarios.play import Failure, Result
+from bot.scenarios.tables import Table
 from bot.terminal.console import Paint, clean, one_line, plural
 from bot.terminal.described import described, painted
 from engine.journal.events import Event
@@ -25,26 +26,44 @@ MOST_HAPPENED = 30
 
 @dataclass(frozen=True)
 class Told:
-    """A scenario with its result, or why it could not be read; `seconds` is how long it took."""
+    """A scenario with its result, or a table of calls, or why it could not be read; `seconds` is how long it took."""
 
     file: str
     result: Result | None
     problem: str | None = None
     seconds: float = 0.0
+    table: Table | None = None
 
     @property
     def name(self) -> str:
         """The scenario's title, or its file where that could not be read."""
+        if self.table is not None:
+            return self.table.name
         return self.result.scenario.name if self.result is not None else self.file
 
     @property
+    def failures(self) -> Sequence[Failure]:
+        """What was not as it should be, apart from kills."""
+        if self.table is not None:
+            return self.table.failures
+        return self.result.plain.failures if self.result is not None else ()
+
+    @property
     def passed(self) -> bool:
-        """Whether it was read and all of it went as it should."""
+        """True if it was read and all of it went as it should."""
+        if self.table is not None:
+            return not self.table.failures
         return self.result is not None and self.result.passed
 
 
 def lines(told: Told, paint: Paint) -> Iterator[str]:
     """What to print of a scenario."""
+    if told.table is not None:
+        mark = paint("green", "✓") if told.passed else paint("red", "✗")
+        yield f"{mark} {clean(told.name)}  {paint('dim', '(' + plural(told.table.calls, 'call') + ')')}"
+        for failure in told.failures:
+            yield from _indented(_failure(failure, paint))
+        return
     if told.result is None:
         yield f"{paint('red', '✗')} {clean(told.file)}"
         yield from _indented([told.problem or ""])
@@ -122,7 +141,7 @@ def _json(told: Told) -> Json:
         "ok": told.passed,
         "seconds": round(told.seconds, 3),
         "problem": told.problem,
-        "failures": [_failed(failure) for failure in (result.plain.failures if result else ())],
+        "failures": [_failed(failure) for failure in told.failures],
         "kills": None if result is None else result.kills,
         "killed": [
             {"what": killed.what, "failures": [_failed(failure) for failure in killed.failures]}
@@ -145,10 +164,10 @@ def junit(all_told: Sequence[Told]) -> bytes:
     suite = ElementTree.Element("testsuite", name="sayso test")
     for told in all_told:
         case = _new_case(suite, told, told.name, told.seconds)
-        if told.result is None:
-            _problem(case, "error", "the scenario cannot be read", told.problem or "")
-        elif told.result.plain.failures:
-            failures = told.result.plain.failures
+        failures = told.failures
+        if told.problem is not None:
+            _problem(case, "error", "the scenario cannot be read", told.problem)
+        elif failures:
             texts = [line for failure in failures for line in _failure(failure, _PLAIN)]
             _problem(case, "failure", failures[0].title, "\n".join(texts))
         if told.result is not None and told.result.kills is not None:

@@ -149,7 +149,10 @@ async def test_a_flooding_agent_is_slowed_and_its_person_is_told(gate: Gate) -> 
     answers = [await gate.ask(f"make {number}", f"c{number}") for number in range(12)]
     assert [answer["state"] for answer in answers] == ["open"] * 10 + ["busy"] * 2
     await gate.workspace.wait_for(
-        lambda: any("slowed down" in message["text"] for message in gate.workspace.direct("ana")), timeout=20
+        lambda: any(
+            "slowed down" in message["text"] for message in gate.workspace.messages(gate.workspace.dm("ana"))
+        ),
+        timeout=20,
     )
 
 

@@ -1,0 +1,130 @@
+"""`gate.yml`: what matches, what is wrong with a file, and the commands that check it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.gate.rules import approval_flow, read_rules
+from engine.language.errors import FlowError
+from tests.gate.conftest import RULES
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("git status", 1),
+        ("git status -s --branch", 1),
+        ("git status; rm -rf /", 0),
+        ("git status && rm -rf /", 0),
+        ("git status\nrm -rf /", 0),
+        ("git status $(rm -rf /)", 0),
+        ("git status `rm -rf /`", 0),
+        ("git status > /etc/passwd", 0),
+        ("git status \\\nrm", 0),
+        ("git status ../..", 0),
+        (" git status", 0),
+        ("git statu", 0),
+    ],
+)
+def test_a_pattern_that_allows_matches_the_whole_command_only(command: str, rule: int) -> None:
+    """Nothing that a shell acts on hides behind a `*`."""
+    assert read_rules(RULES).decide("claude-code:x", "Bash", {"command": command}).rule == rule
+
+
+def test_a_pattern_that_denies_matches_everything() -> None:
+    """There `*` is anything at all, and the first rule that matches counts."""
+    rules = read_rules(RULES)
+    assert rules.decide("a", "x;\ndelete\n", {}).kind == "deny"
+    assert rules.decide("a", "Bash", {"command": 3}).kind == "ask"
+    assert rules.decide("a", "Bash", {}).kind == "ask"
+
+
+def test_every_way_to_ask_is_a_flow() -> None:
+    """Fields of `ask` are those of an approval."""
+    asking = {
+        "approvers": ["@sre"],
+        "required": 2,
+        "exclude_requester": True,
+        "require_reason": True,
+        "timeout": "4h",
+        "on_timeout": "deny",
+        "remind_every": "1h",
+        "valid_for": "2h",
+    }
+    assert approval_flow(asking).name == "gate"
+
+
+OTHERWISE = "otherwise: {ask: {approvers: [ben@example.com]}}\n"
+HEAD = 'gate: x\nchannel: "#ops"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HEAD, "`otherwise` is missing"),
+        (HEAD + "otherwise: allow\n", "not allowed"),
+        (HEAD + "rules: [{when: {tol: x}, then: allow}]\n" + OTHERWISE, "did you mean `tool`"),
+        (HEAD + "rules: [{when: {tool: x}, then: alow}]\n" + OTHERWISE, "write `allow`"),
+        (
+            HEAD + "rules: [{when: {tool: x}, then: {ask: {approvers: [no body]}}}]\n" + OTHERWISE,
+            "names nobody",
+        ),
+        (HEAD + "otherwise: {ask: {approvers: [ben@example.com], on_timeout: allow}}\n", "expected deny"),
+        (HEAD + "otherwise: {ask: {approvers: [ben@example.com], required: 2}}\n", "only one person"),
+        (HEAD + "otherwise: {ask: {approvers: [requester], exclude_requester: true}}\n", "nobody is left"),
+        (
+            HEAD + "rules: [{when: {}, then: allow}, {when: {tool: x}, then: allow}]\n" + OTHERWISE,
+            "every call",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
+    """A broken file is refused as a whole."""
+    with pytest.raises(FlowError) as refused:
+        read_rules(text)
+    assert told in str(refused.value)
+    assert all(problem.line >= 1 for problem in refused.value.problems)
+
+
+TABLE = """
+scenario: the gate
+gate: ../../gate.yml
+calls:
+  - {agent: "claude-code:laptop", tool: Bash, arguments: {command: git status -s}, then: allow, rule: 1}
+  - {tool: mcp__db__delete, then: deny}
+  - {tool: Write, then: ask, approvers: [ben@example.com, cleo@example.com]}
+"""
+
+
+def sayso(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command, in a folder."""
+    command = [sys.executable, "-m", "bot.cli", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_validate_and_test_check_the_file(tmp_path: Path) -> None:
+    """`sayso validate` reads it beside the flows, `sayso test` plays tables of calls."""
+    scenarios = tmp_path / "flows" / "scenarios"
+    scenarios.mkdir(parents=True)
+    (tmp_path / "flows" / "a.yml").write_text("flow: a\nnodes: [{id: x, type: noop}]\n")
+    rules, table = tmp_path / "gate.yml", scenarios / "gate.yml"
+    rules.write_text(RULES)
+    table.write_text(TABLE)
+    assert sayso(tmp_path, "validate").returncode == 0
+    assert sayso(tmp_path, "validate", "gate.yml").returncode == 0
+    played = sayso(tmp_path, "test")
+    assert (played.returncode, "3 calls" in played.stdout) == (0, True)
+    rules.write_text(RULES.replace("then: allow", "then: {deny: no}"))
+    played = sayso(tmp_path, "test", "--junit", "report.xml")
+    assert played.returncode == 1
+    assert "expected allow, and it is deny" in played.stdout
+    assert "expected allow" in (tmp_path / "report.xml").read_text()
+    rules.write_text(RULES.replace("then: allow", "then: alow"))
+    broken = sayso(tmp_path, "validate")
+    assert (broken.returncode, "gate.yml:7:11" in broken.stdout) == (4, True)
+    assert sayso(tmp_path, "validate", "gate.yml").returncode == 4
+    assert sayso(tmp_path, "test").returncode == 2
