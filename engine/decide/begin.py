@@ -19,7 +19,7 @@ from engine.journal.state import scope_of, visit_path
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
-from engine.nodes.types.registry import mode_of
+from engine.nodes.types.registry import FAIL, mode_of
 
 _MOST_STARTS_A_STEP = 200
 """Pure nodes run inside a step; this bounds how long one step can hold the event loop."""
@@ -147,13 +147,10 @@ def over_limit(step: Step, path: str, node: Node) -> bool:
 
 
 def _perform_pure(step: Step, path: str, node: Node, config: Json) -> None:
-    if node.spec.fails:
+    if node.type == FAIL:
         step.fail(path, {"type": "fail", "message": config["message"]})
-        return
-    try:
-        step.complete(path, node.spec.compute(config))
-    except ValueError as error:
-        step.fail(path, {"type": "config", "message": f"node {node.id}: {error}"})
+    else:
+        step.complete(path, config)
 
 
 def _perform_prompt(step: Step, path: str, node: Node, config: Json) -> None:

@@ -1,7 +1,8 @@
 """What authors of node types import: a class with a config, registered under the entry points `sayso.nodes`, or a
 function or class of the program itself, registered with `@node`.
 
-See docs/own-nodes.md; `examples/own-node` is a package to start from.
+See docs/own-nodes.md; `examples/own-node` is a package to start from. What needs pydantic is loaded when it is used: functions
+whose parameters are of JSON's own types need none to run.
 """
 
 from __future__ import annotations
@@ -9,23 +10,33 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypeVar
-
-from pydantic import create_model
-from pydantic.errors import PydanticUserError
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from engine.language.codec import Json
 from engine.language.errors import PauseError
 from engine.nodes.runtime.python import CTX, GATHERING, call, signature_of
 from engine.nodes.runtime.user_code import Context, NodeError
 from engine.nodes.types import registry
-from engine.nodes.types.fields import Config
-from engine.nodes.types.fields import Scalar as SecretText
+from engine.nodes.types.plain import fits, is_plain
 from engine.nodes.types.registry import INTERNAL, TYPES, BadNodeType
+
+if TYPE_CHECKING:
+    from engine.nodes.types.fields import Config
+    from engine.nodes.types.fields import Scalar as SecretText
 
 __all__ = ["Config", "Context", "Json", "NodeError", "NodeType", "PauseError", "SecretText", "node"]
 
 Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def __getattr__(name: str) -> object:
+    from engine.nodes.types import fields
+
+    places = {"Config": fields.Config, "SecretText": fields.Scalar}
+    if name not in places:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return places[name]
 
 
 class NodeType(ABC):
@@ -94,29 +105,61 @@ def node(
     return register
 
 
+class _Later:
+    """The model of a function's fields, made when something is asked of it."""
+
+    __isabstractmethod__ = False
+    """Asked of all that a new class has."""
+
+    def __init__(self, name: str, doc: str | None, fields: Mapping[str, Any]) -> None:
+        self._name, self.__doc__, self._fields = name, doc, fields
+
+    @cached_property
+    def made(self) -> type[Config]:
+        """The model. Raises `BadNodeType`."""
+        from pydantic import create_model
+        from pydantic.errors import PydanticUserError
+
+        from engine.nodes.types.fields import Config
+
+        for field in self._fields:
+            if field.startswith("model_") and hasattr(Config, field):
+                reason = f"the parameter `{field}` needs another name, which pydantic does not use"
+                raise BadNodeType(f"`{self._name}`: {reason}")
+        try:
+            return create_model(f"{self._name}_config", __base__=Config, __doc__=self.__doc__, **self._fields)
+        except (NameError, PydanticUserError) as error:
+            raise BadNodeType(f"`{self._name}` cannot be a node type: {error}") from error
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.made, attribute)
+
+
 def _of_function(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """The config and the `run` of the type that a function is."""
-    fields: dict[str, Any] = {}
+    """The config and the `run` of the type that a function is. Where the hints are plain, `_plain` has them with the defaults,
+    and the model is made by the first who asks for it."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadNodeType(f"`{name}`: a generator gives no output; return it in place of `yield`")
     try:
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise BadNodeType(f"`{name}`: a generator gives no output; return it in place of `yield`")
         signature, hints = signature_of(function)
-        for each in signature.parameters.values():
-            if each.kind in (*GATHERING, each.POSITIONAL_ONLY) or each.name.startswith("_"):
-                raise BadNodeType(f"`{name}`: the parameter `{each.name}` has no name in a flow")
-            if each.name.startswith("model_") and hasattr(Config, each.name):
-                raise BadNodeType(
-                    f"`{name}`: the parameter `{each.name}` needs another name, which pydantic does not use"
-                )
-            default = ... if each.default is each.empty else each.default
-            fields[each.name] = (hints.get(each.name, Any), default)
-        takes_ctx = fields.pop(CTX, None) is not None
-        config = create_model(f"{name}_config", __base__=Config, __doc__=inspect.getdoc(function), **fields)
-    except (NodeError, NameError, PydanticUserError) as error:
+    except NodeError as error:
         raise BadNodeType(f"`{name}` cannot be a node type: {error}") from error
+    fields: dict[str, tuple[Any, Any]] = {}
+    for each in signature.parameters.values():
+        if each.kind in (*GATHERING, each.POSITIONAL_ONLY) or each.name.startswith("_"):
+            raise BadNodeType(f"`{name}`: the parameter `{each.name}` has no name in a flow")
+        fields[each.name] = hints.get(each.name, Any), ... if each.default is each.empty else each.default
+    takes_ctx = fields.pop(CTX, None) is not None
+    config = _Later(name, inspect.getdoc(function), fields)
+    plain = all(
+        is_plain(hint) and (default is ... or fits(hint, default)) and not field.startswith("model_")
+        for field, (hint, default) in fields.items()
+    )
 
     async def run(self: NodeType, config: Any, ctx: Context) -> Json:
         given: dict[str, Any] = {CTX: ctx} if takes_ctx else {}
         return await call(function, **given, **{field: getattr(config, field) for field in fields})
 
-    return {"config": config, "run": run}
+    if plain:
+        return {"config": config, "_plain": fields, "run": run}
+    return {"config": config.made, "run": run}

@@ -146,9 +146,10 @@ def test_a_file_that_was_run_before_is_not_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["resume", "answer"])
 def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -> None:
-    """Going on with a question and a program in a new process reads no flow, and loads no other kind of node and nothing
-    that is rare."""
-    (tmp_path / "plain.yml").write_text(FLOW + "  - {id: two, type: shell, with: {run: [echo, two]}}\n")
+    """Going on with a question, a program and values in a new process reads no flow, and loads no other kind of node and
+    nothing that is rare."""
+    more = "  - {id: two, type: shell, with: {run: [echo, two]}}\n  - {id: three, type: set, with: {x: 3}}\n"
+    (tmp_path / "plain.yml").write_text(FLOW + more)
     run = ["-m", "bot.cli", "--home", "home", "run", "plain.yml", "--no-input"]
     paused = prefork.run(run, cwd=tmp_path, env=os.environ)
     found = json.loads(paused.stdout)
@@ -158,6 +159,41 @@ def test_an_answer_loads_only_what_its_session_needs(way: str, tmp_path: Path) -
     }
     heavy = (*HEAVY, *OF_AGENTS, *RARE, *OF_FLOWS, *OF_NODES, "slack_sdk", "slack_bolt")
     assert loaded(SAYSO.format(words=["--home", "home", *words[way]]), tmp_path, heavy) == []
+
+
+PROGRAM = """
+import asyncio
+from engine import Actor, Runtime, node
+
+@node("greet", on_crash="again")
+def greet(who: str, times: int = 1) -> list[str]:
+    return [who] * times
+
+async def going() -> None:
+    async with Runtime("sqlite:///greet.db") as runtime:
+        await {work}
+
+async def begin(runtime: Runtime) -> None:
+    from engine import load_flow
+    flow = "flow: f\\nnodes: [{{id: q, type: ask, with: {{message: Who}}}}, {{id: a, type: greet, with: {{who: ana}}}}]"
+    await (await runtime.start(load_flow(flow), actor=Actor.local("ana"), session_id="session-1")).rest()
+
+async def answer(runtime: Runtime) -> None:
+    session = await runtime.session("session-1")
+    await session.answer("Fine", actor=Actor.local("ana"))
+    assert (await session.ended()).outputs["a"] == ["ana"], session.error
+
+asyncio.run(going())
+"""
+
+
+def test_a_function_of_the_program_with_plain_parameters_takes_no_pydantic(tmp_path: Path) -> None:
+    """Neither where it is made a node type, nor where its flow is read back, nor where it runs: the hints tell."""
+    heavy = (*OF_FLOWS, *OF_AGENTS)
+    for work, expected in (("begin(runtime)", True), ("answer(runtime)", False)):
+        (tmp_path / "program.py").write_text(PROGRAM.format(work=work))
+        found = loaded("import sys; sys.path.insert(0, '.'); import program", tmp_path, heavy)
+        assert bool(found) is expected, found
 
 
 def test_a_flow_with_an_agent_finds_what_agents_need(tmp_path: Path) -> None:

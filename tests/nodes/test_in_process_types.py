@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.flow.load import flow_from_body
 from engine.language.codec import Json
@@ -17,6 +19,7 @@ from engine.nodes.runtime.runner import Completed, Failed
 from engine.nodes.runtime.table import runners
 from engine.nodes.types import registry
 from engine.nodes.types.registry import BadNodeType, node_types
+from engine.nodes.types.spec import InvalidConfig
 from tests.nodes import nodekit
 from tests.support.engine import flow_of
 
@@ -184,3 +187,37 @@ def test_a_session_of_another_program_says_what_is_missing() -> None:
         "greet": "the node type `greet` is made with `@node`, in a module that was not imported here"
     }
     assert flow.body() == body
+
+
+@pytest.mark.parametrize(
+    "with_",
+    [{"who": "ana"}, {"who": "ana", "times": 2}, {"who": "a", "times": None}, {"who": 3}, {}, {"when": 1}],
+)
+def test_a_configuration_is_the_same_with_and_without_the_model(with_: dict[str, Json]) -> None:
+    """What the hints alone can tell is what the model says, and what they cannot tell the model says in its words."""
+
+    @node("plain")
+    def plain(who: str, times: int | None = 1) -> None:
+        """Has hints that need no model."""
+
+    spec = node_types()["plain"]
+    modelled = replace(spec, plain=None)
+    assert spec.check(with_) == modelled.check(with_)
+    try:
+        found = spec.normalize(with_)
+    except InvalidConfig as error:
+        with pytest.raises(InvalidConfig, match=re.escape(str(error))):
+            modelled.normalize(with_)
+    else:
+        assert found == modelled.normalize(with_)
+
+
+def test_an_expression_may_stand_for_any_field_of_a_function() -> None:
+    """It is checked once it was evaluated."""
+
+    @node("plain")
+    def plain(times: int) -> None:
+        """Has a hint that no text fits."""
+
+    assert node_types()["plain"].check({"times": "{{ inputs.n }}"}) == []
+    assert node_types()["plain"].check({"times": "three"}) != []

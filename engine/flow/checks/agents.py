@@ -34,7 +34,7 @@ from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.expressions import below
 from engine.language.template import has_expression
 from engine.nodes.types.agent import PLACE
-from engine.nodes.types.fields import MAX_NAME, NAME
+from engine.nodes.types.names import MAX_NAME, NAME
 from engine.nodes.types.registry import node_types, unusable_type
 from engine.nodes.types.spec import NodeSpec, spelled_out
 from engine.types import lattice

@@ -31,7 +31,7 @@ from engine.flow.triggers import Given, check_trigger
 from engine.language.diagnostics import Fault, Path
 from engine.language.errors import Problem
 from engine.language.expressions import Compiled
-from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
+from engine.nodes.types.names import FLOW_NAME, MAX_NAME
 from engine.nodes.types.registry import END
 from engine.types.annotations import Sources, no_source
 from engine.types.lattice import ANY, input_type, mapping_of

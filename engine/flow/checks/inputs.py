@@ -11,7 +11,7 @@ from engine.flow.inputs import check_value, to_text
 from engine.flow.model import Input
 from engine.language.diagnostics import Fault, Path
 from engine.language.template import has_expression
-from engine.nodes.types.fields import MAX_NAME, NAME
+from engine.nodes.types.names import MAX_NAME, NAME
 
 
 def check_input(name: str, entry: Any) -> Iterator[Fault]:

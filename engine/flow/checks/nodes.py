@@ -46,7 +46,7 @@ from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
 from engine.language.elsewhere import ours
 from engine.language.expressions import below
 from engine.language.template import has_expression
-from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS
+from engine.nodes.types.names import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.prompts import GOTO
 from engine.nodes.types.registry import END, node_types, unusable_type
 from engine.nodes.types.spec import GUARD, NOT_LEFT_OUT, PARTS, Known, NodeSpec

@@ -22,7 +22,7 @@ from engine.language.diagnostics import Fault, Path, suggest
 from engine.language.errors import ExpressionError
 from engine.language.expressions import Places, below, compile_condition, inspect_text, only_expression
 from engine.language.template import BadExpression, Names, Reference, Segment, has_expression, split_text
-from engine.nodes.types.fields import FLOW_NAME, MAX_NAME
+from engine.nodes.types.names import FLOW_NAME, MAX_NAME
 from engine.nodes.types.spec import ERROR, MESSAGES, REQUESTER
 from engine.types.annotations import Sources, no_source
 from engine.types.facts import NOTHING, Facts, not_null, present

@@ -11,7 +11,8 @@ from engine.flow.node import Verdict
 from engine.flow.reading import RESTRICTIONS
 from engine.language.codec import Json
 from engine.language.timestamps import format_duration
-from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, NAME, Config
+from engine.nodes.types.fields import Config
+from engine.nodes.types.names import FLOW_NAME, MAX_NAME, NAME
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import PARTS, NodeSpec
 

@@ -20,18 +20,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
-
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, copy, encode
 from engine.language.diagnostics import Fault, faults_of, suggest
 from engine.language.errors import PauseError
 from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import NodeContext, Outcome
 from engine.nodes.runtime.user_code import Context, NodeError, in_thread, supervise
+from engine.nodes.types.plain import fits, is_plain
 from engine.nodes.types.spec import sentence
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 CTX = "ctx"
 """The parameter that is sayso's and not the flow's."""
@@ -270,6 +271,11 @@ def _misfits(
 def _checked(name: str, value: Json, known: _Parameters, parameter: str, faults: list[Fault]) -> Any:
     """The value as its type hint wants it. JSON's own types are not converted: the text `3` is no number."""
     hint = known.hints.get(parameter, Any)
+    if is_plain(hint) and fits(hint, value):
+        return copy(value)
+    from pydantic import BaseModel, TypeAdapter, ValidationError  # which few functions need
+    from pydantic.errors import PydanticUserError
+
     try:
         if parameter not in known.checks:
             known.checks[parameter] = TypeAdapter(hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from engine.language.codec import Json, encode
+from engine.language.codec import Json
 from engine.nodes.runtime.runner import NodeContext, Outcome, Refusal, Runner
 from engine.nodes.runtime.secrets import Resolver, redacted
 from engine.nodes.runtime.user_code import Context, supervise
@@ -44,7 +44,7 @@ def _own_runner(kind: OwnSpec) -> Runner:
             return refusal.outcome
 
         async def work(context: Context) -> Json:
-            return await kind.instance.run(kind.config.model_validate_json(encode(given)), context)
+            return await kind.instance.run(kind.given(given), context)
 
         outcome = await supervise(kind.name, work, ctx)
         return redacted(outcome, resolver.redactor()) if resolver.used else outcome

@@ -35,37 +35,7 @@ from engine.language.timestamps import (
     parse_moment,
     parse_size,
 )
-
-NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-"""Ids, inputs and output names."""
-
-FLOW_NAME = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
-
-MAX_NAME = 64
-"""The most characters of a name in a flow file."""
-
-_ROOT_WORDS = {"nodes", "inputs", "status", "errors", "messages", "secrets", "session"}
-
-_BODY_WORDS = {"index", "item", "last", "finally"}
-
-_LANGUAGE_WORDS = {
-    "finally",
-    "range",
-    "true",
-    "false",
-    "none",
-    "null",
-    "not",
-    "and",
-    "or",
-    "in",
-    "is",
-    "if",
-    "else",
-}
-
-RESERVED_WORDS = frozenset(_ROOT_WORDS | _BODY_WORDS | _LANGUAGE_WORDS)
-"""Words that mean something in expressions or paths and cannot be the id of a node."""
+from engine.nodes.types.names import MAX_NAME, NAME
 
 _PERSON = re.compile(
     r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|@[A-Za-z0-9][A-Za-z0-9._-]*|channel|requester|local:[^\s:]+"
@@ -172,9 +142,9 @@ def kind_at(annotation: Any, path: Path) -> Literal["text", "any"] | None:
         return "text"
     if annotation is Any or annotation is Json:
         return "any"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if not get_args(annotation) and hasattr(annotation, "model_fields"):
         fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
-        if issubclass(annotation, RootModel):
+        if annotation.__pydantic_root_model__:
             return kind_at(fields["root"].annotation, path)
         field = fields.get(str(path[0])) if path else None
         return (

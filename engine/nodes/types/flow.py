@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import FLOW_NAME, MAX_NAME, Config
+from engine.nodes.types.fields import Config
+from engine.nodes.types.names import FLOW_NAME, MAX_NAME
 from engine.nodes.types.spec import NodeSpec
 
 

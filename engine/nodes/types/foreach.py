@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS, Config
+from engine.nodes.types.fields import Config
+from engine.nodes.types.names import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.spec import BODY_EDGES, Known, NodeSpec, rounds
 from engine.types.lattice import ANY, LIST, NUMBERS, Type
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
+from engine.nodes.types.names import MAX_NAME, NAME, RESERVED_WORDS
 from engine.nodes.types.spec import UNKNOWN_WORK, Mode, NodeSpec, OwnSpec, again, ask
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ TYPES: Mapping[str, Mode] = {
 """sayso's own types in the order of the flow reference, each with who does its work. The module of that name has its
 `SPEC`; it is loaded by the first node of the type, since loading all of them is a large part of a start."""
 
+FAIL = "fail"
 END = "end"
 """The type whose nodes end their list as a success."""
 
@@ -239,14 +241,19 @@ def _load(entry: EntryPoint) -> OwnSpec | BadNodeType:
 
 
 def _checked(name: str, package: str, kind: Any) -> OwnSpec:
-    from engine.nodes.types.fields import MAX_NAME, NAME, RESERVED_WORDS, Config  # most processes check none
-
     _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
     _refuse(name in RESERVED_WORDS, f"`{name}` is a word of the flow language")
     _refuse(not inspect.isclass(kind), f"the entry point must name a class, not {kind!r}")
     config: Any = getattr(kind, "config", None)
-    sound = inspect.isclass(config) and issubclass(config, Config)
-    _refuse(not sound, "its `config` must be a subclass of engine.nodes.api.Config")
+    plain: Mapping[str, tuple[Any, Any]] | None = getattr(kind, "_plain", None)
+    if plain is None:
+        from engine.nodes.types.fields import Config  # with pydantic, which few processes need
+
+        sound = inspect.isclass(config) and issubclass(config, Config)
+        _refuse(not sound, "its `config` must be a subclass of engine.nodes.api.Config")
+        known = {*config.model_fields, *(each.alias for each in config.model_fields.values())}
+    else:
+        known = {*plain}
     _refuse(not inspect.iscoroutinefunction(getattr(kind, "run", None)), "its `run` must be an `async def`")
     on_crash = getattr(kind, "on_crash", "ask")
     _refuse(on_crash not in ("again", "ask"), f"`on_crash` must be `again` or `ask`, not {on_crash!r}")
@@ -258,14 +265,14 @@ def _checked(name: str, package: str, kind: Any) -> OwnSpec:
         f"`timeout` must be a number of seconds above 0, not {timeout!r}",
     )
     secret_fields = frozenset(getattr(kind, "secret_fields", ()))
-    fields = config.model_fields
-    unknown = sorted(secret_fields - fields.keys() - {each.alias for each in fields.values()})
+    unknown = sorted(secret_fields - known)
     _refuse(bool(unknown), f"`secret_fields` names {', '.join(unknown)}, which `config` does not have")
     return OwnSpec(
         name=name,
         package=package,
         instance=kind(),
         config=config,
+        plain=plain,
         outputs=outputs or {},
         any_output=outputs is None,
         on_crash=again if on_crash == "again" else ask,

@@ -22,16 +22,18 @@ spells one out does not load, and in every other field the same mapping is data 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
 from engine.forms import normalize_form
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, copy, encode
 from engine.language.diagnostics import Fault, faults_of, field_names
 from engine.language.errors import SaysoError
 from engine.language.expressions import Markup, Places
 from engine.language.template import has_expression, is_marker_key
+from engine.nodes.types.plain import fits
 from engine.types.annotations import Sources, no_source
 from engine.types.lattice import (
     ANY,
@@ -126,10 +128,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """Whether nobody knows the fields of the output before it ran."""
     output: Callable[[Known], Type] | None = None
     """The type of the output; None where only the names of its fields are known."""
-    compute: Callable[[dict[str, Json]], Json] = dict
-    """Mode `pure`: the output for an evaluated `with`. What is a `ValueError` fails the node."""
     fails: bool = False
-    """Mode `pure`: whether it fails, with its `message`."""
+    """Mode `pure`: whether it fails, with its `message`; else its output is its evaluated `with`."""
 
     # --- what it does outside
     timeout: float | None = None
@@ -334,16 +334,50 @@ class OwnSpec(NodeSpec, frozen=True, kw_only=True):
     package: str
     instance: Any
     """An instance of its class, which does the work."""
+    plain: Mapping[str, tuple[Any, Any]] | None = None
+    """Of a function with plain hints only: by field its hint and its default, `...` without one. Then a configuration that is as
+    they say is used without the model, and pydantic is not loaded."""
+
+    def check(self, with_: Given) -> list[Fault]:
+        """See `NodeSpec.check`."""
+        if self._plainly(with_, written=True) is None:
+            return super().check(with_)
+        return [
+            fault for name in self.secret_fields & with_.keys() for fault in spelled_out((name,), with_[name])
+        ]
+
+    def given(self, config: Given) -> Any:
+        """The configuration as `run` takes it. Raises `ValidationError`."""
+        plain = self._plainly(config)
+        return self.config.model_validate_json(encode(config)) if plain is None else SimpleNamespace(**plain)
 
     def normalize(
         self, evaluated: Mapping[str, Json], written: Mapping[str, Json] | None = None
     ) -> dict[str, Json]:
         """See `NodeSpec.normalize`."""
+        plain = self._plainly(evaluated)
+        if plain is not None:
+            return plain
         normalized: dict[str, Json] = self.validate(evaluated).model_dump(mode="json", by_alias=True)
         return normalized
 
     def _validated(self, with_: Mapping[str, Json]) -> BaseModel:
         return self.config.model_validate_json(encode(dict(with_)))
+
+    def _plainly(self, with_: Given, *, written: bool = False) -> dict[str, Json] | None:
+        """A copy of the configuration with its defaults if it fits as it is; None where only the model can tell. In one that is
+        `written`, an expression may stand for any field."""
+        if self.plain is None or not with_.keys() <= self.plain.keys():
+            return None
+        filled: dict[str, Json] = {}
+        for name, (hint, default) in self.plain.items():
+            value = with_.get(name, default)
+            left_open = written and isinstance(value, str) and has_expression(value)
+            if value is ... or not (left_open or fits(hint, value)):
+                return None
+            filled[name] = value
+        copied: dict[str, Json] = copy(filled)
+        return copied
 
 
 # --- output types ------------------------------------------------------------------------------------------
