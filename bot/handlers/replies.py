@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+
+from msgspec.structs import replace
 
 from bot.config.library import Library
 from bot.handlers.agents import ToAgents

@@ -1,4 +1,4 @@
-"""The meaning of what people say and edit in Slack: `understand`, a pure function of a stored payload and of the
+"""The meaning of what people say, edit and press in Slack: `understand`, a pure function of a stored payload and of the
 situation. Whatever a message may mean is decided here and in `prompt_state.routing`, which it asks in threads.
 
 Nothing is read here. Where the meaning depends on what is not known yet, the result is a `Needs`: its caller reads that
@@ -18,17 +18,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from bot.inbound import payloads
-from bot.inbound.decisions import Home
+from bot.inbound.decisions import MESSAGE, Home
 from bot.inbound.lines import BadLine, StartLine
 from bot.inbound.triggers import Listening
 from bot.rendering import phrases
+from bot.rendering.agents import NOTED, RATE
+from bot.rendering.calls import ALL, pairs
+from bot.rendering.card import CANCEL
+from bot.rendering.forms import INLINE, read_control
+from bot.rendering.grants import REVOKE
+from bot.rendering.notes import AGENTS, MENU
 from engine.journal.records import Head, InboxRow
 from engine.language.codec import Json, decode
-from prompt_state.question_row import TooLong
+from prompt_state.question_row import PromptState, TooLong
 from prompt_state.routing import Hold, Ignore, Message, Route, Thread, control_word, route
 
 _MEMORY = re.compile(
@@ -37,12 +44,33 @@ _MEMORY = re.compile(
 )
 _GRANTS = re.compile(r"grants(?:\s+revoke\s+(?P<id>prompt-[0-9a-z]+))?", re.IGNORECASE)
 
+_PROMPT, _PLACE = r"[^|\n]+\|[^|\n]+", r"\|[^|\n]+\|[^|\n]+"
+"""A prompt with its nonce; where a button outside of a thread belongs, and who wrote what."""
+
+PRESS = re.compile(
+    rf"(?P<cancel>({CANCEL}|{phrases.CANCEL_THIS}(:\d+)?)\n[^|]+)"
+    rf"|(?P<keep>{phrases.KEEP}\n[^|]+)"
+    rf"|(?P<revoke>{REVOKE}\n({_PROMPT}|[^|]+\|\|{_PLACE}))"
+    rf"|(?P<rate>{RATE}\n({'|'.join(NOTED)})\|.+)"
+    rf"|(?P<all>{ALL}\n[^|]+)"
+    rf"|(?P<menu>{MENU}\d+\n{_PROMPT}{_PLACE})"
+    rf"|(?P<agents>{AGENTS}\d+\n{_PROMPT}{_PLACE})"
+    rf"|(?P<option>sayso:option:(select\n{_PROMPT}\|\d+|(?P<index>\d+)\n{_PROMPT}\|(?P=index)({_PLACE})?))"
+    rf"|(?P<field>{INLINE}{_PROMPT}\n.*)",
+    re.ASCII,
+)
+"""Our buttons and controls: an action, and a value that belongs to it. Nothing else is a press of ours."""
+
+GONE = "This button is not known here any more."
+NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
+UNWRITTEN = "Your reply is not there any more. Please write it again."
+COPY = "This is no longer the message of this question. Please press in the one that shows it now."
+
 
 # --- what is known ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """The situation of a message. What is None is not known yet."""
 
     home: Home
@@ -50,7 +78,7 @@ class Said:
     """Those of its thread."""
     listening: Listening | None = None
     """The served flows."""
-    faults: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, str] = {}
     """Why files of flows are not served, by name; known with the flows."""
     elsewhere: Sequence[str] | None = None
     """The threads of its conversation in which something goes on."""
@@ -58,67 +86,122 @@ class Said:
     """What its thread waits for, and what its author may do about that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(Struct, frozen=True):
     """The situation of an edit: what was stored of the message before."""
 
     before: InboxRow | None
 
 
-Situation: TypeAlias = Said | Edited
+class Pressed(Struct, frozen=True):
+    """The situation of a press: what was found of the things that it names, each in the thread of the press or not at all."""
+
+    home: Home
+    found: Mapping[Needs, Any] = {}
+
+
+Situation: TypeAlias = Said | Edited | Pressed
 
 
 # --- meanings -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """The meaning depends on this part of the situation."""
+class Needs(Struct, frozen=True):
+    """The meaning depends on this part of the situation. Of a press, that is the question, the session or the stored message
+    with this key."""
 
-    part: Literal["listening", "elsewhere", "thread"]
+    part: Literal["listening", "elsewhere", "thread", "prompt", "session", "written"]
+    key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Struct, frozen=True):
     """Nothing is done, and its author reads why."""
 
     text: str
-    outcome: str
+    outcome: str = "refused"
     """What is kept of the row."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeantFor:
+class MeantFor(Struct, frozen=True):
     """It was said outside of this thread and belongs into it."""
 
     thread_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inform:
+class Inform(Struct, frozen=True):
     """How flows and sessions are, what is always allowed, or how all this works."""
 
     about: Literal["running", "grants", "flows", "help"]
 
 
-@dataclass(frozen=True, slots=True)
-class RevokeGrant:
+class RevokeGrant(Struct, frozen=True):
     """A call that is always allowed here is asked about again."""
 
     grant_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What is noted here is listed; with an id, this note gets another text, and without a text it is forgotten."""
 
     kept_id: str | None
     text: str = ""
 
 
+class EndRun(Struct, frozen=True):
+    """A run is ended; `asked` where this was the answer to whether it is meant."""
+
+    head: Head
+    asked: bool
+
+
+class KeepRun(Struct, frozen=True):
+    """A run goes on: the answer to whether it is to be ended."""
+
+    head: Head
+
+
+class TakeBack(Struct, frozen=True):
+    """Calls that this approval always allows are asked about again. Of a run that is gone there is no question."""
+
+    prompt_id: str
+    prompt: PromptState | None
+
+
+class Rate(Struct, frozen=True):
+    """How an agent's answer helped; it is what the outbox row with this key shows."""
+
+    value: str
+    key: str
+
+
+class ApproveAll(Struct, frozen=True):
+    """All of these calls are approved, as far as it is this person's to do."""
+
+    prompts: list[PromptState]
+
+
+class Choose(Struct, frozen=True):
+    """A choice of a question, or what was picked in the only control of its form."""
+
+    prompt: PromptState
+    nonce: str
+    value: Json
+
+
+class WrittenBefore(Struct, frozen=True):
+    """What its author wrote before, at `ts`, is for this question, or for an agent of this session."""
+
+    to: PromptState | Head
+    detail: str
+    """The question's nonce, or the agent's path."""
+    ts: str
+    text: str
+    files: list[dict[str, Json]]
+
+
 OwnWish: TypeAlias = Inform | RevokeGrant | Memory | StartLine | BadLine
 """Meanings that concern no session of the thread."""
-Meaning: TypeAlias = Needs | Explain | MeantFor | OwnWish | Route
+Press: TypeAlias = EndRun | KeepRun | TakeBack | Rate | ApproveAll | Choose | WrittenBefore
+Meaning: TypeAlias = Needs | Explain | MeantFor | OwnWish | Route | Press
 
 
 # --- understanding ------------------------------------------------------------------------------------------
@@ -131,6 +214,8 @@ def understand(data: Mapping[str, Json], situation: Situation) -> Meaning:
             return _said(data, situation)
         case Edited(before):
             return _edited(data, before)
+        case Pressed():
+            return _pressed(data, situation)
 
 
 def _said(data: Mapping[str, Json], known: Said) -> Meaning:
@@ -200,3 +285,91 @@ def _edited(data: Mapping[str, Json], before: InboxRow | None) -> Meaning:
             outcome = before.outcome
     text = phrases.edited_text(outcome)
     return Ignore("an edit of what was not used") if text is None else Explain(text, "told")
+
+
+def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:
+    action, value = str(data["actionId"]), str(data["value"] or "")
+    press = None if data.get("stale") else PRESS.fullmatch(f"{action}\n{value}")
+    kind = press and press.lastgroup
+    named, *parts = (action.removeprefix(INLINE) if kind == "field" or not value else value).split("|")
+    match kind:
+        case "all":
+            return _all(value, known)
+        case "rate":
+            return Rate(named, "|".join(parts))
+        case "menu" | "agents" if parts[2] != data["user"]:
+            return Explain(NOT_THE_AUTHOR)
+    need = Needs("session" if kind in ("cancel", "keep", "agents") else "prompt", named)
+    if need not in known.found:
+        return need
+    match kind, known.found[need]:
+        case "revoke", None:
+            return TakeBack(named, None)
+        case "revoke", PromptState() as prompt:
+            is_old = parts[0] and (parts[0] != prompt.nonce or not _stands_in(prompt, data))
+            return Explain(COPY) if is_old else TakeBack(named, prompt)
+        case "cancel", Head() as head:
+            return EndRun(head, action == phrases.CANCEL_THIS)
+        case "keep", Head() as head:
+            return KeepRun(head)
+        case "menu" | "agents", (PromptState() | Head()) as to:
+            return _written(data, known, to, parts[0], parts[1])
+        case "option" | "field", PromptState() as prompt:
+            return _chosen(data, prompt, *parts[:2])
+        case None, PromptState() as prompt if not prompt.open:
+            return Explain(phrases.closed_text(prompt))
+        case _:
+            return Explain(GONE)
+
+
+def _all(value: str, known: Pressed) -> Meaning:
+    """Those of the calls of a message that are still asked about as they were shown."""
+    prompts: list[PromptState] = []
+    for prompt_id, nonce in pairs(value):
+        need = Needs("prompt", prompt_id)
+        if need not in known.found:
+            return need
+        prompt: PromptState | None = known.found[need]
+        if prompt is not None and prompt.open and prompt.nonce == nonce:
+            prompts.append(prompt)
+    return ApproveAll(prompts) if prompts else Explain(COPY)
+
+
+def _chosen(data: Mapping[str, Json], prompt: PromptState, nonce: str, index: str | None = None) -> Meaning:
+    """The option at an index, or without one what was picked in the form's only control."""
+    if nonce == prompt.nonce and not _stands_in(prompt, data):
+        return Explain(COPY)
+    alone = len(prompt.fields) == 1 and not prompt.options
+    if not alone if index is None else int(index) >= len(prompt.options):
+        return Explain(GONE)
+    if not prompt.open:
+        # Its row says how it was closed; the session may be over long since.
+        return Explain(phrases.closed_text(prompt))
+    if index is None:
+        return Choose(prompt, nonce, read_control(data["picked"] or {}, prompt.fields[0]))
+    return Choose(prompt, nonce, prompt.options[int(index)]["value"])
+
+
+def _stands_in(prompt: PromptState, data: Mapping[str, Json]) -> bool:
+    """True if what was pressed is the message that shows a prompt, or a copy outside of the thread. While that is being
+    posted nobody knows yet which message it is."""
+    return "from" in data or prompt.message_ts in (None, data["messageTs"])
+
+
+def _written(
+    data: Mapping[str, Json], known: Pressed, to: PromptState | Head, detail: str, ts: str
+) -> Meaning:
+    need = Needs("written", f"message:{data['team']}:{data['channel']}:{ts}")
+    if need not in known.found:
+        return need
+    row: InboxRow | None = known.found[need]
+    stored = decode(row.payload) if row is not None and row.kind == MESSAGE else {}
+    if stored.get("user") != data["user"]:
+        return Explain(UNWRITTEN)
+    try:
+        text = payloads.said(stored, known.home).text
+    except TooLong:
+        return Explain(UNWRITTEN)
+    if isinstance(to, PromptState) and not to.open:
+        return Explain(phrases.closed_text(to))
+    return WrittenBefore(to, detail, ts, text, stored.get("files") or [])

@@ -1,29 +1,49 @@
-"""The meaning of what people say and edit: a payload and a situation in, a value out."""
+"""The meaning of what people say, edit and press: a payload and a situation in, a value out."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bot.inbound.decisions import MESSAGE, Home
 from bot.inbound.lines import BadLine, StartLine
 from bot.inbound.meaning import (
+    COPY,
+    GONE,
+    NOT_THE_AUTHOR,
+    UNWRITTEN,
+    ApproveAll,
+    Choose,
     Edited,
+    EndRun,
     Explain,
     Inform,
+    KeepRun,
+    Meaning,
     MeantFor,
     Memory,
     Needs,
+    Pressed,
+    Rate,
     RevokeGrant,
     Said,
+    TakeBack,
+    WrittenBefore,
     understand,
 )
 from bot.inbound.triggers import Listening
+from bot.rendering import phrases
+from bot.rendering.agents import RATE
+from bot.rendering.calls import ALL
+from bot.rendering.card import CANCEL
+from bot.rendering.grants import REVOKE
+from bot.rendering.notes import AGENTS, MENU
 from engine.journal.records import Head, InboxRow
 from engine.language.codec import encode
 from prompt_state.routing import Chatter, Hold, Ignore, SessionView, Thread
+from tests.prompt_state.prompt_cases import approval
 from tests.support.engine import START, flow_of
 
 HOME = Home("T1", "A1", "UBOT")
@@ -144,3 +164,69 @@ def test_an_edit_changes_nothing_and_its_author_may_hear_so(before: InboxRow | N
     edit = {"ts": "5.0", "text": "new", "editedTs": "8.0"}
     wanted = Explain(meaning, "told") if isinstance(meaning, str) else meaning
     assert understand(edit, Edited(before)) == wanted
+
+
+GATE = approval()
+OVER = approval(status="expired")
+WRITTEN = "message:T1:C1:5.0"
+HERE = {
+    Needs("prompt", "p-gate"): GATE,
+    Needs("session", "session-1"): HEAD,
+    Needs("written", WRITTEN): row(None, text="it is full"),
+}
+
+
+def press(action: str, value: str, found: dict[Needs, Any] | None = None, **more: Any) -> Meaning:
+    """The meaning of a press by U1, with all in the thread that it may name."""
+    data = {"team": "T1", "channel": "C1", "user": "U1", "messageTs": "1001.000000", "picked": None}
+    data |= {"actionId": action, "value": value, **more}
+    return understand(data, Pressed(HOME, HERE if found is None else found))
+
+
+@pytest.mark.parametrize(
+    ("action", "value", "meaning"),
+    [
+        ("sayso:option:1", "p-gate|n1|1", Choose(GATE, "n1", "reject")),
+        ("sayso:option:0", "p-gate|n0|0", Choose(GATE, "n0", "approve")),
+        ("sayso:option:2", "p-gate|n1|2", Explain(GONE)),
+        ("sayso:option:1", "p-gate|n1|0", Explain(GONE)),
+        (CANCEL, "session-1", EndRun(HEAD, False)),
+        (phrases.CANCEL_THIS, "session-1", EndRun(HEAD, True)),
+        (phrases.KEEP, "session-1", KeepRun(HEAD)),
+        (REVOKE, "p-gate|n1", TakeBack("p-gate", GATE)),
+        (REVOKE, "p-gate|n0", Explain(COPY)),
+        (RATE, "good|said:session-1:9", Rate("good", "said:session-1:9")),
+        (ALL, "p-gate n1", ApproveAll([GATE])),
+        (ALL, "p-gate n0", Explain(COPY)),
+        (f"{MENU}0", "p-gate|n1|5.0|U1", WrittenBefore(GATE, "n1", "5.0", "it is full", [])),
+        (f"{AGENTS}0", "session-1|help|5.0|U1", WrittenBefore(HEAD, "help", "5.0", "it is full", [])),
+        (f"{AGENTS}0", "session-1|help|5.0|U2", Explain(NOT_THE_AUTHOR)),
+        ("sayso:unknown", "p-gate", Explain(GONE)),
+    ],
+)
+def test_a_press_means_what_its_button_carries(action: str, value: str, meaning: object) -> None:
+    """An action, and a value that belongs to it; anything else is a button that is not known."""
+    assert press(action, value) == meaning
+
+
+def test_a_press_asks_for_what_it_names_one_by_one() -> None:
+    """The question first, then what was written; what is not in the thread is not known."""
+    menu, value = f"{MENU}0", "p-gate|n1|5.0|U1"
+    assert press(menu, value, {}) == Needs("prompt", "p-gate")
+    assert press(menu, value, {Needs("prompt", "p-gate"): GATE}) == Needs("written", WRITTEN)
+    assert press(menu, value, {**HERE, Needs("written", WRITTEN): None}) == Explain(UNWRITTEN)
+    assert press(menu, value, {**HERE, Needs("written", WRITTEN): row(None, user="U2")}) == Explain(UNWRITTEN)
+    assert press(menu, value, {Needs("prompt", "p-gate"): None}) == Explain(GONE)
+    assert press(phrases.KEEP, "session-1", {}) == Needs("session", "session-1")
+    assert press(phrases.KEEP, "session-1", {Needs("session", "session-1"): None}) == Explain(GONE)
+
+
+def test_a_press_counts_in_the_message_that_shows_the_question() -> None:
+    """Or in a copy outside of the thread. What is closed says how it was closed."""
+    assert press("sayso:option:0", "p-gate|n1|0", messageTs="7.0") == Explain(COPY)
+    away = press("sayso:option:0", "p-gate|n1|0|C1|1.0", messageTs="7.0", **{"from": "home"})
+    assert away == Choose(GATE, "n1", "approve")
+    assert press("sayso:option:0", "p-gate|n1|0", stale=True) == Explain(GONE)
+    closed = {Needs("prompt", "p-gate"): OVER}
+    for action in ("sayso:option:0", "sayso:unknown"):
+        assert press(action, "p-gate|n1|0", closed) == Explain(phrases.closed_text(OVER))
