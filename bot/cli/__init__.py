@@ -26,6 +26,11 @@ def main() -> None:
             continue
         encoding = stream.encoding if stream.isatty() else "utf-8"
         stream.reconfigure(encoding=encoding, errors=stream.errors if mode == "r" else "replace")
+    if sys.argv[1:3] == ["gate", "hook"] and "--help" not in sys.argv:
+        # An agent waits for each of its calls: nothing else is loaded.
+        from bot.gate.hook import main as hook
+
+        sys.exit(hook(sys.argv[3:]))
     try:
         from bot.cli.app import run
     except KeyboardInterrupt:

@@ -443,6 +443,8 @@ MEMORY = (
     command("forget = memory:forget_note", "Delete a note's text; who did it stays.", NOTE_ID, AS, JSON),
 )
 
+HOOK_WAIT = option("--wait SECONDS", "How long a call waits for people.", float, 300.0, min=0, max=86400)
+INTERACTIVE = flag("--interactive", "Ask beside the dialog at the terminal: the first answer counts.")
 GATE = (
     command(
         "login = gate:login",
@@ -461,6 +463,33 @@ GATE = (
         "Take a token back: with it nobody can ask any more.",
         argument("ID", "The token's id, as `gate tokens` shows it.", "token_id"),
         JSON,
+    ),
+    command(
+        "hook = gate:hook",
+        """Answer one call of an agent's program: it reads the call on standard input, and prints the decision.
+
+        Whatever fails is exit 2, which blocks the call. SAYSO_GATE_URL and SAYSO_GATE_TOKEN say where and who.
+        """,
+        option("--client NAME", "The program: claude or codex.", str, "claude"),
+        HOOK_WAIT,
+        INTERACTIVE,
+    ),
+    command(
+        "resume = gate:resume",
+        "Go on with sessions of Claude Code that wait for people, as soon as they have decided; until Ctrl-C.",
+        argument("[ARGUMENT...]", "More arguments for claude, after `--`.", "words", list[str], None),
+        flag("--once", "Look once."),
+    ),
+    command(
+        "doctor = gate:doctor",
+        "Check, as the agent's user, that its calls reach the gate, and whether the gate is a boundary for it.",
+        JSON,
+    ),
+    command(
+        "settings = gate:settings",
+        "Print the hooks for the user's or managed settings of Claude Code.",
+        HOOK_WAIT,
+        INTERACTIVE,
     ),
 )
 

@@ -67,3 +67,45 @@ def revoke(place: Place, token_id: str, as_json: bool) -> int:
 
 def _json(token: Token) -> dict[str, Json]:
     return {"id": token.id, "agent": token.agent, "person": token.person, "until": token.until}
+
+
+def hook(place: Place, client: str, wait: float, interactive: bool) -> int:
+    """Answer one call of an agent's program, on standard input."""
+    from bot.gate.hook import main
+
+    words = ["--client", client, "--wait", str(wait), *(["--interactive"] if interactive else [])]
+    return main(words)
+
+
+def resume(place: Place, words: list[str], once: bool) -> int:
+    """Go on with deferred sessions. Raises `UsageError` where the gate cannot be asked."""
+    from bot.gate.client import NoGate
+    from bot.gate.resume import resume as go_on
+
+    try:
+        return go_on(words, once=once, tell=lambda text: print(clean(text), file=sys.stderr, flush=True))
+    except NoGate as error:
+        raise UsageError(str(error)) from error
+
+
+def doctor(place: Place, as_json: bool) -> int:
+    """Print what is found; 1 where something is wrong."""
+    from bot.gate.doctor import look
+
+    settings = place.settings()
+    found = list(look(settings.home, settings.gate_file))
+    if as_json:
+        print_json({"findings": [{"good": one.good, "text": one.text} for one in found]})
+    else:
+        marks = {True: "✓", False: "✗", None: "!"}
+        for one in found:
+            print(f"{marks[one.good]} {clean(one.text)}")
+    return Exit.FAILED if any(one.good is False for one in found) else Exit.OK
+
+
+def settings(place: Place, wait: float, interactive: bool) -> int:
+    """Print the settings of Claude Code."""
+    from bot.gate.doctor import claude_settings
+
+    print_json(claude_settings(wait, interactive=interactive))
+    return Exit.OK

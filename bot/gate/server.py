@@ -15,6 +15,7 @@ from aiohttp import web
 
 from bot.compose.listening import Listener
 from bot.config.settings import Address
+from bot.gate.hook import DOCTOR
 from bot.gate.requests import Requests, Wanted
 from bot.gate.tokens import Token, token_of
 from engine.language.codec import Json, decode_signed
@@ -63,6 +64,8 @@ class Server:
             return {"flows": self._requests.flows()}
         seconds = min(float(data.pop("wait", 0.0)), MOST_SECONDS)
         wanted = msgspec.convert(data, Wanted)
+        if wanted.tool == DOCTOR:
+            return {"state": "denied", "reason": "The gate is there."}
         if do == "ran":
             return await self._requests.ran(token, wanted)
         if do == "withdraw":

@@ -1,0 +1,285 @@
+"""Hooks as programs run them: a process, a call on its standard input, one JSON or a block."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate.conftest import Gate
+from tests.support.bot import ROOT
+
+pytestmark = pytest.mark.process
+SAYSO = [sys.executable, "-m", "bot.cli"]
+
+
+def event(command: str, call: str = "toolu_1", name: str = "PreToolUse", **more: Any) -> dict[str, Any]:
+    """What Claude Code gives a hook."""
+    return {
+        "session_id": "5e55-10n",
+        "transcript_path": "",
+        "cwd": "/",
+        "prompt_id": "p1",
+        "permission_mode": "default",
+        "hook_event_name": name,
+        "tool_name": "Bash",
+        "tool_input": {"command": command},
+        "tool_use_id": call,
+        **more,
+    }
+
+
+class Hooks:
+    """Hooks of an agent that has the token of a gate, and a folder for its state."""
+
+    def __init__(self, gate: Gate, url: str) -> None:
+        self.gate = gate
+        self.state = gate.folder / "state"
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        self.env = {
+            "PATH": path,
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(gate.folder),
+            "XDG_STATE_HOME": str(self.state),
+            "SAYSO_GATE_URL": url,
+            "SAYSO_GATE_TOKEN": gate.token,
+        }
+
+    async def run(self, given: Any, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a hook to its end."""
+        data = given if isinstance(given, bytes) else json.dumps(given).encode()
+        command = [*SAYSO, "gate", "hook", *words]
+        return await asyncio.to_thread(
+            subprocess.run, command, input=data, env={**self.env, **env}, capture_output=True, check=False
+        )
+
+    async def decision(self, given: dict[str, Any], *words: str) -> tuple[str, str, Any]:
+        """What it decides, why, and with which input."""
+        done = await self.run(given, *words)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)["hookSpecificOutput"]
+        assert told["hookEventName"] == "PreToolUse"
+        return told["permissionDecision"], told["permissionDecisionReason"], told.get("updatedInput")
+
+    def resume(self, program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """Look once at what was deferred."""
+        command = [*SAYSO, "gate", "resume", "--once", *words]
+        env = {**self.env, "SAYSO_CLAUDE": str(program)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+async def hooks(gate: Gate) -> Hooks:
+    """An agent with hooks."""
+    return Hooks(gate, await gate.url())
+
+
+async def test_rules_decide_in_150_ms(hooks: Hooks) -> None:
+    """Allow with the input that may run, and deny with the reason; the best of a few, from the spawn to the exit."""
+    allowed = await hooks.decision(event("git status -s"))
+    assert allowed == ("allow", "Allowed by gate.yml.", {"command": "git status -s"})
+    denied = await hooks.decision(event("x", "toolu_2", tool_name="mcp__db__delete"))
+    assert denied[:2] == ("deny", "Denied by gate.yml. Deletions go through the runbook.")
+    took = []
+    for number in range(7):
+        began = time.monotonic()
+        await hooks.run(event("git status", f"t{number}"))
+        took.append(time.monotonic() - began)
+    assert min(took) <= 0.15
+
+
+def test_a_hook_loads_nothing_heavy() -> None:
+    """Neither MCP, nor models, nor Slack, nor the rest of sayso."""
+    script = "import sys, bot.gate.hook; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT).split()
+    assert not {name.split(".")[0] for name in loaded} & {
+        "mcp",
+        "anthropic",
+        "slack_sdk",
+        "engine",
+        "yaml",
+        "ssl",
+    }
+
+
+async def test_a_press_while_it_waits_is_the_decision(hooks: Hooks) -> None:
+    """People allow, and the hook prints the input that was approved."""
+    waiting = asyncio.create_task(hooks.decision(event("make deploy"), "--wait", "30"))
+    thread = await hooks.gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    decision, reason, given = await waiting
+    assert (decision, given) == ("allow", {"command": "make deploy"})
+    assert reason.startswith("Allowed by Ben")
+
+
+async def test_a_call_is_deferred_alone_and_never_in_a_subagent(hooks: Hooks) -> None:
+    """A second call of the same message is denied in writing; so is one of a subagent, and every one of Codex."""
+    assert (await hooks.decision(event("make a"), "--wait", "0"))[0] == "defer"
+    decision, reason, _ = await hooks.decision(event("make b", "toolu_2"), "--wait", "0")
+    assert (decision, "Ask again" in reason) == ("deny", True)
+    other = event("make c", "toolu_3", session_id="sub", agent_id="agent-1")
+    assert (await hooks.decision(other, "--wait", "0"))[0] == "deny"
+    codex = event("make d", "toolu_4", session_id="codex")
+    assert (await hooks.decision(codex, "--client", "codex", "--wait", "0"))[0] == "deny"
+    later = event("make e", "toolu_5", prompt_id="p2")
+    assert (await hooks.decision(later, "--wait", "0"))[0] == "defer", (
+        "the call of the prompt before was lost"
+    )
+
+
+async def test_whatever_goes_wrong_is_a_block_with_a_word(hooks: Hooks) -> None:
+    """Exit 2, a word on standard error, and nothing on standard output."""
+    good = event("git status")
+    twice = b'{"session_id": "s", "session_id": "s"}'
+    cases: list[tuple[Any, tuple[str, ...], dict[str, str]]] = [
+        (good, ("--wait", "0"), {"SAYSO_GATE_URL": "http://127.0.0.1:1"}),
+        (good, ("--wait", "0"), {"SAYSO_GATE_URL": "nonsense"}),
+        (good, (), {"SAYSO_GATE_TOKEN": "guess"}),
+        (good, (), {"SAYSO_GATE_TOKEN": ""}),
+        (good, ("--client", "vim"), {}),
+        (good, ("--wait",), {}),
+        (good, ("--wait", "soon"), {}),
+        (b"", (), {}),
+        (b"garbage", (), {}),
+        (b"[]", (), {}),
+        (twice, (), {}),
+        (b'{"x": NaN}', (), {}),
+        ({**good, "tool_input": "git status"}, (), {}),
+        ({**good, "hook_event_name": "Stop"}, (), {}),
+        ({**good, "session_id": "../../x", "tool_input": {"command": "y"}}, ("--wait", "0"), {}),
+        ({key: value for key, value in good.items() if key != "tool_name"}, (), {}),
+    ]
+    for given, words, env in cases:
+        done = await hooks.run(given, *words, **env)
+        assert (done.returncode, done.stdout) == (2, b""), (given, words, env)
+        assert done.stderr.startswith(b"sayso gate: blocked. "), done.stderr
+    (hooks.gate.folder / "gate.yml").write_text("gate: [")
+    done = await hooks.run(good)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+async def test_the_same_call_with_another_input_is_blocked(hooks: Hooks) -> None:
+    """A transcript that was edited between the question and the resume runs nothing."""
+    assert (await hooks.decision(event("make a"), "--wait", "0"))[0] == "defer"
+    done = await hooks.run(event("make b"), "--wait", "0")
+    assert (done.returncode, b"other arguments" in done.stderr) == (2, True)
+
+
+AGENT = """#!{python}
+# Stands in for `claude -p --resume`: it fires the hook again for its deferred call, and runs what is allowed.
+import json, os, subprocess, sys
+with open({event!r}) as stream:
+    given = stream.read()
+hook = [{python!r}, "-m", "bot.cli", "gate", "hook", "--wait", "0"]
+done = subprocess.run(hook, input=given, capture_output=True, text=True)
+decision = json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"]
+with open({log!r}, "a") as stream:
+    stream.write(f"{{os.getcwd()}} {{decision}}\\n")
+if os.path.exists({mortal!r}):
+    os.kill(os.getpid(), 9)
+"""
+
+
+async def test_a_deferred_call_goes_on_after_the_press_and_not_twice(hooks: Hooks, tmp_path: Path) -> None:
+    """Through kills of the bot; and where the agent is killed while its command runs, people are asked again."""
+    work, log, mortal = tmp_path / "work", tmp_path / "log", tmp_path / "mortal"
+    work.mkdir()
+    given = event("make deploy", cwd=str(work))
+    (tmp_path / "event.json").write_text(json.dumps(given))
+    program = tmp_path / "agent"
+    names = {"event": str(tmp_path / "event.json"), "log": str(log), "mortal": str(mortal)}
+    program.write_text(AGENT.format(python=sys.executable, **names))
+    program.chmod(0o755)
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    assert hooks.resume(program).returncode == 0
+    assert not log.exists(), "nobody has decided"
+    thread = await hooks.gate.thread()
+    message = await thread.says("wants to use")
+    await hooks.gate.bot.kill()
+    await hooks.gate.bot.start()
+    hooks.env["SAYSO_GATE_URL"] = await hooks.gate.url()
+    await thread.press("ben", message, "Allow once")
+    mortal.touch()
+
+    def went_on() -> bool:
+        hooks.resume(program)
+        return log.exists()
+
+    await hooks.gate.workspace.wait_for(
+        lambda: thread.count("Allowed") or thread.count("Approved"), timeout=20
+    )
+    assert await asyncio.to_thread(went_on)
+    assert log.read_text() == f"{work} allow\n"
+    mortal.unlink()
+    # Claude Code fires the hook again for the call that was cut off: no second allow.
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    assert hooks.resume(program).returncode == 0
+    assert log.read_text() == f"{work} allow\n"
+    await thread.says("may have run")
+
+
+async def test_a_dialog_and_slack_race_and_the_first_answer_counts(hooks: Hooks, tmp_path: Path) -> None:
+    """Pressed in Slack, the hook allows; answered at the terminal, the question in Slack closes."""
+    given = event("make deploy", name="PermissionRequest")
+    del given["tool_use_id"]
+    waiting = asyncio.create_task(hooks.run(given, "--wait", "30"))
+    thread = await hooks.gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    told = json.loads((await waiting).stdout)["hookSpecificOutput"]
+    assert told["decision"] == {"behavior": "allow", "updatedInput": {"command": "make deploy"}}
+    transcript = tmp_path / "transcript.jsonl"
+    transcript.write_text("{}\n")
+    other = {**given, "tool_input": {"command": "make docs"}, "transcript_path": str(transcript)}
+    waiting = asyncio.create_task(hooks.run(other, "--wait", "30"))
+    await thread.says("make docs")
+    with transcript.open("a") as stream:
+        stream.write('{"type":"tool_result"}\n')
+    done = await waiting
+    assert (done.returncode, done.stdout) == (0, b"")
+    await thread.says("answered at the terminal")
+
+
+async def test_what_ran_is_told_to_the_gate(hooks: Hooks) -> None:
+    """`PostToolUse` with the input that was allowed is quiet, with another one an alarm."""
+    assert (await hooks.decision(event("git status")))[0] == "allow"
+    good = await hooks.run(event("git status", name="PostToolUse"))
+    assert (good.returncode, good.stdout) == (0, b"{}\n")
+    bad = await hooks.run(event("git push", name="PostToolUse"))
+    assert b"alarm" in bad.stdout
+
+
+async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
+    """The hook is tried, settings are read, and whoever can write the store is told that the gate is advice."""
+    config = hooks.gate.folder / ".claude"
+    config.mkdir()
+    printed = hooks.gate.sayso("gate", "settings", "--wait", "60")
+    assert json.loads(printed)["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 120
+    doctor = [*SAYSO, "gate", "doctor"]
+
+    def looked(**env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            doctor,
+            env={**hooks.env, **env},
+            cwd=hooks.gate.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    without = looked(SAYSO_HOME=str(hooks.gate.bot.home))
+    assert (without.returncode, "does not ask the gate" in without.stdout) == (1, True)
+    assert "advice, not a boundary" in without.stdout
+    (config / "settings.json").write_text(printed)
+    good = looked(SAYSO_HOME=str(hooks.gate.folder / "elsewhere"), SAYSO_FLOWS="/nowhere/flows")
+    assert good.returncode == 0, good.stdout
+    assert "cannot write the store" in good.stdout
+    (config / "settings.json").write_text(printed.replace('"block"', '"allow"'))
+    assert looked().returncode == 1
+    assert "cannot be asked" in looked(SAYSO_GATE_URL="http://127.0.0.1:1").stdout
