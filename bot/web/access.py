@@ -22,6 +22,8 @@ from engine.language.actors import Actor
 SECONDS = 12 * 3600.0
 """How long a login holds."""
 _MOST_LOGINS = 1_000
+NO_LOGIN = "You are not logged in."
+_ENDED = "Your login has ended: it was too old, or the control room was started again."
 NOT_LISTED = "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
 _HERE = ("127.0.0.1", "localhost", "::1")
 CHANGES = "X-Sayso"
@@ -42,6 +44,9 @@ class Login(Struct, frozen=True):
 
 class Access:
     """The logins of one process. A restart ends them all."""
+
+    leaves = True
+    """True if one can log out here."""
 
     def __init__(self, local: Actor | None, clock: Callable[[], float]) -> None:
         """`local` is who the token logs in; None where there is none."""
@@ -86,7 +91,7 @@ class Access:
         """The login of a request. Raises `PermissionError` where it has none that holds."""
         login = self._logins.get(request.cookies.get(self.cookie, ""))
         if login is None or login.until <= self._clock():
-            raise PermissionError("You are not logged in.")
+            raise PermissionError(_ENDED if self.cookie in request.cookies else NO_LOGIN)
         return login
 
     def named(self, cookie: str) -> str:

@@ -38,7 +38,8 @@ _KEPT = 6
 _MOST_STEPS = 3_000
 _MOST_TEXT = 200_000
 _PREVIEW = 160
-_PAGE = 250
+PAGE = 250
+"""How many events of a journal are shown at first, and with each press of *More*."""
 
 
 class Past:
@@ -137,7 +138,6 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
         "more": max(0, len(steps) - _MOST_STEPS),
         "marks": _marks(root, state),
         "unread": past.unread,
-        "forkable": past.flow is not None,
     }
 
 
@@ -243,10 +243,9 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
     }
 
 
-def journal(past: Past, after: int) -> dict[str, Json]:
-    """A page of the journal, event by event."""
-    events = past.events[after : after + _PAGE]
-    return {"events": [_line(event) for event in events], "last": len(past.events), "page": _PAGE}
+def journal(past: Past, number: int) -> dict[str, Json]:
+    """So many events of the journal, and how many more are shown next."""
+    return {"events": [_line(event) for event in past.events[:number]], "more": number + PAGE}
 
 
 def event_in_full(past: Past, seq: int) -> dict[str, Json]:
@@ -264,9 +263,7 @@ def _line(event: Event) -> dict[str, Json]:
         "at": event.timestamp,
         "type": event.type,
         "path": event.path,
-        "attempt": facts.get("attempt"),
         "who": (who.get("name") or who.get("id")) if isinstance(who, dict) else None,
-        "facts": preview(facts) if facts else "",
     }
 
 

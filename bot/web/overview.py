@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date, timedelta
@@ -38,9 +39,11 @@ class Waiting:
         """Open questions, oldest first, the sessions that wait for locks, and timers."""
         rows = self._store.prompts(statuses=question_row.OPEN_STATUSES, limit=_MOST)
         asked = [prompt for row in rows if (prompt := _read(row)) is not None]
+        questions = [self._question(prompt, number) for number, prompt in enumerate(asked)]
         counts = self._store.counts()
         return {
-            "questions": [self._question(prompt, number) for number, prompt in enumerate(asked)],
+            "questions": questions,
+            "people": Counter(one["asks"] for one in questions).most_common(),
             "inAll": sum(counts.prompts.values()),
             "byFlow": counts.prompts,
             "locks": locks(self._store),
@@ -131,5 +134,15 @@ def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str,
     """What model calls of the last days cost, today included."""
     since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
     found = spend_json(store.spend(since), days, cap, today)
-    dearest = sorted(found["bySession"].items(), key=lambda item: -Decimal(item[1]["cost"]))
-    return {**found, "bySession": dict(dearest[:50]), "sessions": len(dearest)}
+    sums = {name: sorted(found[name].items(), key=_cost) for name in ("byFlow", "bySession")}
+    most = max((float(sum_["cost"]) + float(sum_["unsure"]) for sum_ in found["byDay"].values()), default=0.0)
+    return {
+        **found,
+        "byFlow": dict(sums["byFlow"]),
+        "bySession": dict(sums["bySession"][:50]),
+        "most": max(most, 0.000001),
+    }
+
+
+def _cost(item: tuple[str, Json]) -> Decimal:
+    return -Decimal(item[1]["cost"])

@@ -27,6 +27,8 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,19
 class Proxy(Access):
     """Logins by the proxy of these settings. Raises `SettingsError` where they are not complete."""
 
+    leaves = False
+
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         super().__init__(None, clock)
         given = settings.web

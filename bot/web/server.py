@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
 from bot.terminal.console import UsageError
 from bot.web import documents, overview
-from bot.web.access import CHANGES, Access, Login
+from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
+from bot.web.html import link, rendered
 from bot.web.index import Index, Wanted
-from bot.web.proxy import Proxy
 from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
@@ -41,7 +42,10 @@ LOOK_SECONDS, IDLE_SECONDS = 0.5, 5.0
 _BEAT_SECONDS = 15.0
 _MOST_BYTES = 1024 * 1024
 _MOST_TOLD = 500
-_OPEN = ("/api/me", "/api/login", "/api/oidc", "/api/oidc/callback")
+_OPEN = ("/page/", "/api/login", "/api/oidc")
+_LISTED, _MOST_LISTED = 50, 500
+"""How many sessions a list has at first, and at most before it goes on with another page."""
+_TABS = ("steps", "step", "journal", "inputs", "sent")
 _ELSEWHERE = (
     "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
 )
@@ -73,7 +77,7 @@ class Room:
     async def start(self, host: str, port: int) -> str:
         """Listen; the address of the page, without a slash at the end. Raises `OSError`."""
         app = web.Application(middlewares=[self._checked], client_max_size=_MOST_BYTES)
-        app.add_routes([*self._routes(), *self.access.routes(), web.get("/{name:[A-Za-z0-9_./-]*}", _static)])
+        app.add_routes([*self._routes(), *self.access.routes()])
         if self._listener is not None:
             await self._listener.stop()
         self._listener = Listener(app, stop_seconds=0.5)
@@ -97,32 +101,24 @@ class Room:
         await asyncio.to_thread(self._writer.close)
 
     def _routes(self) -> list[web.RouteDef]:
-        read: dict[str, Work] = {
-            "sessions": self._sessions,
-            "facets": lambda request: self._index.facets(),
-            "sessions/{id}": self._session,
-            "sessions/{id}/picture": lambda request: self._past(request).picture,
-            "sessions/{id}/step": self._step,
-            "sessions/{id}/journal": lambda request: documents.journal(
-                self._past(request), _number(request, "after", 0)
-            ),
-            "sessions/{id}/event": lambda request: documents.event_in_full(
-                self._past(request), _number(request, "seq", 1)
-            ),
-            "sessions/{id}/sent": lambda request: documents.sent(self._store, request.match_info["id"]),
-            "compare": self._compare,
-            "waiting": lambda request: self._waiting.document(),
-            "queues": lambda request: overview.queues(self._store),
-            "spend": self._spend,
+        views: dict[str, tuple[str, Work]] = {
+            "/": ("sessions", self._sessions),
+            "/sessions": ("sessions", self._sessions),
+            "/sessions/{id}": ("session", self._session),
+            "/sessions/{id}/events/{seq}": ("event", self._event),
+            "/waiting": ("waiting", lambda request: self._waiting.document()),
+            "/spend": ("spend", self._spend),
+            "/queues": ("queues", lambda request: overview.queues(self._store)),
+            "/compare": ("compare", self._compare),
         }
         return [
-            web.get("/api/me", self._me),
             web.post("/api/login", self._login),
             web.post("/api/logout", self._logout),
             web.get("/api/live", self._live),
             web.post("/api/act", self._changing(self._act)),
             web.post("/api/letter", self._changing(self._letter)),
-            *(web.get(f"/api/{name}", self._reading(work)) for name, work in read.items()),
+            *(web.get(path, self._reading(view, work)) for path, (view, work) in views.items()),
+            web.get("/page/{name}", _static),
         ]
 
     # -- the checks
@@ -130,15 +126,14 @@ class Room:
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse foreign requests and those without a login; every answer says how a browser is to treat it."""
-        path = request.path
         if is_foreign(request, self._hosts, self.scheme):
             answer: web.StreamResponse = _refused(403, "foreign_origin", _ELSEWHERE)
-        elif path.startswith("/api/") and path not in _OPEN and (why := self._kept_out(request)):
-            answer = _refused(401, "login", why)
+        elif not request.path.startswith(_OPEN) and (why := self._kept_out(request)):
+            answer = self._problem(request, 401, "login", why)
         elif request.method == "POST" and request.headers.get(CHANGES) != "1":
             answer = _refused(403, "foreign_origin", f"The header {CHANGES} is missing.")
         else:
-            answer = await _answered(request, handler)
+            answer = await self._answered(request, handler)
         if not answer.prepared:
             for name, value in {**HEADERS, "Cache-Control": "no-store"}.items():
                 answer.headers.setdefault(name, value)
@@ -152,20 +147,40 @@ class Room:
             return str(error)
         return None
 
-    # -- logins
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return self._problem(request, error.status, "http", error.reason)
+        except SaysoError as error:
+            told = documents.problem(error)
+            status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 400)
+            return self._problem(request, status, str(told["error"]), str(told["message"]))
+        except Exception:
+            log.exception("%s could not be answered", request.path)
+            return self._problem(request, 500, "internal", _INTERNAL)
 
-    async def _me(self, request: web.Request) -> web.Response:
-        problem = self._kept_out(request)
-        return web.json_response(
-            {
-                "name": None if problem else request[LOGIN].name,
-                "problem": problem if isinstance(self.access, Proxy) else None,
-                "write": self._write,
-                "token": self.access.token is not None,
-                "oidc": bool(self.access.routes()),
-                "home": self._settings.home.name,
-            }
-        )
+    def _problem(self, request: web.Request, status: int, error: str, message: str) -> web.Response:
+        """What is wrong, as whoever asks reads it: a program, or a person, who may have to log in first."""
+        if request.path.startswith("/api/") or _is_program(request):
+            return _refused(status, error, message)
+        if status == 401:
+            access, told = self.access, "" if message == NO_LOGIN else message
+            text = rendered(
+                "login.html", me=None, problem=told, token=bool(access.token), provider=bool(access.routes())
+            )
+            return web.Response(text=text, content_type="text/html")
+        text = rendered("problem.html", me=self._me(request), view="", problem=message)
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    def _me(self, request: web.Request) -> dict[str, Json] | None:
+        login = request.get(LOGIN)
+        if login is None:
+            return None
+        home = self._settings.home.name
+        return {"name": login.name, "write": self._write, "home": home, "leaves": self.access.leaves}
+
+    # -- logins
 
     async def _login(self, request: web.Request) -> web.Response:
         try:
@@ -184,40 +199,76 @@ class Room:
 
     # -- reading
 
-    def _reading(self, work: Work) -> Handler:
+    def _reading(self, view: str, work: Work) -> Handler:
+        """A document, which whoever asks for JSON gets as it is, and everybody else as a page."""
+
         async def handle(request: web.Request) -> web.Response:
-            found = await self._writer.call(work, request)
-            return web.Response(body=await asyncio.to_thread(_json, found), content_type="application/json")
+            doc = await self._writer.call(work, request)
+            if _is_program(request):
+                return web.Response(body=await asyncio.to_thread(_json, doc), content_type="application/json")
+            page = partial(rendered, f"{view}.html", view=view, doc=doc, me=self._me(request), now=utc_now())
+            return web.Response(text=await asyncio.to_thread(page), content_type="text/html")
 
         return handle
 
     def _sessions(self, request: web.Request) -> dict[str, Json]:
         query = request.query
-        names = ("flow", "person", "channel", "before")
-        wanted = Wanted(
-            text=query.get("q", "")[:200],
-            statuses=tuple(query.getall("status", [])),
-            **{name: query.get(name, "") for name in names},
-            limit=min(200, max(1, _number(request, "limit", 50))),
+        wanted: dict[str, Any] = {
+            name: query.get(name, "")[:200] for name in ("q", "flow", "person", "channel")
+        }
+        wanted["status"] = query.getall("status", [])
+        before, limit = query.get("before", ""), min(_MOST_LISTED, max(1, _number(request, "limit", _LISTED)))
+        page = self._index.page(
+            Wanted(
+                text=wanted["q"],
+                statuses=wanted["status"],
+                flow=wanted["flow"],
+                person=wanted["person"],
+                channel=wanted["channel"],
+                before=before,
+                limit=limit,
+            )
         )
-        return self._index.page(wanted)
+        grows = limit < _MOST_LISTED
+        onward = {"limit": limit + _LISTED, "before": before} if grows else {"before": page["next"]}
+        more = link("/sessions", {**wanted, **onward})
+        return {**page, "facets": self._index.facets(), "wanted": wanted, "more": more, "grows": grows}
 
     def _past(self, request: web.Request) -> documents.Past:
         return self._pasts.of(request.match_info["id"])
 
     def _session(self, request: web.Request) -> dict[str, Json]:
-        return documents.session(
-            self._store, self._past(request), _number(request, "at", None), self._index.named
-        )
+        past, at = self._past(request), _number(request, "at", None)
+        query, shown = request.query, _number(request, "events", documents.PAGE)
+        step, named = query.get("step", ""), query.get("tab", "")
+        tab = named if named in _TABS else "step" if step or "node" in query else "steps"
+        panel: dict[str, Json] = {}
+        if tab == "step" and step:
+            panel = documents.step(past, step, at)
+        elif tab == "journal":
+            panel = documents.journal(past, max(shown, at or 0))
+        elif tab == "sent":
+            panel = documents.sent(self._store, past.head.session_id)
+        told = {"step": step, "node": query.get("node", ""), "named": named, "tab": tab, "panel": panel}
+        return {
+            **documents.session(self._store, past, at, self._index.named),
+            **told,
+            "picture": past.picture,
+        }
 
-    def _step(self, request: web.Request) -> dict[str, Json]:
-        return documents.step(
-            self._past(request), request.query.get("path", ""), _number(request, "at", None)
-        )
+    def _event(self, request: web.Request) -> dict[str, Json]:
+        return documents.event_in_full(self._past(request), int(request.match_info["seq"]))
 
     def _compare(self, request: web.Request) -> dict[str, Json]:
-        one, two = (self._named(request.query.get(name, "")) for name in ("left", "right"))
-        return documents.comparison(self._pasts.of(one), self._pasts.of(two))
+        left, right = (request.query.get(name, "") for name in ("left", "right"))
+        told: dict[str, Json] = {"left": left, "right": right, "problem": None}
+        if not (left and right):
+            return told
+        try:
+            one, two = (self._pasts.of(self._named(text)) for text in (left, right))
+        except SaysoError as error:
+            return {**told, "problem": documents.problem(error)["message"]}
+        return {**told, **documents.comparison(one, two)}
 
     def _named(self, text: str) -> str:
         """A session by its id, or by a beginning that only it has."""
@@ -296,22 +347,12 @@ class Room:
 
 async def _static(request: web.Request) -> web.StreamResponse:
     """A file of the page."""
-    found = page_file(request.match_info["name"] or "index.html", PAGE)
+    found = page_file(request.match_info["name"], PAGE)
     return found or web.Response(status=404, text="There is nothing here.")
 
 
-async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        return _refused(error.status, "http", error.reason)
-    except Exception as error:
-        if not isinstance(error, SaysoError):
-            log.exception("%s could not be answered", request.path)
-            return _refused(500, "internal", _INTERNAL)
-        told = documents.problem(error)
-        status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 400)
-        return _refused(status, str(told["error"]), str(told["message"]))
+def _is_program(request: web.Request) -> bool:
+    return "application/json" in request.headers.get("Accept", "")
 
 
 _INTERNAL = (

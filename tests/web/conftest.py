@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -25,6 +27,7 @@ from engine.storage.store import Store
 from tests.support import roomful
 
 Json = dict[str, Any]
+PROGRAM = {"Accept": "application/json"}
 ANA = Actor.local("ana")
 
 
@@ -54,16 +57,22 @@ class Visitor:
     http: ClientSession
 
     async def get(self, path: str, /, **query: Any) -> Json:
-        """What the API tells."""
-        async with self.http.get(f"{self.url}/api/{path}", params=query) as answer:
+        """A document, as a program gets it."""
+        async with self.http.get(f"{self.url}/{path}", params=query, headers=PROGRAM) as answer:
             told: Json = await answer.json()
             assert answer.status == 200, told
             return told
 
     async def status(self, path: str, /, **query: Any) -> int:
         """With which status a request is answered."""
-        async with self.http.get(f"{self.url}{path}", params=query) as answer:
+        async with self.http.get(f"{self.url}{path}", params=query, headers=PROGRAM) as answer:
             return answer.status
+
+    async def name(self) -> str | None:
+        """As whom the page shows somebody to be logged in; None where it asks for a login."""
+        async with self.http.get(f"{self.url}/") as answer:
+            found = re.search('class="who-name">([^<]*)<', await answer.text())
+            return html.unescape(found[1]) if found else None
 
     async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Json]:
         """Send something as the page does: the status, and what is told."""

@@ -1,0 +1,263 @@
+// What a page of the control room does by itself: the server draws everything, and this asks it to draw again, when something
+// changed or where somebody goes within a page. What people write, and what became of it, stays.
+
+const find = (selector) => document.querySelector(selector);
+const NO_ANSWER = "The server does not answer. Is it still running?";
+
+// -- drawing
+
+let asked = 0;
+
+/** Show what the server draws of this address now; only the last one that was asked for. */
+async function draw() {
+  const number = ++asked;
+  const answer = await fetch(location.href.split("#")[0], { headers: { Accept: "text/html" } }).catch(() => null);
+  const text = answer && (await answer.text());
+  if (text && number === asked) show(new DOMParser().parseFromString(text, "text/html"));
+}
+
+function show(page) {
+  localise(page);
+  document.title = page.title;
+  Idiomorph.morph(document.body, page.body, {
+    callbacks: {
+      // A form with what somebody wrote, as long as the question is the same, and the slider that a hand is on.
+      beforeNodeMorphed: (old, fresh) => !(old.dataset?.keep && old.dataset.keep === fresh.dataset?.keep) && !isHeld(old, fresh),
+      // What the reader opened stays open.
+      beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+    },
+  });
+  if (new URLSearchParams(location.search).has("at")) find(".is-whole .is-here")?.scrollIntoView({ block: "nearest" });
+  begin();
+}
+
+function isHeld(old, fresh) {
+  const held = old === document.activeElement && old.type === "range";
+  if (held) Object.assign(old, { max: fresh.max, ariaValueText: fresh.ariaValueText });
+  return held;
+}
+
+/** Go to an address of this page. */
+function go(address, { replace = false } = {}) {
+  const next = new URL(address, location.href);
+  if (next.href === location.href) return undefined;
+  history[replace ? "replaceState" : "pushState"](null, "", next);
+  return draw();
+}
+
+/** Go where a field says: a filter, a search, the slider, another run of a step. */
+function choose(field) {
+  const query = new URLSearchParams(location.search);
+  const isLast = field.type === "range" && field.value === field.max;
+  for (const gone of ["before", "limit", field.name]) query.delete(gone);
+  if (field.value && !isLast) query.set(field.name, field.value);
+  return go(`${location.pathname}${query.size ? `?${query}` : ""}`, { replace: true });
+}
+
+let typing = 0;
+document.addEventListener("input", ({ target }) => {
+  if (!target.dataset.go && target.dataset.go !== "") return;
+  clearTimeout(typing);
+  if (target.type === "range") requestAnimationFrame(() => choose(target));
+  else if (target.type === "search") typing = setTimeout(() => choose(target), 120);
+  else choose(target);
+});
+
+document.addEventListener("click", (event) => {
+  const anchor = event.target.closest("a[href]");
+  if (!anchor || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const next = new URL(anchor.getAttribute("href"), location.href);
+  if (next.origin !== location.origin || next.pathname !== location.pathname || next.hash) return;
+  event.preventDefault();
+  if (next.href === location.href) location.reload();
+  else go(next, { replace: "replace" in anchor.dataset });
+});
+
+window.addEventListener("popstate", draw);
+
+// -- times, as the reader's own clock has them
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+function localise(root) {
+  for (const time of root.querySelectorAll("time")) {
+    const when = new Date(time.dateTime);
+    if (Number.isNaN(when.valueOf())) continue;
+    time.title = FULL.format(when);
+    const isToday = when.toDateString() === new Date().toDateString();
+    if (time.dataset.form === "clock" || (time.dataset.form === "moment" && isToday)) time.textContent = CLOCK.format(when);
+    else if (time.dataset.form === "moment") time.textContent = `${DAY.format(when)}, ${CLOCK.format(when)}`;
+  }
+}
+
+// -- changes
+
+async function post(path, body) {
+  const sent = { method: "POST", headers: { "Content-Type": "application/json", "X-Sayso": "1" }, body: JSON.stringify(body) };
+  const answer = await fetch(`/api/${path}`, sent).catch(() => null);
+  const told = await answer?.json().catch(() => null);
+  return told && answer.ok ? told : { error: "unreachable", message: NO_ANSWER, ...told };
+}
+
+function valueOf(field) {
+  if (field.type === "checkbox") return field.checked;
+  return field.multiple ? [...field.selectedOptions].map((one) => one.value) : field.value;
+}
+
+/** What a form says: what it always says, the button that was pressed, and its fields. */
+function saidBy(form, button) {
+  const body = JSON.parse(form.dataset.body ?? "{}");
+  for (const field of form.elements) {
+    if (field.dataset.field && valueOf(field) !== "") body.values = { ...body.values, [field.dataset.field]: valueOf(field) };
+    else if (field.tagName === "INPUT" && field.name && field.value) body[field.name] = field.value.trim();
+  }
+  if (button?.dataset.value) {
+    body[button.name] = JSON.parse(button.dataset.value);
+    delete body.text;
+  }
+  return body;
+}
+
+/** Whether a press counts: where it cannot be taken back, it is asked for twice. */
+function isMeant(button) {
+  if (!button?.dataset.ask || button.dataset.sure) return true;
+  const label = button.textContent;
+  button.dataset.sure = "1";
+  button.textContent = button.dataset.ask;
+  setTimeout(() => { delete button.dataset.sure; button.textContent = label; }, 4000);
+  return false;
+}
+
+document.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const { target: form, submitter } = event;
+  if (form.dataset.go) return go(`${form.dataset.go}?${new URLSearchParams(new FormData(form))}`);
+  if (!isMeant(submitter)) return undefined;
+  const note = form.querySelector(".note") ?? form.parentElement.querySelector(".note");
+  const say = (words, kind = "") => {
+    if (note) note.replaceChildren(Object.assign(document.createElement("span"), { className: kind, textContent: words }));
+    find("#announcer").textContent = words;
+  };
+  say("…");
+  const told = await post(form.dataset.to, saidBy(form, submitter));
+  if (told.error) return say(told.message, "problem");
+  if (form.dataset.then) return location.reload();
+  return say(told.outcome === "applied" ? "Done." : told.there ? "It is kept, and carried out when the bot gets to it." : "No bot runs now. It is kept, and carried out when one does.");
+});
+
+// -- what is pressed, opened and walked through
+
+document.addEventListener("click", async ({ target }) => {
+  if (target.dataset.copy) {
+    await navigator.clipboard?.writeText(target.dataset.copy);
+    find("#announcer").textContent = "Copied.";
+    target.textContent = "copied";
+  } else if ("play" in target.dataset) play(target);
+});
+
+let playing = 0;
+function play(button) {
+  const range = find(".slider input");
+  clearInterval(playing);
+  const goesOn = playing === 0;
+  playing = 0;
+  button.textContent = goesOn ? "\u23F8\uFE0E" : "\u25B6\uFE0E";
+  if (!goesOn) return;
+  if (range.value === range.max) range.value = 1;
+  const step = Math.max(1, Math.round(range.max / 100));
+  let isBusy = false;
+  playing = setInterval(async () => {
+    if (isBusy) return;
+    if (range.value === range.max) return play(button);
+    isBusy = true;
+    range.value = Math.min(range.max, Number(range.value) + step);
+    await choose(range);
+    isBusy = false;
+  }, 160);
+}
+
+// An event in full is read when it is opened.
+document.addEventListener("toggle", async ({ target }) => {
+  const text = target.querySelector("pre");
+  if (!target.open || !target.dataset.from || text.textContent) return;
+  const answer = await fetch(target.dataset.from, { headers: { Accept: "application/json" } });
+  const told = await answer.json();
+  text.textContent = told.text ?? told.message;
+}, true);
+
+document.addEventListener("keydown", (event) => {
+  const around = event.target.closest("[data-arrows]");
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+  if (!around || !step) return;
+  event.preventDefault();
+  const all = [...around.querySelectorAll("a")];
+  const next = all[(all.indexOf(event.target) + step + all.length) % all.length];
+  next.focus();
+  if (next.role === "tab") next.click();
+});
+
+// -- news
+
+let source = null;
+
+function listen() {
+  source = new EventSource("/api/live");
+  source.addEventListener("open", () => { tell(true); draw(); });
+  source.addEventListener("message", (event) => hear(JSON.parse(event.data)));
+  source.addEventListener("error", () => {
+    tell(false);
+    if (source.readyState !== EventSource.CLOSED) return;
+    source = null;
+    draw(); // a login ended, or the server did
+    setTimeout(begin, 3000);
+  });
+}
+
+function tell(isOn) {
+  find("#live").innerHTML = `<span class="dot${isOn ? "" : " is-off"}" aria-hidden="true"></span><span class="live-text">${isOn ? "live" : "not connected"}</span>`;
+}
+
+/** Only what this page is about is drawn again, and whoever reads far down a list is left there. */
+function hear({ sessions = [], more = false }) {
+  const { live } = find("main").dataset;
+  const isOfList = live === "all" && find(".sessions");
+  if (isOfList && window.scrollY > 400 && !sessions.some((id) => document.getElementById(id))) return;
+  if (live === "all" || more || sessions.includes(live)) draw();
+}
+
+let again = 0;
+
+/** What a page that was drawn anew wants: news, more rows, or one more look. */
+function begin() {
+  const main = find("main");
+  if (main.dataset.live && !source) listen();
+  if (!main.dataset.live) source = source?.close() ?? null;
+  clearTimeout(again);
+  if (main.dataset.again) again = setTimeout(draw, Number(main.dataset.again));
+  const more = find("[data-more]");
+  watcher.disconnect();
+  if (more) watcher.observe(more);
+}
+
+const watcher = new IntersectionObserver((seen) => {
+  const more = seen.find((one) => one.isIntersecting)?.target;
+  if (more?.dataset.more === "here") go(more.href, { replace: true });
+}, { rootMargin: "600px" });
+
+async function start() {
+  localise(document);
+  const [, kind, text] = /^#(token|problem)=(.+)$/.exec(location.hash) ?? [];
+  if (kind) history.replaceState(null, "", location.pathname + location.search); // nobody reads it over a shoulder, or from the history
+  if (kind === "token") {
+    const told = await post("login", { token: text });
+    if (!told.error) return location.reload();
+    if (find("[role=alert]")) find("[role=alert]").textContent = told.message;
+  } else if (kind) {
+    find("[role=alert]").textContent = decodeURIComponent(text);
+  }
+  return begin();
+}
+
+start();
