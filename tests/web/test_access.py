@@ -14,16 +14,43 @@ from bot.cli.web import _room
 from bot.config.settings import load_settings
 from bot.web.access import SECONDS, Access
 from engine.storage.sqlite import open_sqlite
-from tests.web.conftest import ANA, Visitor, visited
+from tests.web.conftest import ANA, PROGRAM, Visitor, visited
 
-READ = ("sessions", "facets", "waiting", "queues", "spend", "live", "compare", "sessions/session-1")
+READ = (
+    "",
+    "sessions",
+    "sessions/session-1",
+    "sessions/session-1/events/1",
+    "waiting",
+    "queues",
+    "spend",
+    "compare",
+    "api/live",
+    "nothing",
+)
 
 
 @pytest.mark.parametrize("path", READ)
 async def test_nothing_is_told_without_a_login(home: Path, path: str) -> None:
-    """Every address of the API but the login wants one."""
+    """Every address but the login wants one: a program is refused, and a person is asked to log in."""
     async with visited(home) as stranger:
-        assert await stranger.status(f"/api/{path}") == 401
+        assert await stranger.status(f"/{path}") == 401
+        async with stranger.http.get(f"{stranger.url}/{path}") as answer:
+            text = await answer.text()
+        assert "restore-database" not in text
+        assert "<h1>Log in</h1>" in text or '"error": "login"' in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/page/../sessions", "/page/%2e%2e/sessions", "/api/login/../../sessions", "//sessions", "/./sessions"],
+)
+async def test_no_way_of_writing_an_address_is_let_in(home: Path, path: str) -> None:
+    """What may be read without a login is no way around it."""
+    async with visited(home) as stranger:
+        await stranger.log_in()
+        await stranger.all_read()
+        assert b"restore-database" not in await raw(stranger, path)
 
 
 async def test_a_login_needs_the_token_and_ends(home: Path) -> None:
@@ -31,12 +58,12 @@ async def test_a_login_needs_the_token_and_ends(home: Path) -> None:
     now = [0.0]
     async with visited(home, access=Access(ANA, lambda: now[0])) as visitor:
         await visitor.log_in()
-        assert await visitor.status("/api/facets") == 200
+        assert await visitor.status("/waiting") == 200
         assert (await visitor.post("logout", {}))[0] == 200
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
         await visitor.log_in()
         now[0] = SECONDS
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
 
 
 async def test_the_cookie_is_for_this_page_alone(home: Path) -> None:
@@ -81,7 +108,7 @@ async def test_behind_https_a_cookie_is_of_this_host_alone() -> None:
         {"Origin": "null"},
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", "/api/me"])
+@pytest.mark.parametrize("path", ["/", "/page/live.js", "/sessions", "/api/live"])
 async def test_other_hosts_and_origins_are_refused(
     visitor: Visitor, headers: dict[str, str], path: str
 ) -> None:
@@ -103,36 +130,47 @@ async def test_a_form_of_another_page_changes_nothing(home: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/../server.py",
-        "/%2e%2e/server.py",
-        "/..%2fserver.py",
-        "//etc/passwd",
+        "/page/../server.py",
+        "/page/%2e%2e/server.py",
+        "/page/..%2fserver.py",
+        "/page//etc/passwd",
+        "/page/%2fetc%2fpasswd",
         "/page/../../access.py",
-        "/server.py",
+        "/page/server.py",
+        "/page/",
+        "/page/views/base.html",
+        "/page/..%2fviews%2fbase.html",
     ],
 )
 async def test_only_files_of_the_page_are_given(visitor: Visitor, path: str) -> None:
     """No path leads out of the folders of the page."""
+    answer = await raw(visitor, path, Accept="application/json")
+    assert answer.split()[1] in (b"401", b"404", b"400"), answer[:200]
+    assert b"import" not in answer
+    assert b"{%" not in answer
+
+
+async def raw(visitor: Visitor, path: str, **headers: str) -> bytes:
+    """What is answered to whoever has no cookie, and writes the address as it stands here."""
     host, port = visitor.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+    lines = [f"{name}: {value}" for name, value in {"Host": f"{host}:{port}", **headers}.items()]
+    writer.write("\r\n".join([f"GET {path} HTTP/1.1", *lines, "Connection: close", "", ""]).encode())
     answer = await reader.read()
     writer.close()
-    assert answer.split()[1] in (b"404", b"400"), answer[:200]
-    assert b"import" not in answer
+    return answer
 
 
 async def test_every_answer_says_how_it_is_to_be_treated(visitor: Visitor) -> None:
     """Pages, data and refusals run no script but the page's own, are never guessed at, and data is not kept."""
-    for path in ("/", "/app.js", "/api/sessions", "/api/sessions/none", "/nothing"):
+    for path in ("/", "/page/live.js", "/sessions", "/sessions/none", "/nothing", "/api/act"):
         async with visitor.http.get(f"{visitor.url}{path}") as answer:
             policy = answer.headers["Content-Security-Policy"]
             assert "default-src 'none'; script-src 'self'" in policy
             assert "unsafe" not in policy
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert answer.headers["Cache-Control"] == (
-                "no-store" if "/api" in path or path == "/nothing" else "no-cache"
-            )
+            kept = "no-cache" if path.startswith("/page") else "no-store"
+            assert answer.headers["Cache-Control"] == kept
 
 
 async def test_a_page_that_only_shows_changes_nothing(visitor: Visitor) -> None:
@@ -168,7 +206,7 @@ async def test_an_address_of_ipv6_is_served(home: Path) -> None:
     try:
         async with ClientSession() as http:
             for host, status in ((f"[::1]:{port}", 200), (f"[::2]:{port}", 403), (f"::1:{port}", 403)):
-                async with http.get(f"http://[::1]:{port}/api/me", headers={"Host": host}) as answer:
+                async with http.get(f"http://[::1]:{port}/", headers={"Host": host}) as answer:
                     assert answer.status == status, host
     finally:
         await room.stop()
@@ -185,9 +223,10 @@ async def test_a_fault_of_the_page_is_said_in_words(
 
     monkeypatch.setattr("bot.web.documents.session", broken)
     some = (await visitor.get("sessions"))["sessions"][0]["sessionId"]
-    async with visitor.http.get(f"{visitor.url}/api/sessions/{some}") as answer:
-        told = await answer.json()
-    assert (answer.status, told["error"]) == (500, "internal")
-    assert "log" in told["message"]
-    assert "secret" not in told["message"]
-    assert "Content-Security-Policy" in answer.headers
+    for headers in (PROGRAM, {}):
+        async with visitor.http.get(f"{visitor.url}/sessions/{some}", headers=headers) as answer:
+            told = await answer.text()
+        assert answer.status == 500
+        assert "Its log" in told
+        assert "secret" not in told
+        assert "Content-Security-Policy" in answer.headers

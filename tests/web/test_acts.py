@@ -34,8 +34,8 @@ async def test_whoever_may_answer_answers(home: Path, who: Actor) -> None:
         assert await answered(visitor, session_id) == (200, {"outcome": "applied", "there": True})
         while (told := await visitor.get(f"sessions/{session_id}"))["status"] != "complete":
             pass
-        step = await visitor.get(f"sessions/{session_id}/step", path="ask")
-        assert f'"id": "{who.id}"' in step["output"]
+        step = await visitor.get(f"sessions/{session_id}", step="ask")
+        assert f'"id": "{who.id}"' in step["panel"]["output"]
         assert told["prompts"] == []
 
 

@@ -16,7 +16,7 @@ from engine.language.actors import Actor
 from engine.storage.erasing import erase_session
 from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
-from tests.web.conftest import Json, Visitor, visited
+from tests.web.conftest import PROGRAM, Json, Visitor, visited
 
 
 async def some(visitor: Visitor, **wanted: str) -> Json:
@@ -88,7 +88,7 @@ async def test_a_deleted_session_leaves_the_list(visitor: Visitor) -> None:
     assert visitor.store.delete([gone["sessionId"]]) == []
     ids = [each["sessionId"] for each in (await visitor.get("sessions"))["sessions"]]
     assert gone["sessionId"] not in ids
-    assert await visitor.status(f"/api/sessions/{gone['sessionId']}") == 404
+    assert await visitor.status(f"/sessions/{gone['sessionId']}") == 404
 
 
 # --- one session -------------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ async def test_a_session_is_shown_as_it_stood_at_each_event(visitor: Visitor) ->
 async def test_the_graph_has_a_box_for_every_node_that_ran(visitor: Visitor) -> None:
     """Marks name boxes, a loop's nodes are counted, and boxes lie inside the picture."""
     head = await some(visitor, flow="deploy-checkout", status="complete")
-    picture = await visitor.get(f"sessions/{head['sessionId']}/picture")
     told = await visitor.get(f"sessions/{head['sessionId']}")
+    picture = told["picture"]
     boxes = {(box["list"], box["node"]) for box in picture["boxes"] if "node" in box}
     assert {tuple(mark[:2]) for mark in told["marks"]} == boxes
     assert [mark for mark in told["marks"] if mark[1] == "apply"] == [["rollout", "apply", "completed", 3]]
@@ -125,22 +125,26 @@ async def test_the_graph_has_a_box_for_every_node_that_ran(visitor: Visitor) -> 
 async def test_a_step_is_told_in_full(visitor: Visitor) -> None:
     """What a node was given and gave, its error, and the events about it."""
     head = await some(visitor, flow="deploy-checkout", status="failed")
-    step = await visitor.get(f"sessions/{head['sessionId']}/step", path="rollout[1]/watch")
+    step = (await visitor.get(f"sessions/{head['sessionId']}", step="rollout[1]/watch"))["panel"]
     assert '"half"' in step["input"]
     assert "error rate 4.1 %" in step["error"]
     assert [event["type"] for event in step["events"]] == ["container:childStarted", "node:error"]
 
 
 async def test_a_journal_is_read_in_pages_and_event_by_event(visitor: Visitor, home: Path) -> None:
-    """Pages hold every event once; one event is told with all that it says."""
+    """More of them are shown with each press, up to the event that is looked at at least; one is told with all that it says."""
     long = await roomful.long_one(home / "sayso.db", hosts=60)
-    seqs: list[int] = []
-    while len(seqs) < (page := await visitor.get(f"sessions/{long}/journal", after=len(seqs)))["last"]:
-        seqs += [event["seq"] for event in page["events"]]
-    assert seqs == list(range(1, page["last"] + 1))
-    assert page["last"] > page["page"]
-    assert '"hosts": 60' in (await visitor.get(f"sessions/{long}/event", seq=1))["text"]
-    assert await visitor.status(f"/api/sessions/{long}/event", seq=99_999) == 404
+    shown, wanted = 0, ""
+    while shown < (told := await visitor.get(f"sessions/{long}", tab="journal", events=wanted))["last"]:
+        seqs = [event["seq"] for event in told["panel"]["events"]]
+        assert seqs == list(range(1, len(seqs) + 1))
+        assert shown < len(seqs) <= told["panel"]["more"]
+        shown, wanted = len(seqs), told["panel"]["more"]
+    assert shown == told["last"] > 250
+    past = await visitor.get(f"sessions/{long}", tab="journal", at=300)
+    assert past["panel"]["events"][-1]["seq"] == 300
+    assert '"hosts": 60' in (await visitor.get(f"sessions/{long}/events/1"))["text"]
+    assert await visitor.status(f"/sessions/{long}/events/99999") == 404
 
 
 async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Visitor, home: Path) -> None:
@@ -168,7 +172,7 @@ async def test_damaged_records_are_said_and_nothing_of_them_is_shown(visitor: Vi
     db.execute("UPDATE journal SET mac = zeroblob(24) WHERE n = (SELECT max(n) FROM journal)")
     db.execute("UPDATE sessions SET mac = zeroblob(24) WHERE session_id = ?", (hurt["sessionId"],))
     db.close()
-    assert await visitor.status(f"/api/sessions/{hurt['sessionId']}") == 409
+    assert await visitor.status(f"/sessions/{hurt['sessionId']}") == 409
     found = {each["sessionId"]: each for each in (await visitor.get("sessions"))["sessions"]}
     assert found[hurt["sessionId"]]["status"] == "set aside"
 
@@ -187,7 +191,7 @@ async def test_who_waits_for_whom(visitor: Visitor) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["queues", "spend", "facets", "waiting"])
+@pytest.mark.parametrize("path", ["queues", "spend", "compare", "waiting", "sessions"])
 async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Path, path: str) -> None:
     """Every view answers before there is any session."""
     from tests.web.conftest import visited
@@ -195,6 +199,8 @@ async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Pat
     async with visited(tmp_path) as visitor:
         await visitor.log_in()
         assert await visitor.get(path)
+        async with visitor.http.get(f"{visitor.url}/{path}") as page:
+            assert page.status == 200
         assert (await visitor.get("sessions"))["sessions"] == []
 
 
@@ -202,9 +208,11 @@ async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Pat
 async def test_nonsense_is_refused_in_words(visitor: Visitor, query: str) -> None:
     """A number that is none is no error of the server."""
     head = await some(visitor)
-    async with visitor.http.get(f"{visitor.url}/api/sessions/{head['sessionId']}?{query}") as answer:
-        assert answer.status == 400
-        assert "it takes a number" in (await answer.json())["message"]
+    for headers in (PROGRAM, {}):
+        there = f"{visitor.url}/sessions/{head['sessionId']}?{query}"
+        async with visitor.http.get(there, headers=headers) as answer:
+            assert answer.status == 400
+            assert "it takes a number" in await answer.text()
 
 
 async def test_what_was_erased_is_told_no_more(tmp_path: Path) -> None:
@@ -222,10 +230,10 @@ async def test_what_was_erased_is_told_no_more(tmp_path: Path) -> None:
         await visitor.log_in()
         await visitor.all_read()
         assert (await some(visitor, q="zelda"))["sessionId"] == erased
-        assert await visitor.status(f"/api/sessions/{erased}") == 200
+        assert await visitor.status(f"/sessions/{erased}") == 200
         with closing(open_sqlite(file, encryption_keys=keys)) as store:
             erase_session(store, erased)
         await visitor.room._writer.call(visitor.store.changed)
-        assert await visitor.status(f"/api/sessions/{erased}") == 400
+        assert await visitor.status(f"/sessions/{erased}") == 400
         assert (await visitor.get("sessions", q="zelda"))["sessions"] == []
         assert (await some(visitor))["sessionId"] == erased

@@ -72,15 +72,15 @@ async def comes_back(visitor: Visitor) -> str:
     async with visitor.http.get(f"{visitor.url}/api/oidc") as answer:
         if problem := told(answer):
             return problem
-    return str((await visitor.get("me"))["name"])
+    return str(await visitor.name())
 
 
 async def test_whoever_is_listed_gets_in_by_a_verified_address(home: Path) -> None:
     """The provider sends them back, and from then on they are told what others are told."""
     async with behind(home, **ANA) as (visitor, _):
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
         assert await comes_back(visitor) == "Ana Ruiz"
-        assert await visitor.status("/api/facets") == 200
+        assert await visitor.status("/waiting") == 200
         assert (await visitor.post("login", {"token": "x"}))[0] == 403
 
 
@@ -104,7 +104,7 @@ async def test_others_are_refused(home: Path, claims: dict[str, Any]) -> None:
     """An address that the provider has not verified is no address."""
     async with behind(home, **claims) as (visitor, _):
         assert "not listed" in await comes_back(visitor)
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_token_that_is_not_for_this_login_is_refused(home: Path, lies: d
     async with behind(home, **ANA) as (visitor, provider):
         provider.lies = lies
         assert "provider says" in await comes_back(visitor)
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
 
 
 async def goes_there(http: ClientSession, url: str) -> str:
@@ -144,7 +144,7 @@ async def test_a_way_back_that_did_not_begin_in_this_browser_is_refused(home: Pa
         back = await goes_there(other, visitor.url)
         async with visitor.http.get(back) as answer:
             assert "did not begin here" in told(answer)
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
         async with other.get(back) as answer:
             assert told(answer) == ""
         async with other.get(back) as answer:
@@ -159,7 +159,7 @@ async def test_nobody_pushes_out_the_login_of_another(home: Path) -> None:
             async with others.get(f"{visitor.url}/api/oidc", allow_redirects=False) as answer:
                 assert answer.status == 302
         async with visitor.http.get(back):
-            assert (await visitor.get("me"))["name"] == "Ana Ruiz"
+            assert await visitor.name() == "Ana Ruiz"
 
 
 async def test_a_login_that_takes_too_long_is_refused(home: Path) -> None:
@@ -300,7 +300,7 @@ async def test_what_a_provider_answers_otherwise_is_said(
         provider.instead = {path: odd, "/elsewhere": elsewhere}
         assert "provider" in (await comes_back(visitor)).lower()
         assert followed == []
-        assert await visitor.status("/api/facets") == 401
+        assert await visitor.status("/waiting") == 401
 
 
 async def test_a_code_that_the_provider_refuses_is_said(home: Path) -> None:

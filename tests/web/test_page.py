@@ -59,7 +59,7 @@ async def test_from_the_address_to_one_event_of_one_step(browser: Browser, home:
         await page.get_by_role("searchbox").fill("v1.0.0")
         await expect(page.locator(".session-row")).to_have_count(1)
         await page.locator(".session-row").click()
-        watch = page.get_by_role("button", name=re.compile("^watch, shell"))
+        watch = page.get_by_role("link", name=re.compile("^watch, shell"))
         await expect(watch).to_have_attribute("data-status", "failed")
         await watch.click()
         panel = page.get_by_role("tabpanel")
@@ -69,24 +69,21 @@ async def test_from_the_address_to_one_event_of_one_step(browser: Browser, home:
         await expect(watch).to_have_attribute("data-status", "pending")
         await expect(page.locator(".headline")).to_contain_text("as it was")
         assert "at=1" in page.url
-        await page.get_by_role("button", name="now").click()
+        await page.get_by_role("link", name="now").click()
         await expect(watch).to_have_attribute("data-status", "failed")
 
 
 async def test_the_graph_follows_what_another_process_does(browser: Browser, home: Path) -> None:
     """Where it waits is marked, and once it is answered elsewhere the page shows that without being asked."""
     async with visited(home) as visitor, shown(browser, visitor) as page:
+        await visitor.log_in()
         [row] = [
             row
-            for row in (
-                await page.evaluate(
-                    "fetch('/api/sessions?flow=deploy-checkout&status=paused').then((a) => a.json())"
-                )
-            )["sessions"]
+            for row in (await visitor.get("sessions", flow="deploy-checkout", status="paused"))["sessions"]
             if "v1.9." in row["waits"]
         ]
-        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", row["sessionId"])
-        gate = page.get_by_role("button", name=re.compile("^gate, approval"))
+        await page.goto(f"{visitor.url}/sessions/{row['sessionId']}")
+        gate = page.get_by_role("link", name=re.compile("^gate, approval"))
         await expect(gate).to_have_attribute("data-status", "waiting")
         await expect(page.get_by_label("Open question")).to_contain_text("asks @eva")
         async with roomful.engine_at(home / "sayso.db") as engine:
@@ -103,8 +100,8 @@ async def test_what_people_wrote_is_never_markup(browser: Browser, home: Path) -
     async with roomful.engine_at(home / "sayso.db") as engine:
         begun = await roomful.started(engine, roomful.RESTORE, {"reason": HOSTILE})
     async with visited(home) as visitor, shown(browser, visitor) as page:
-        for view in ("#/sessions?q=onerror", f"#/s/{begun}", "#/waiting"):
-            await page.evaluate("(hash) => { location.hash = hash }", view)
+        for view in ("/sessions?q=onerror", f"/sessions/{begun}", "/waiting"):
+            await page.goto(f"{visitor.url}{view}")
             await expect(page.locator("main")).to_contain_text('onerror="document.title=1"')
             await expect(page.locator("main")).to_contain_text("\\u202e")
             assert await page.locator("main img, main script").count() == 0
@@ -120,11 +117,11 @@ async def test_every_view_fits_a_phone_and_a_keyboard(browser: Browser, home: Pa
             await expect(link).to_have_attribute("aria-current", "page")
             await expect(page.get_by_role("heading", level=1)).to_be_attached()
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        await page.get_by_role("button", name=re.compile("complete")).click()
+        await page.get_by_role("link", name=re.compile("complete \\d")).click()
         await page.locator(".session-row", has_text="deploy-checkout").first.click()
-        await page.get_by_role("button", name=re.compile("^build, shell")).focus()
+        await page.get_by_role("link", name=re.compile("^build, shell")).focus()
         await page.keyboard.press("ArrowDown")
-        await expect(page.get_by_role("button", name=re.compile("^checks, parallel"))).to_be_focused()
+        await expect(page.get_by_role("link", name=re.compile("^checks, parallel"))).to_be_focused()
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("tabpanel")).to_contain_text("parallel")
         assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -134,7 +131,7 @@ async def test_a_question_is_answered_on_the_page(browser: Browser, home: Path) 
     """Where changes are on, its options are buttons; what the policy refuses is said there, and what it takes is done."""
     who = Actor.local("ana")
     async with served(home, who) as (visitor, session_id), shown(browser, visitor) as page:
-        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", session_id)
+        await page.goto(f"{visitor.url}/sessions/{session_id}")
         await page.get_by_role("button", name="Approve").click()
         await expect(page.locator(".headline .pill")).to_have_text("✓ complete")
         await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
@@ -147,10 +144,30 @@ async def test_a_refusal_is_said_on_the_page(browser: Browser, home: Path) -> No
         served(home, Actor.local("mallory"), access=access) as (visitor, session_id),
         shown(browser, visitor) as page,
     ):
-        await page.evaluate("(id) => { location.hash = `#/s/${id}` }", session_id)
+        await page.goto(f"{visitor.url}/sessions/{session_id}")
         await page.get_by_role("button", name="Approve").click()
         note = page.get_by_label("Open question").get_by_role("status")
         await expect(note).to_contain_text("can approve this")
+
+
+async def test_enter_in_a_field_decides_nothing(
+    browser: Browser, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside buttons that decide, Enter sends what was written and presses none of them."""
+    flow = """flow: chosen
+nodes:
+  - {id: ask, type: ask, with: {message: "Which?", choices: [eu, us], own_words: true}}
+"""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+            await page.goto(f"{visitor.url}/sessions/{begun}")
+            field = page.get_by_label("Open question").get_by_label("Answer")
+            await field.press("Enter")
+            await field.fill("neither")
+            async with page.expect_request("**/api/act") as sent:
+                await field.press("Enter")
+            assert (await sent.value).post_data_json.keys() == {"session", "do", "promptId", "nonce", "text"}
 
 
 async def test_what_somebody_writes_outlives_news_and_a_look_at_a_step(browser: Browser, home: Path) -> None:
@@ -166,10 +183,10 @@ nodes:
     async with roomful.engine_at(home / "sayso.db") as engine:
         begun = await roomful.started(engine, flow, {})
         async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
-            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            await page.goto(f"{visitor.url}/sessions/{begun}")
             mine = page.get_by_label("Open question").filter(has_text="Why?")
             await mine.get_by_label("Answer").fill("half of")
-            await page.get_by_role("button", name=re.compile("^other, ask")).click()
+            await page.get_by_role("link", name=re.compile("^other, ask")).click()
             asked = (await engine.state(begun)).prompts.values()
             [other] = [each.prompt_id for each in asked if "you" in each.message]
             await engine.resume(begun, Answer(other, roomful.PEOPLE[0], "answer:2", text="yes"))
@@ -194,7 +211,7 @@ nodes:
     async with roomful.engine_at(home / "sayso.db") as engine:
         begun = await roomful.started(engine, flow, {})
         async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
-            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            await page.goto(f"{visitor.url}/sessions/{begun}")
             form = page.get_by_label("Open question")
             await expect(form.get_by_label("Dry")).to_be_checked()
             await expect(form).to_contain_text("Nothing is changed.")
@@ -224,18 +241,17 @@ async def test_a_login_that_ended_is_said(browser: Browser, home: Path) -> None:
 
 
 async def test_an_address_that_names_nothing_says_what_to_do(browser: Browser, home: Path) -> None:
-    """A mangled link leads to the list, and what cannot be read is tried again on request."""
+    """What cannot be read is said, and tried again on request."""
     async with visited(home) as visitor:
         context = await browser.new_context(viewport=PHONE)
         page, problems = await context.new_page(), list[str]()
         page.on("pageerror", lambda error: problems.append(str(error)))
         await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
         await expect(page.locator(".session-row").first).to_be_visible()
-        await page.evaluate("location.hash = '#/s/session-nope'")
-        await expect(page.get_by_role("alert")).to_contain_text("There is no session")
-        await expect(page.get_by_role("button", name="Try again")).to_be_visible()
-        await page.evaluate("location.hash = '#/s/%E0%A4%A'")
-        await expect(page.get_by_role("alert")).to_contain_text("%E0%A4%A")
+        for session_id in ("session-nope", "%E0%A4%A", "<b>"):
+            await page.goto(f"{visitor.url}/sessions/{session_id}")
+            await expect(page.get_by_role("alert")).to_contain_text("There is no session")
+            await expect(page.get_by_role("link", name="Try again")).to_be_visible()
         assert problems == []
         await context.close()
 
@@ -254,5 +270,5 @@ nodes:
     async with roomful.engine_at(home / "sayso.db") as engine:
         begun = await roomful.started(engine, flow, {})
         async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
-            await page.evaluate("(id) => { location.hash = `#/s/${id}` }", begun)
+            await page.goto(f"{visitor.url}/sessions/{begun}")
             await expect(page.get_by_label("Open question")).to_contain_text("Copies: 7")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import time
 from collections.abc import AsyncIterator
@@ -46,17 +47,27 @@ async def behind(home: Path) -> AsyncIterator[Visitor]:
             await room.stop()
 
 
+async def page(visitor: Visitor, *headers: tuple[str, str]) -> str:
+    """The page that somebody sees whom the proxy passes on with these very headers, as a client would not send them."""
+    return html.unescape((await _answer(visitor, "waiting", *headers))[1])
+
+
 async def asks(visitor: Visitor, path: str, *headers: tuple[str, str]) -> tuple[int, Json]:
-    """Send these very headers, as a client would not: the status, and what is told."""
+    """The same for a program: the status, and what is told."""
+    status, body = await _answer(visitor, path, ("Accept", "application/json"), *headers)
+    return status, json.loads(body)
+
+
+async def _answer(visitor: Visitor, path: str, *headers: tuple[str, str]) -> tuple[int, str]:
     host, port = visitor.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     lines = [f"{name}: {value}" for name, value in (("Host", "sayso.example.com"), *headers)]
-    text = "\r\n".join([f"GET /api/{path} HTTP/1.1", *lines, "Connection: close", "", ""])
+    text = "\r\n".join([f"GET /{path} HTTP/1.1", *lines, "Connection: close", "", ""])
     writer.write(text.encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert b"set-cookie" not in head.lower()
-    return int(head.split()[1]), json.loads(body)
+    return int(head.split()[1]), body.decode()
 
 
 @pytest.mark.parametrize(
@@ -67,9 +78,10 @@ async def test_whom_the_proxy_vouches_for_gets_in(home: Path, who: str, called: 
     """By a listed address, however it is written, or a listed id of Slack; there is no cookie, and every request is looked at."""
     async with behind(home) as visitor:
         vouched = ((SECRET, PROOF), (WHO, who))
-        assert (await asks(visitor, "me", *vouched))[1]["name"] == called
-        assert (await asks(visitor, "facets", *vouched))[0] == 200
-        assert (await asks(visitor, "facets"))[0] == 401
+        assert f'class="who-name">{called}<' in (shown := await page(visitor, *vouched))
+        assert "log out" not in shown
+        assert (await asks(visitor, "waiting", *vouched))[0] == 200
+        assert (await asks(visitor, "waiting"))[0] == 401
 
 
 ANA = (WHO, "ana@example.com")
@@ -132,12 +144,14 @@ PROVED = (SECRET, PROOF)
 async def test_what_the_proxy_does_not_vouch_for_is_refused(home: Path, headers: Headers, said: str) -> None:
     """Without its secret no name counts, and with it one name alone that is listed; the page says why not in one sentence."""
     async with behind(home) as visitor:
-        status, told = await asks(visitor, "facets", *headers)
+        status, told = await asks(visitor, "waiting", *headers)
         assert (status, told["error"]) == (401, "login")
         assert said in told["message"]
         assert told["message"].count(". ") == 0
         assert PROOF not in told["message"]
-        assert (await asks(visitor, "me", *headers))[1]["problem"] == told["message"]
+        shown = await page(visitor, *headers)
+        assert f'role="alert">{told["message"]}<' in shown
+        assert "Who waits" not in shown
 
 
 async def test_there_is_no_other_way_in(home: Path) -> None:
@@ -149,10 +163,10 @@ async def test_there_is_no_other_way_in(home: Path) -> None:
             async with sent as answer:
                 assert answer.status == 403
         cookie = f"{visitor.room.access.cookie}={visitor.room.access.login(Actor.local('ana'))}"
-        assert (await asks(visitor, "facets", ("Cookie", cookie)))[0] == 401
+        assert (await asks(visitor, "waiting", ("Cookie", cookie)))[0] == 401
         async with visitor.http.get(f"{visitor.url}/api/oidc", headers=host) as answer:
             assert answer.status == 404
-        assert (await asks(visitor, f"facets?{SECRET}={PROOF}&{WHO}=ana@example.com"))[0] == 401
+        assert (await asks(visitor, f"waiting?{SECRET}={PROOF}&{WHO}=ana@example.com"))[0] == 401
 
 
 async def test_what_another_page_sends_by_the_proxy_changes_nothing(home: Path) -> None:

@@ -6,35 +6,41 @@ const NO_ANSWER = "The server does not answer. Is it still running?";
 
 // -- drawing
 
-let asked = 0;
+let drawing = null;
+let isStale = false;
 
-/** Show what the server draws of this address now; only the last one that was asked for. */
-async function draw() {
-  const number = ++asked;
-  const answer = await fetch(location.href.split("#")[0], { headers: { Accept: "text/html" } }).catch(() => null);
-  const text = answer && (await answer.text());
-  if (text && number === asked) show(new DOMParser().parseFromString(text, "text/html"));
+/** Show what the server draws of this address now; what changes meanwhile is drawn once more after that. */
+function draw() {
+  isStale = true;
+  drawing ??= drawn().finally(() => { drawing = null; });
+  return drawing;
+}
+
+async function drawn() {
+  while (isStale) {
+    isStale = false;
+    const answer = await fetch(location.href.split("#")[0], { headers: { Accept: "text/html" } }).catch(() => null);
+    const text = answer && (await answer.text());
+    if (text && !isStale) show(new DOMParser().parseFromString(text, "text/html"));
+  }
 }
 
 function show(page) {
   localise(page);
   document.title = page.title;
   Idiomorph.morph(document.body, page.body, {
+    ignoreActiveValue: true, // somebody is writing there
     callbacks: {
-      // A form with what somebody wrote, as long as the question is the same, and the slider that a hand is on.
-      beforeNodeMorphed: (old, fresh) => !(old.dataset?.keep && old.dataset.keep === fresh.dataset?.keep) && !isHeld(old, fresh),
+      // What is written in a form stays as long as the question is the same, and so does what became of it.
+      beforeNodeMorphed: (old, fresh) => !(old.dataset?.keep && old.dataset.keep === fresh.dataset?.keep),
       // What the reader opened stays open.
       beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
     },
   });
+  const range = find(".slider input");
   if (new URLSearchParams(location.search).has("at")) find(".is-whole .is-here")?.scrollIntoView({ block: "nearest" });
+  else if (range) range.value = range.max;
   begin();
-}
-
-function isHeld(old, fresh) {
-  const held = old === document.activeElement && old.type === "range";
-  if (held) Object.assign(old, { max: fresh.max, ariaValueText: fresh.ariaValueText });
-  return held;
 }
 
 /** Go to an address of this page. */
@@ -67,7 +73,7 @@ document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a[href]");
   if (!anchor || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   const next = new URL(anchor.getAttribute("href"), location.href);
-  if (next.origin !== location.origin || next.pathname !== location.pathname || next.hash) return;
+  if (next.origin !== location.origin || next.pathname !== location.pathname || next.hash || anchor.dataset.more === "there") return;
   event.preventDefault();
   if (next.href === location.href) location.reload();
   else go(next, { replace: "replace" in anchor.dataset });
@@ -111,7 +117,7 @@ function saidBy(form, button) {
   const body = JSON.parse(form.dataset.body ?? "{}");
   for (const field of form.elements) {
     if (field.dataset.field && valueOf(field) !== "") body.values = { ...body.values, [field.dataset.field]: valueOf(field) };
-    else if (field.tagName === "INPUT" && field.name && field.value) body[field.name] = field.value.trim();
+    else if (field.tagName === "INPUT" && field.name && field.value) body[field.name] = field.type === "password" ? field.value.trim() : field.value;
   }
   if (button?.dataset.value) {
     body[button.name] = JSON.parse(button.dataset.value);
@@ -130,21 +136,26 @@ function isMeant(button) {
   return false;
 }
 
-document.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const { target: form, submitter } = event;
-  if (form.dataset.go) return go(`${form.dataset.go}?${new URLSearchParams(new FormData(form))}`);
-  if (!isMeant(submitter)) return undefined;
+/** Send what a form says; what became of it is said beside it. */
+async function send(form, button) {
+  if (!isMeant(button)) return undefined;
   const note = form.querySelector(".note") ?? form.parentElement.querySelector(".note");
   const say = (words, kind = "") => {
-    if (note) note.replaceChildren(Object.assign(document.createElement("span"), { className: kind, textContent: words }));
+    note?.replaceChildren(Object.assign(document.createElement("span"), { className: kind, textContent: words }));
     find("#announcer").textContent = words;
   };
   say("…");
-  const told = await post(form.dataset.to, saidBy(form, submitter));
+  const told = await post(form.dataset.to, saidBy(form, button));
   if (told.error) return say(told.message, "problem");
   if (form.dataset.then) return location.reload();
   return say(told.outcome === "applied" ? "Done." : told.there ? "It is kept, and carried out when the bot gets to it." : "No bot runs now. It is kept, and carried out when one does.");
+}
+
+document.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const { target: form, submitter } = event;
+  if (form.dataset.go) go(`${form.dataset.go}?${new URLSearchParams(new FormData(form))}`);
+  else if (submitter) send(form, submitter); // Enter in a field presses no button that decides
 });
 
 // -- what is pressed, opened and walked through
@@ -155,6 +166,7 @@ document.addEventListener("click", async ({ target }) => {
     find("#announcer").textContent = "Copied.";
     target.textContent = "copied";
   } else if ("play" in target.dataset) play(target);
+  else if (target.dataset.value) send(target.form, target);
 });
 
 let playing = 0;
@@ -192,7 +204,7 @@ document.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
   if (!around || !step) return;
   event.preventDefault();
-  const all = [...around.querySelectorAll("a")];
+  const all = [...around.querySelectorAll("a")].sort((one, two) => (one.dataset.order ?? 0) - (two.dataset.order ?? 0));
   const next = all[(all.indexOf(event.target) + step + all.length) % all.length];
   next.focus();
   if (next.role === "tab") next.click();
@@ -216,7 +228,8 @@ function listen() {
 }
 
 function tell(isOn) {
-  find("#live").innerHTML = `<span class="dot${isOn ? "" : " is-off"}" aria-hidden="true"></span><span class="live-text">${isOn ? "live" : "not connected"}</span>`;
+  find(".dot").classList.toggle("is-off", !isOn);
+  find(".live-text").textContent = isOn ? "live" : "not connected";
 }
 
 /** Only what this page is about is drawn again, and whoever reads far down a list is left there. */
@@ -248,15 +261,12 @@ const watcher = new IntersectionObserver((seen) => {
 
 async function start() {
   localise(document);
-  const [, kind, text] = /^#(token|problem)=(.+)$/.exec(location.hash) ?? [];
-  if (kind) history.replaceState(null, "", location.pathname + location.search); // nobody reads it over a shoulder, or from the history
-  if (kind === "token") {
-    const told = await post("login", { token: text });
-    if (!told.error) return location.reload();
-    if (find("[role=alert]")) find("[role=alert]").textContent = told.message;
-  } else if (kind) {
-    find("[role=alert]").textContent = decodeURIComponent(text);
-  }
+  const behind = new URLSearchParams(location.hash.slice(1));
+  const [token, problem] = [behind.get("token"), behind.get("problem")];
+  if (token || problem) history.replaceState(null, "", location.pathname + location.search); // nobody reads it over a shoulder
+  const told = token ? await post("login", { token }) : { error: problem, message: problem };
+  if (token && !told.error) return location.reload();
+  if (told.error && find("[role=alert]")) find("[role=alert]").textContent = told.message;
   return begin();
 }
 
