@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -14,7 +13,7 @@ from bot.rendering import phrases
 from bot.rendering.notes import agents_menu
 from bot.wire.client import IncomingFiles, NotNow
 from engine.decide.agents.people import heard_in, hears_others
-from engine.decide.commands import Command, Steer
+from engine.decide.commands import Steer
 from engine.decide.policy import authorize
 from engine.journal.queries import agent_of, agents_under_way
 from engine.journal.records import InboxRow
@@ -25,20 +24,13 @@ from engine.language.errors import Refused, SessionError
 from prompt_state.routing import Listener, Overhear
 
 
-class CarriesOut(Protocol):
-    """Carries out a command with a row; see `bot.handlers.replies.Replies.do`."""
-
-    async def __call__(
-        self, row: InboxRow, data: dict[str, Json], session_id: str, command: Command, *, told: str | None
-    ) -> bool: ...
-
-
 @dataclass(eq=False, repr=False)
 class ToAgents:
     """Hands words and files to agents."""
 
     notices: Notices
-    do: CarriesOut
+    do: Callable[..., Awaitable[bool]]
+    """Carries out a command with a row; see `bot.handlers.replies.Replies.do`."""
     files: IncomingFiles | None = None
 
     async def say(

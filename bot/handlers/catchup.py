@@ -30,6 +30,7 @@ from slack_sdk.errors import SlackApiError
 
 from bot.handlers.delivered import OPEN, Delivered, known_until
 from bot.inbound import decisions, payloads
+from bot.inbound.triggers import DEAF, Listening
 from bot.rendering import phrases
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import BudgetedClient, code_of, pages
@@ -80,7 +81,7 @@ class CatchUp:
         now: Callable[[], str],
         taken: Callable[[], None],
         clock: Callable[[], float] = time.time,
-        hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
+        hears: Callable[[], Listening] = lambda: DEAF,
         first: Callable[[str], str] = lambda channel: channel,
         delivered: Delivered | None = None,
     ) -> None:
@@ -173,17 +174,18 @@ class CatchUp:
         waiting = dict.fromkeys(_channel_of(key) for key in self._unread)
         self._channels = {**self._numbered(waiting), **self._channels}
         with urgency(Urgency.PROGRESS):
-            found = await self._run()
+            async with asyncio.TaskGroup() as group:
+                moved = group.create_task(self._read_moved())
+                # Channels in which threads wait, and then all others: a mention can be missed anywhere.
+                found = await self._each_channel()
+                for kind in list(self._kinds):
+                    await self._guarded(self._list, self._kinds, kind)
+                found += await self._each_channel()
+                self._moved.put_nowait(_END)
+        found += moved.result()
         if found:
             log.info("catch-up found %d messages that were not delivered", found)
         return found
-
-    async def _run(self) -> int:
-        async with asyncio.TaskGroup() as group:
-            moved = group.create_task(self._read_moved())
-            found = await self._read_channels()
-            self._moved.put_nowait(_END)
-        return found + moved.result()
 
     async def ensure(self, key: str | None) -> int:
         """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
@@ -210,8 +212,13 @@ class CatchUp:
         try:
             found = await read(name)
         except Exception as error:
-            if not self._is_refused(name, error):
+            code = code_of(error) if isinstance(error, SlackApiError) else None
+            if code not in _GONE:
+                log.warning("catch-up of %s failed and is tried again: %s", name, code or repr(error))
                 return 0
+            log.info("catch-up of %s: %s", name, code)
+            for key in [key for key in self._unread if _channel_of(key) == name]:
+                del self._unread[key]
         if due.get(name) == number:
             del due[name]
         self._done[_method(name)] += 1
@@ -220,25 +227,7 @@ class CatchUp:
             log.info("catch-up: %s", self.progress())
         return found
 
-    def _is_refused(self, name: str, error: Exception) -> bool:
-        """What is refused for good is left alone; anything else is to be read again."""
-        code = code_of(error) if isinstance(error, SlackApiError) else None
-        if code in _GONE:
-            log.info("catch-up of %s: %s", name, code)
-            for key in [key for key in self._unread if _channel_of(key) == name]:
-                del self._unread[key]
-            return True
-        log.warning("catch-up of %s failed and is tried again: %s", name, code or repr(error))
-        return False
-
     # --- channels ------------------------------------------------------------------------------------------
-
-    async def _read_channels(self) -> int:
-        """Those in which threads wait, and then all others: a mention can be missed anywhere."""
-        found = await self._each_channel()
-        for kind in list(self._kinds):
-            await self._guarded(self._list, self._kinds, kind)
-        return found + await self._each_channel()
 
     async def _each_channel(self) -> int:
         found = 0

@@ -45,7 +45,6 @@ from bot.wire.users import LookupFailed, People
 from engine.decide.agents.people import heard_in, hears_others, listens
 from engine.decide.commands import Answer, Command, EndRest, Resume, Steer
 from engine.decide.policy import authorize
-from engine.flow import Flow
 from engine.journal.queries import agent_at, agents_under_way, resting
 from engine.journal.records import Consumed, Head, InboxRow
 from engine.journal.state import State
@@ -96,37 +95,30 @@ async def _listeners(
             paths = agents_under_way(state)
             may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
             flow = await notices.engine.flow_of(head.session_id)
-            if not any(node.agent for nodes in flow.lists.values() for node in nodes.nodes):
+            agents = [node for nodes in flow.lists.values() for node in nodes.nodes if node.type == "agent"]
+            if not agents:
                 continue
             most = heard_in(state, notices.engine.stepper.agents.listens)
-            found += [_listener(state, path, actor, may, most) for path in paths]
-            by_name += [
-                Listener(head.session_id, name, name, may, by_mention=by_mention)
-                for name, by_mention in agents_of(flow, most)
-            ]
+            for path in paths:
+                run, config = state.nodes[path], state.nodes[path].input or {}
+                listener = Listener(
+                    head.session_id,
+                    path,
+                    str(config.get("name") or run.node_id),
+                    steered=may,
+                    overhears=hears_others(config, actor, most),
+                    by_mention=listens(config, most) == "mention",
+                    rests=resting(state, path),
+                    spoke=agent_at(state, path).spoke.get(actor.id, ""),
+                )
+                found.append(listener)
+            for node in agents:
+                name, by_mention = (
+                    str(node.config.get("name") or node.id),
+                    listens(node.config, most) == "mention",
+                )
+                by_name.append(Listener(head.session_id, name, name, may, by_mention=by_mention))
     return found, by_name
-
-
-def _listener(state: State, path: str, actor: Actor, may: bool, most: str) -> Listener:
-    run, config = state.nodes[path], state.nodes[path].input or {}
-    return Listener(
-        state.session_id,
-        path,
-        str(config.get("name") or run.node_id),
-        steered=may,
-        overhears=hears_others(config, actor, most),
-        by_mention=listens(config, most) == "mention",
-        rests=resting(state, path),
-        spoke=agent_at(state, path).spoke.get(actor.id, ""),
-    )
-
-
-def agents_of(flow: Flow, most: str) -> set[tuple[str, bool]]:
-    """The agents of a flow: what each is called, and whether it hears only what is said to the bot by name."""
-    nodes = [node for nodes in flow.lists.values() for node in nodes.nodes if node.type == "agent"]
-    return {
-        (str(node.config.get("name") or node.id), listens(node.config, most) == "mention") for node in nodes
-    }
 
 
 class Replies:
@@ -175,8 +167,13 @@ class Replies:
     ) -> bool:
         """Carry out any command with this row. `told` is what its author reads once it is done."""
         consumed = [Consumed(row.id, "applied")]
-        state = await self._told(row, data, self._engine.hear(session_id, command, consumed=consumed))
-        words = () if state is None else (told, told_later(state, command))
+        try:
+            state = await self._engine.hear(session_id, command, consumed=consumed)
+        except (InvalidAnswer, Refused, SessionError) as error:
+            if isinstance(error, InvalidAnswer) and row.kind == decisions.MESSAGE:
+                return await self._notices.tell(row, data, escape(str(error)), "refused")
+            return await self._notices.whisper(row, data, str(error), "refused")
+        words = (told, told_later(state, command))
         if any(words):
             await self._notices.put(whispered(row, data, "\n".join(filter(None, words))))
         return True
@@ -196,109 +193,6 @@ class Replies:
             return await self._notices.not_looked_up(row, data, error)
         return await self.do(row, data, prompt.session_id, command)
 
-    async def _told(self, row: InboxRow, data: dict[str, Json], work: Awaitable[State]) -> State | None:
-        """The state after a command; None where it was refused, and its author was told."""
-        try:
-            return await work
-        except InvalidAnswer as error:
-            if row.kind != decisions.MESSAGE:
-                await self._notices.whisper(row, data, str(error), "refused")
-            else:
-                await self._notices.tell(row, data, escape(str(error)), "refused")
-        except (Refused, SessionError) as error:
-            await self._notices.whisper(row, data, str(error), "refused")
-        return None
-
-
-# --- what people say ---------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, repr=False)
-class Controls:
-    """Obeys control words."""
-
-    status: SessionStatus
-    notices: Notices
-
-    def __post_init__(self) -> None:
-        self._acts = {
-            "pause": self._pause,
-            "stop": self._pause,
-            "resume": self._resume,
-            "cancel": self._confirm_cancel,
-            "done": self._end_rest,
-        }
-
-    async def obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Do what was said."""
-        if said.word == "help":
-            return await self.notices.look(row, data, actor, phrases.thread_help())
-        act = self._acts.get(said.word)
-        if said.sessions and act is not None:
-            return await act(row, data, actor, said)
-        status = await self.status.of(await self.notices.heads(row.thread_key))
-        return await self.notices.look(row, data, actor, status)
-
-    async def _pause(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Hold what goes on in this thread. Doing it once more changes nothing: a crash before the words is harmless."""
-        pause = partial(self.notices.engine.pause, actor=actor, reason=phrases.by(actor))
-        told = partial(phrases.paused_text, word=said.word)
-        return await self._each(row, data, said.sessions, pause, told)
-
-    async def _resume(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Let what is held here go on."""
-        heads = await self.notices.heads(row.thread_key)
-        held = [head.session_id for head in heads if head.phase == "held"]
-        if not held:
-            status = await self.status.of(heads)
-            return await self.notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
-        resume = partial(
-            self.notices.engine.apply, command=Resume(said.text or phrases.GO_ON, actor, row.key)
-        )
-        return await self._each(row, data, held, resume, phrases.resumed_text)
-
-    async def _end_rest(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """`done`: agents that rest after their answer listen no more."""
-        end = partial(self.notices.engine.apply, command=EndRest(actor, row.key))
-        return await self._each(row, data, said.sessions, end, phrases.rest_over_text)
-
-    async def _confirm_cancel(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control
-    ) -> bool:
-        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
-        mine, refusal = [], "You may not cancel this."
-        for session_id in said.sessions:
-            state = await self.notices.engine.verified_state(session_id)
-            verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))
-            if verdict.allowed:
-                mine.append((state.flow_name, session_id))
-            refusal = verdict.reason or refusal
-        if not mine:
-            return await self.notices.whisper(row, data, refusal, "refused")
-        text, blocks = phrases.confirm_cancel(mine)
-        return await self.notices.tell(row, data, text, "told", blocks=blocks)
-
-    async def _each(
-        self,
-        row: InboxRow,
-        data: dict[str, Json],
-        sessions: Iterable[str],
-        act: Callable[[str], Awaitable[State]],
-        told: Callable[[Sequence[State]], str],
-    ) -> bool:
-        """Do it with each of these sessions and tell the thread; where it could be done with none, its author why not."""
-        states, refusal = [], ""
-        for session_id in sessions:
-            try:
-                states.append(await act(session_id))
-            except InvalidAnswer as error:
-                return await self.notices.tell(row, data, escape(str(error)), "refused")
-            except (Refused, SessionError) as error:
-                refusal = str(error)
-        if not states:
-            return await self.notices.whisper(row, data, refusal, "refused")
-        return await self.notices.tell(row, data, told(states), "applied")
-
 
 @dataclass(eq=False, repr=False)
 class Conversation:
@@ -312,9 +206,6 @@ class Conversation:
     agents: ToAgents
     status: SessionStatus
     notices: Notices
-
-    def __post_init__(self) -> None:
-        self._controls = Controls(self.status, self.notices)
 
     async def message(self, row: InboxRow) -> bool:
         """A message: starts a flow, or means something in its thread, or is people talking."""
@@ -353,29 +244,19 @@ class Conversation:
 
     async def _in_thread(self, row: InboxRow, data: dict[str, Json], known: Said) -> bool:
         """Words for what goes on in a thread, once it is known whose they are."""
-        # What was set aside takes nothing and waits for nothing; its thread was told.
-        sound = {head.session_id: head for head in known.sessions if head.quarantined is None}
-        of_thread = await self._prompts(row.thread_key)
+        engine, of_thread = self.notices.engine, list[PromptState]()
+        if row.thread_key:
+            of_thread = await engine.writer.call(prompts.of_thread, engine.store, row.thread_key)
         named = [[*(prompt.who or ()), *(prompt.approvers or ())] for prompt in of_thread if prompt.open]
         actor = await self.people.actor(data, entries=[*chain(*named)], in_channel=True)
-        asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)
-        listeners, by_name = await _listeners(self.notices, actor, known.sessions)
-        thread = Thread(
-            sessions=tuple(SessionView(key, head.status, head.phase) for key, head in sound.items()),
-            prompts=asked,
-            may_answer=self._may_answer(actor, asked),
-            agents=tuple(listeners),
-            by_name=tuple(by_name),
-            hinted=await self._hinted(asked),
-            author=actor.id,
-        )
+        thread = await self._thread(actor, known.sessions, of_thread)
         match found := understand(data, replace(known, thread=thread)):
             case Hold():
                 return False
             case TextAnswer(prompt_id, text):
-                return await self.replies.reply(row, data, actor, _by_id(asked, prompt_id), text)
+                return await self.replies.reply(row, data, actor, _by_id(thread.prompts, prompt_id), text)
             case Control():
-                return await self._controls.obey(row, data, actor, found)
+                return await self._obey(row, data, actor, found)
             case SteerBy(session_id, path, text):
                 return await self.agents.say(row, data, session_id, Steer(text, actor, row.key, to=path))
             case Overhear():
@@ -383,12 +264,14 @@ class Conversation:
             case WhichAgent(agents):
                 return await self.agents.which(row, data, agents)
             case Menu(prompt_ids, _):
-                meant = sorted((_by_id(asked, key) for key in prompt_ids), key=lambda one: one.number or 0)
+                meant = sorted(
+                    (_by_id(thread.prompts, key) for key in prompt_ids), key=lambda one: one.number or 0
+                )
                 text = phrases.menu_text(meant, await self.status.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
                 return await self.notices.tell(row, data, text, "told", blocks=blocks)
             case Hint():
-                return await self._hint(row, data, found, asked)
+                return await self._hint(row, data, found, thread.prompts)
             case Say():
                 status = await self.status.of(await self.notices.heads(row.thread_key))
                 return await self.notices.look(row, data, actor, status)
@@ -408,33 +291,98 @@ class Conversation:
             return await self.notices.whisper(row, data, plain(text), outcome, key=key)
         return await self.notices.tell(row, data, text, outcome, key=key)
 
-    async def _hinted(self, asked: Sequence[PromptState]) -> frozenset[str]:
-        """The questions about which the thread was given a hint that nobody asked for, also by an earlier process."""
-        found = [
-            prompt.prompt_id
-            for prompt in asked
-            if prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
-        ]
-        rows = [
-            await self.notices.engine.writer.call(self.notices.engine.store.outbox_row, f"hint:{prompt_id}")
-            for prompt_id in found
-        ]
-        return frozenset(key for key, row in zip(found, rows, strict=True) if row is not None)
-
-    def _may_answer(self, actor: Actor, asked: Sequence[PromptState]) -> frozenset[str]:
-        if not asked:
-            return frozenset()
-        requester = {"id": asked[0].requester_id, "name": asked[0].requester_name}
-        return may_act_on(actor, asked, self.notices.gate.target(requester, True))
-
-    # --- reading -------------------------------------------------------------------------------------------
-
-    async def _prompts(self, key: str | None) -> list[PromptState]:
-        return (
-            await self.notices.engine.writer.call(prompts.of_thread, self.notices.engine.store, key)
-            if key
-            else []
+    async def _thread(
+        self, actor: Actor, sessions: Sequence[Head], of_thread: Sequence[PromptState]
+    ) -> Thread:
+        """What a thread waits for, and what this person may do about that."""
+        # What was set aside takes nothing and waits for nothing; its thread was told.
+        sound = {head.session_id: head for head in sessions if head.quarantined is None}
+        asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)
+        may_answer: frozenset[str] = frozenset()
+        if asked:
+            requester: dict[str, Json] = {"id": asked[0].requester_id, "name": asked[0].requester_name}
+            may_answer = may_act_on(actor, asked, self.notices.gate.target(requester, True))
+        # The thread was given hints that nobody asked for, also by an earlier process.
+        engine, hinted = self.notices.engine, set()
+        for prompt in asked:
+            is_hinted_at = prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
+            key = f"hint:{prompt.prompt_id}"
+            if is_hinted_at and await engine.writer.call(engine.store.outbox_row, key) is not None:
+                hinted.add(prompt.prompt_id)
+        listeners, by_name = await _listeners(self.notices, actor, sessions)
+        return Thread(
+            sessions=tuple(SessionView(key, head.status, head.phase) for key, head in sound.items()),
+            prompts=asked,
+            may_answer=may_answer,
+            agents=tuple(listeners),
+            by_name=tuple(by_name),
+            hinted=frozenset(hinted),
+            author=actor.id,
         )
+
+    # --- control words -------------------------------------------------------------------------------------
+
+    async def _obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
+        """Do what was said; without a session to do it with, say how things stand."""
+        engine, heads = self.notices.engine, await self.notices.heads(row.thread_key)
+        match said.word if said.sessions else None:
+            case "pause" | "stop":
+                # Doing it once more changes nothing: a crash before the words is harmless.
+                pause = partial(engine.pause, actor=actor, reason=phrases.by(actor))
+                told = partial(phrases.paused_text, word=said.word)
+                return await self._each(row, data, said.sessions, pause, told)
+            case "resume":
+                held = [head.session_id for head in heads if head.phase == "held"]
+                if held:
+                    resume = Resume(said.text or phrases.GO_ON, actor, row.key)
+                    act = partial(engine.apply, command=resume)
+                    return await self._each(row, data, held, act, phrases.resumed_text)
+                status = await self.status.of(heads)
+                return await self.notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
+            case "cancel":
+                return await self._confirm_cancel(row, data, actor, said.sessions)
+            case "done":
+                end = partial(engine.apply, command=EndRest(actor, row.key))
+                return await self._each(row, data, said.sessions, end, phrases.rest_over_text)
+        text = phrases.thread_help() if said.word == "help" else await self.status.of(heads)
+        return await self.notices.look(row, data, actor, text)
+
+    async def _confirm_cancel(
+        self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Iterable[str]
+    ) -> bool:
+        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
+        mine, refusal = [], "You may not cancel this."
+        for session_id in sessions:
+            state = await self.notices.engine.verified_state(session_id)
+            verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))
+            if verdict.allowed:
+                mine.append((state.flow_name, session_id))
+            refusal = verdict.reason or refusal
+        if not mine:
+            return await self.notices.whisper(row, data, refusal, "refused")
+        text, blocks = phrases.confirm_cancel(mine)
+        return await self.notices.tell(row, data, text, "told", blocks=blocks)
+
+    async def _each(
+        self,
+        row: InboxRow,
+        data: dict[str, Json],
+        sessions: Iterable[str],
+        act: Callable[[str], Awaitable[State]],
+        told: Callable[[Sequence[State]], str],
+    ) -> bool:
+        """Do it with each of these sessions and tell the thread; where it could be done with none, its author why not."""
+        states, refusal = [], ""
+        for session_id in sessions:
+            try:
+                states.append(await act(session_id))
+            except InvalidAnswer as error:
+                return await self.notices.tell(row, data, escape(str(error)), "refused")
+            except (Refused, SessionError) as error:
+                refusal = str(error)
+        if not states:
+            return await self.notices.whisper(row, data, refusal, "refused")
+        return await self.notices.tell(row, data, told(states), "applied")
 
 
 def _by_id(asked: Sequence[PromptState], prompt_id: str) -> PromptState:

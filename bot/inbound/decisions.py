@@ -10,9 +10,9 @@ comes twice in two shapes (`message` and `app_mention`) is taken once, whichever
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode, encode
@@ -150,28 +150,6 @@ class Home:
     def is_foreign(self, team: Any, app: Any) -> bool:
         """Whether a payload is of another team, or of another app."""
         return team != self.team_id or (self.app_id is not None and app is not None and app != self.app_id)
-
-
-class Hears(Protocol):
-    """What the served flows listen for, as far as it decides whether something is taken."""
-
-    def hears(self, event: Mapping[str, Any]) -> bool: ...
-    def reactions(self, name: str) -> Iterator[object]: ...
-
-
-class Deaf:
-    """Listens for nothing."""
-
-    def hears(self, event: Mapping[str, Any]) -> bool:
-        """Nothing."""
-        return False
-
-    def reactions(self, name: str) -> Iterator[object]:
-        """None."""
-        return iter(())
-
-
-DEAF = Deaf()
 
 
 @dataclass(frozen=True, slots=True)

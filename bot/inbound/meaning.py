@@ -231,7 +231,9 @@ def _said(data: Mapping[str, Json], known: Said) -> Meaning:
         if known.listening is None:
             return Needs("listening")
         asked = asks(said, known.listening.flows)
-        names_flow = _names_flow(said, known.listening)
+        first = said.shown.split(maxsplit=1)[0].lower() if said.shown else ""
+        named = first == "run" or first in known.listening.flows
+        names_flow = named or known.listening.mentioned(said.shown) is not None
         if outside and asked is None and not names_flow and (said.text or said.has_files):
             # People answer where they are, and on a phone a thread is far away.
             if known.elsewhere is None:
@@ -246,12 +248,6 @@ def _said(data: Mapping[str, Json], known: Said) -> Meaning:
                 return known.listening.line(said.shown, known.faults)
             return asked or Inform("help")
     return Needs("thread") if known.thread is None else route(said, known.thread)
-
-
-def _names_flow(said: Message, listening: Listening) -> bool:
-    """True if a message begins with the name of a flow, or is words for which one listens."""
-    first = said.shown.split(maxsplit=1)[0].lower() if said.shown else ""
-    return first == "run" or first in listening.flows or listening.mentioned(said.shown) is not None
 
 
 def asks(said: Message, flows: Collection[str]) -> Inform | RevokeGrant | Memory | None:

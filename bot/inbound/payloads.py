@@ -13,7 +13,6 @@ from bot.inbound.decisions import (
     CALLBACK,
     CHANNEL,
     CLICK,
-    DEAF,
     DELETED,
     EDITED,
     HOME,
@@ -29,7 +28,6 @@ from bot.inbound.decisions import (
     TAB,
     Ask,
     Decision,
-    Hears,
     Home,
     Opening,
     Own,
@@ -39,7 +37,7 @@ from bot.inbound.decisions import (
     Take,
     storable,
 )
-from bot.inbound.triggers import app_of, said_in
+from bot.inbound.triggers import DEAF, Listening, app_of, said_in
 from bot.wire.client import described
 from bot.wire.manifest import SHORTCUT
 from engine.journal.records import InboxItem
@@ -54,7 +52,7 @@ _MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError
 """What reading a payload with other types than documented raises."""
 
 
-def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
+def read(body: Mapping[str, Any], home: Home, hears: Listening = DEAF) -> Decision:
     """What to do with a payload. Total: what it does not understand is skipped with a reason."""
     try:
         return decisions.check(_read(body, home, hears))
@@ -62,7 +60,7 @@ def read(body: Mapping[str, Any], home: Home, hears: Hears = DEAF) -> Decision:
         return Skip(MALFORMED, detail=repr(error))
 
 
-def _read(body: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+def _read(body: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
     sent, team = body.get("type"), body.get("team_id")
     if sent in ("block_actions", "view_submission", "message_action"):
         team = (body.get("team") or {}).get("id") or (body.get("user") or {}).get("team_id")
@@ -189,7 +187,7 @@ def read_before(edit: Mapping[str, Json], message: Mapping[str, Json]) -> bool:
 
 
 def missed(
-    message: Mapping[str, Any], home: Home, channel: str, hears: Hears
+    message: Mapping[str, Any], home: Home, channel: str, hears: Listening
 ) -> tuple[InboxItem, InboxItem | None] | None:
     """A message as a catch-up read finds it, with its words as they are now and when they were edited, and the edit of it
     if there was one; None for what is not for us. Triggers listen to first words only: whoever edits a message speaks to
@@ -207,7 +205,7 @@ def missed(
     return found.item.but(payload=payload), edit.item
 
 
-def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Hears) -> Decision:
+def _message(event: Mapping[str, Any], home: Home, channel: str, hears: Listening) -> Decision:
     found = _to_us(event, home, channel)
     if isinstance(found, Skip) and _may_be_overheard(event, home) and hears.hears(event):
         # A message in a channel that has words for which a flow listens.
@@ -272,7 +270,7 @@ def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
     return event.get("thread_ts") in (None, event["ts"]) and not event.get("edited")
 
 
-def _reaction(event: Mapping[str, Any], home: Home, hears: Hears) -> Decision:
+def _reaction(event: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
     item = event.get("item") or {}
     if item.get("type") != "message" or event.get("user") == home.bot_user_id:
         return Skip("a reaction to something else")

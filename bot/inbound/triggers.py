@@ -150,6 +150,10 @@ class Listening:
                 yield flow, trigger
 
 
+DEAF = Listening(dict[str, Flow])
+"""Listens for nothing."""
+
+
 def _listens_to(trigger: Trigger, app: tuple[str, ...] | None) -> bool:
     if app is None:
         return True

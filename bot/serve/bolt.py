@@ -27,6 +27,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.handlers.delivered import Delivered
 from bot.inbound import decisions, payloads
 from bot.inbound.decisions import PAGE, VIEW, Accept, Next, Refuse, Submission
+from bot.inbound.triggers import DEAF, Listening
 from bot.views.service import Views, acknowledgement
 from bot.wire.channel_aliases import Aliases
 from bot.wire.sockets import PING_SECONDS, QUIET_SECONDS, Sockets
@@ -86,7 +87,7 @@ class SlackApp:
         answer: Callable[[decisions.Ask], Awaitable[dict[str, Json]]],
         taken: Callable[[], None],
         views: Views,
-        hears: Callable[[], decisions.Hears] = lambda: decisions.DEAF,
+        hears: Callable[[], Listening] = lambda: DEAF,
         aliases: Aliases | None = None,
         renamed: Callable[[str], Awaitable[None]] | None = None,
         delivered: Delivered | None = None,

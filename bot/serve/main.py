@@ -135,7 +135,9 @@ class Bot:
             raise StartFailed(identity.report.text())
         if identity.report.missing:
             log.warning("%s", identity.report.text())
-        store = await waited_out(lambda: self._opened(identity), "the start", self._going_on, is_busy)
+        store = await waited_out(
+            lambda: self._opened(identity), "the start", lambda: not self.stopping.is_set(), is_busy
+        )
         try:
             self._assemble(store, identity, bot, app, app_token)
             async with contextlib.AsyncExitStack() as stack:
@@ -155,9 +157,6 @@ class Bot:
         log.error("%s", self._cut_off)
         if self._store is not None:
             self._store.give_up(self._cut_off)
-
-    def _going_on(self) -> bool:
-        return not self.stopping.is_set()
 
     async def _opened(self, identity: Identity) -> Store:
         """The store, of this workspace for good. Raises `StorageError`."""
@@ -207,13 +206,17 @@ class Bot:
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._handlers(bot, gate, home, IncomingFiles(bot, files))
         self.replica = replica = Replica(self.engine.writer, self.role)
+        # Where several serve a store, others tell what they commit (`Store.listen`).
+        wakeups = LocalWakeups(partial(self.engine.writer.call, store.changed), machine.poll_seconds)
+        if replica.shared:
+            wakeups = LocalWakeups(_never, float("inf"))
         self.service = Dispatcher(
             self.engine,
             handlers=handlers,
             wants=in_slack,
             order=said_at,
             tell=DeadLetters(self.engine).told,
-            wakeups=LocalWakeups(*self._polled()),
+            wakeups=wakeups,
             sweep_seconds=SHARED_SWEEP_SECONDS if replica.shared else SWEEP_SECONDS,
         )
         self.queues = Queues(self.engine)
@@ -402,15 +405,6 @@ class Bot:
     def _listening(self) -> Listening:
         return Listening(self.library.refresh)
 
-    def _polled(self) -> tuple[Callable[[], Awaitable[bool]], float]:
-        """How it is found out that others have committed, and how often: they tell, where several serve a store."""
-        return (
-            (_never, float("inf")) if self.replica.shared else (self._others_wrote, self.machine.poll_seconds)
-        )
-
-    async def _others_wrote(self) -> bool:
-        return await self.engine.writer.call(self.engine.store.changed)
-
     def _after_catch_up(self, handler: Any) -> Any:
         """What was missed in a thread is older than what arrives now, so the thread is read first."""
 
@@ -574,16 +568,12 @@ class Bot:
             if self.slack.reconnected():
                 await self.gaps.reopened()
             waited += 1.0
-            if waited % HEARD_SECONDS == 0:
-                await self._note_heard()
+            if waited % HEARD_SECONDS == 0 and self.slack.sockets.heard > self._heard:
+                # When the last event came, for `sayso doctor`.
+                self._heard = self.slack.sockets.heard
+                heard = f"{self.machine.seconds():.6f}"
+                await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
             await self._stored_marks()
-
-    async def _note_heard(self) -> None:
-        """Keep when the last event came, for `sayso doctor`."""
-        if self.slack.sockets.heard > self._heard:
-            self._heard = self.slack.sockets.heard
-            heard = f"{self.machine.seconds():.6f}"
-            await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
 
     async def _stored_marks(self) -> None:
         """Keep until where threads are known by what was delivered, where nothing is delivered to other processes."""
@@ -621,7 +611,6 @@ class Bot:
 
 
 async def _never() -> bool:
-    """Others tell what they commit (`Store.listen`)."""
     return False
 
 

@@ -52,7 +52,12 @@ class Notes:
                 stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())
                 if memory.note(stored).get("channel") != channel:
                     raise UnknownNote(f"The note {kept_id} was not made here: change it where it was made.")
-                problem = await self._refusal(stored, data, actor) if text else None
+                # Whether this person may change the note, as Slack knows them now.
+                entries = memory.note(stored).get("approvers") or ()
+                problem = None
+                if text:
+                    now = await self._people.actor(data, entries=entries, in_channel=actor.in_channel)
+                    problem = memory.refusal(stored, now, self._notices.gate)
                 if problem is not None:
                     return await self._notices.whisper(row, data, problem, "refused")
                 changed = memory.changed(stored, text, actor.record(), engine.now())
@@ -65,12 +70,6 @@ class Notes:
                 return await self._notices.whisper(row, data, str(error), "refused")
             except KeptMoved:
                 continue
-
-    async def _refusal(self, stored: KeptRow, data: dict[str, Json], actor: Actor) -> str | None:
-        """Why this person may not change a note, as Slack knows them now. Raises `LookupFailed`."""
-        entries = memory.note(stored).get("approvers") or ()
-        now = await self._people.actor(data, entries=entries, in_channel=actor.in_channel)
-        return memory.refusal(stored, now, self._notices.gate)
 
 
 def _line(row: KeptRow) -> str:

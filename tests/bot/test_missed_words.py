@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.inbound import decisions, payloads
+from bot.inbound.triggers import DEAF
 from engine.language.codec import decode
 from tests.support.acting import Admin
 from tests.support.inprocess import Called, DirectApp, Town, play, town
@@ -181,7 +182,7 @@ def test_an_edit_that_was_read_is_no_edit_when_slack_tells_of_it_late() -> None:
     """A message that was read after an edit is as it was by then; a later edit is one."""
     home = decisions.Home("T1", "A1", "U0BOT")
     said = {"type": "message", "user": "U1", "text": "one", "ts": "100.5", "thread_ts": "100.0"}
-    found = payloads.missed({**said, "edited": {"user": "U1", "ts": "102.0"}}, home, "C1", decisions.DEAF)
+    found = payloads.missed({**said, "edited": {"user": "U1", "ts": "102.0"}}, home, "C1", DEAF)
     assert found is not None
     for ts, read in (("101.0", True), ("102.0", True), ("103.0", False)):
         change = {"message": {**said, "text": "other", "edited": {"user": "U1", "ts": ts}}}
