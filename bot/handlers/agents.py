@@ -50,7 +50,7 @@ class ToAgents:
     ) -> None:
         """The files of a reply that answers what an agent asked at this path: they stand behind the answer. Done once more, it
         changes nothing. Raises `NotNow`."""
-        agent = agent_of(await self.notices.engine.state(session_id), path)
+        agent = agent_of(await self.notices.engine.verified_state(session_id), path)
         if agent is None:
             return
         said = Steer("", actor, f"{row.key}:files", to=agent)
@@ -81,7 +81,7 @@ class ToAgents:
         sent = data.get("files") or []
         if not sent or self.files is None:
             return ()
-        if not self._heard(await self.notices.engine.state(session_id), said):
+        if not self._heard(await self.notices.engine.verified_state(session_id), said):
             return tuple({"name": file["name"], "unread": "no agent hears it"} for file in sent)
         return tuple(await self.files.for_agent(session_id, sent, data["ts"]))
 

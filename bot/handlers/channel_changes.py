@@ -92,7 +92,7 @@ class ChannelChanges:
     async def _being_posted(self, prompt: PromptState) -> bool:
         if prompt.status != "requested":
             return False
-        state = await self._engine.state(prompt.session_id)
+        state = await self._engine.verified_state(prompt.session_id)
         reposts = state.prompts[prompt.prompt_id].reposts
         writer, row_of = self._engine.writer, self._engine.store.outbox_row
         posting = await writer.call(row_of, prompt_key(prompt.prompt_id, reposts))
@@ -103,7 +103,7 @@ class ChannelChanges:
         return posting.attempts > 0 or on_card
 
     async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
-        state = await self._engine.state(session_id)
+        state = await self._engine.verified_state(session_id)
         prompt = state.prompts.get(prompt_id)
         if prompt is not None and prompt.reposts >= MOST_REPOSTS:
             rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)

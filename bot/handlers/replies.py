@@ -2,7 +2,8 @@
 nothing is done.
 
 A reply, a press, a form and files that answer a question become an `Answer`, and go through `Replies.do` to
-`Engine.resume(session, message)`, which loads the snapshot. A refusal is told to its author only.
+`Engine.resume(session, message)`. The session is loaded from its snapshot: by that call, or before it where the routing
+of a reply needs the thread's sessions. A refusal is told to its author only.
 
 Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
 was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is
@@ -91,7 +92,7 @@ async def _listeners(
     by_name: list[Listener] = []
     for head in heads:
         if head.quarantined is None and head.status in ("running", "paused"):
-            state = await notices.engine.state(head.session_id)
+            state = await notices.engine.verified_state(head.session_id)
             paths = agents_under_way(state)
             may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
             flow = await notices.engine.flow_of(head.session_id)

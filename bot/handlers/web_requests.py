@@ -36,7 +36,7 @@ class WebRequests:
         try:
             if row.session_id is None:
                 raise SessionError("a request names the session that it is for")
-            state = await self.engine.state(row.session_id)
+            state = await self.engine.verified_state(row.session_id)
             prompt = state.prompts.get(data.get("promptId") or "")
             entries = [] if prompt is None else [*(prompt.approvers or ()), *(prompt.who or ())]
             place = {"user": data.pop("user"), "channel": (state.thread or {}).get("channel")}

@@ -1,5 +1,8 @@
 """Everything the bot says in Slack goes through here: the only caller of the methods that show something.
 
+`outbox_worker` is the loop, `senders` says what each kind of row sends, `posts` posts it once, `calls` calls Slack, and
+`sender` holds what they share.
+
 A row of the outbox is an intent; it was committed with the events that it follows from. Sending has three steps:
 the attempt is made durable, the request is made, and what became of it is made durable together with what follows
 (a prompt is in front of people, so its clock starts). What a crash does at each point:

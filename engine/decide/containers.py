@@ -3,7 +3,7 @@
 Nothing here waits or calls back. `progress` looks at the passes and containers that are under way and writes what
 follows from where they stand: a pass whose nodes all have their outcome ends, a container with room begins its next
 pass, one with nothing left completes, one whose pass failed gives up once nothing of it runs any more. It is run
-to a fixpoint in every step, so resuming after a crash needs nothing of its own.
+to a fixpoint in every step, so a crash needs no code of its own here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The kinds of nodes that hold children, but for agents: what each goes through, and what its passes are. Pure.
+"""The node types that hold children, except agents: one class for each type says what its passes are. Pure.
 
-`containers` runs them; what depends on the type of the node is here, a class a type.
+`containers` runs them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Who may do what: one pure function for every way in (message, button, modal, slash command, shortcut, CLI).
 
-It fails closed: an action, a kind of prompt or a fact that it does not know is refused. Three steps:
+It fails closed: an action, a kind of prompt or a fact that it does not know is refused. Three steps, and nothing else: there is no bypass, and an admin approves only where
+listed.
 
 1. The gate. People of this workspace only: no bots or workflows, no edited text, nobody deactivated, no guests
    unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only where the session
@@ -8,7 +9,6 @@ It fails closed: an action, a kind of prompt or a fact that it does not know is 
 2. The rule of the action (`_RULES`).
 3. Whoever is away may have named somebody who answers in their place (`Actor.absent`): what the absent one may do, that
    person may do, if nothing bars them themselves. It goes no further: who stands in hands on nothing.
-4. Nothing else. There is no bypass: an admin approves only where listed.
 
 An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `rota:<name>` (who is on call),
 `local:<user>`, `channel` (members of the session's channel), or `requester` (who started it). A `Target` has all that the policy reads of a
@@ -68,7 +68,7 @@ def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> st
 
 
 class Gate(Struct, frozen=True):
-    """`authorize` with this installation's settings, as the engine calls it inside its transaction."""
+    """`authorize` with this installation's settings, as the engine calls it while it decides."""
 
     home_team: str | None
     admins: frozenset[str] = frozenset()

@@ -1,8 +1,8 @@
 """Questions and their answers: what is asked, what counts as an answer, the output it gives, and how an approval ends.
 Pure.
 
-An approval that was approved completes, and so does any other question that was answered. One that was rejected, by people
-or by its timeout, is a failure of the type `rejected`: nothing that follows starts, unless the flow says so (`on_reject`,
+An approval that was approved completes, and so does any other question that was answered. An approval that is rejected, by
+people or by its timeout, fails with the type `rejected`: nothing that follows starts, unless the flow says so (`on_reject`,
 or whatever handles failures). `on_reject` is read from the input that the
 node began with.
 """
@@ -182,7 +182,7 @@ def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
 
 
 def interrupted_prompt(node: Node, run: NodeRun) -> Question:
-    """The question about a node whose outcome is unknown, or that could not be launched; `missing` says what it lacks."""
+    """The question about a node whose outcome is unknown."""
     if run.type == TURN:
         # Nobody can answer in the model's place.
         text = (

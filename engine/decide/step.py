@@ -1,5 +1,5 @@
-"""One call of `decide`: the events that it writes and the state after them; what expressions see at a place
-in a session, and a node's configuration and condition evaluated there. Pure.
+"""`Step`: the events that one step writes, and the state after them. Below it: how expressions, configurations and
+conditions are evaluated at a place in the session. Pure.
 
 A step folds each event it writes, so that later parts of the step see what earlier ones made true; the caller's
 state is never touched.

@@ -14,13 +14,14 @@ built from that), its `fold` with the guards that refuse it where it cannot foll
 what must follow in the same step. A history that a correct session could not have written is therefore refused at
 the first event that is wrong, and by its number.
 
-A *snapshot* is the state after some event, written in the commit that pauses the session. Loading means snapshot
+A *snapshot* is the state after some event. Each commit that leaves the session paused writes one, and so does a running
+session whenever the events since the last one have grown long. Loading means snapshot
 plus the events behind it, which are normally none. It is a cache: where it is missing or damaged, the whole journal
 is folded, and that is told once.
 
 Invariants
 ----------
-* The state is the fold of the events, and comes to be in no other way.
+* The state is the fold of the events, or of a snapshot and the events behind it.
 * An event that its phases or its guards do not allow is a failed fold, not a guess.
 * `fold(all) == fold(snapshot + tail)`, and `decode(encode(event)) == event`.
 * Names and fields on the wire are ours for ever; golden histories are read byte for byte.

@@ -1,4 +1,4 @@
-"""The state of a session, as values: what folding its events gives (`engine.journal.fold`), and never anything else."""
+"""The state of a session, as immutable values. `engine.journal.fold` makes it of the session's events."""
 
 from typing import dataclass_transform
 

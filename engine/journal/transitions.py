@@ -1,5 +1,5 @@
-"""The session's state machine: a table, which the classes of the events make. An event that it does not list in a phase
-is a failed lookup.
+"""The session's state machine: a table that is built from the event classes. An event that is not listed for a phase is
+refused.
 
 The diagram in docs/architecture.md is generated from this table; a test fails when it is stale.
 """

@@ -1,6 +1,6 @@
 """The engine of one store in one process: sessions, stepper and executor put together, and the commands for them.
 
-Each request becomes a command, and every command goes through `Stepper.apply`.
+Most methods hand in one command, which ends in `Stepper.step`.
 """
 
 from __future__ import annotations

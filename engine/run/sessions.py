@@ -271,8 +271,8 @@ class Sessions:
     # --- claiming -----------------------------------------------------------------------------------------------
 
     async def claim(self, live: ActiveSession) -> None:
-        """Make the state in memory the one that is stored, to be claimed by the commit of the next step. That one is
-        refused (`Overtaken`) where another process comes first, so nothing needs to be stored before it. A session whose
+        """Bring memory up to date with the store. The claim itself is written by the commit of the next step, which fails
+        with `Overtaken` if another process comes first, so nothing needs to be stored before it. A session whose
         flow has a node type that cannot be used here is quarantined."""
         if live.session_id in self._newer:
             raise SchemaTooNew(_LEFT.format(live.session_id))

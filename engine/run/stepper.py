@@ -1,7 +1,7 @@
 """Takes steps: decide → commit → launch. It performs what is due, and decides nothing.
 
-Every command for a session goes through `Stepper.apply`: claim and load where needed → `decide` → `decide(Begin)` →
-one commit → launch. What follows from events (prompts, timers, intents to show something) is computed by pure
+Every command for a session ends in `Stepper.step`: `decide` → `decide(Begin)` → one commit → launch. `Stepper.apply`
+claims and loads the session first, where that is needed. What follows from events (prompts, timers, intents to show something) is computed by pure
 extensions and written in that same commit. A session that nothing in this process works for is released and dropped
 from memory: a paused session costs none.
 """

@@ -1,4 +1,4 @@
-"""The one thread that writes, and group commit.
+"""The one thread that runs the store, and group commit.
 
 The store is synchronous and a commit waits for the disk; the event loop must not. `Writer` runs the store on a
 thread of its own. All commits that are queued when the thread comes around go into one transaction, so sessions that

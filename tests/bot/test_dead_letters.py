@@ -214,6 +214,39 @@ def test_an_error_of_the_store_that_is_the_rows_own_is_counted(tmp_path: Path) -
     play(story)
 
 
+@pytest.mark.parametrize("about", ["a reply", "a press"])
+def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_the_row(
+    tmp_path: Path, about: str
+) -> None:
+    """A journal was changed after the start: whatever looks at the session first has it set aside, and loses no row."""
+
+    async def story() -> None:
+        async with town(tmp_path, {"talk": TALK}) as place:
+            root = await place.start("ana", "talk")
+            damage(place)
+            if about == "a reply":
+                place.say("ana", "go on", root)
+            else:
+                await place.press("ana", *place.find(root, "sayso:cancel"))
+            await place.until(lambda: "was set aside" in str(place.thread(root)))
+            await place.settle()
+            assert place.store.dead_letters() == []
+            (head,) = place.store.heads(limit=None)
+            assert head.quarantined is not None
+
+    play(story)
+
+
+def damage(place: Town) -> None:
+    """Change one bit of the only session's journal, and take away what is known of it beside the journal."""
+    connection = place.store.database.connect()
+    n, body = connection.execute("SELECT n, body FROM journal WHERE seq = 1").fetchone()
+    flipped = bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
+    connection.execute("UPDATE journal SET body = ? WHERE n = ?", (flipped, n))
+    connection.execute("DELETE FROM snapshots")
+    place.engine.sessions._cached.clear()
+
+
 def test_a_row_waits_for_a_key_that_this_process_lacks(tmp_path: Path) -> None:
     """While keys are changed one process may lack what others encrypt with: that is no row's fault."""
 

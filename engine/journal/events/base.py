@@ -1,4 +1,4 @@
-"""What all events are: facts with a wire name of their own, and with the rules of their place in a history."""
+"""The base of all events: a wire name, the phases in which it may happen, what it changes, and what must follow it."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, dataclass_transform
