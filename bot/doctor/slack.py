@@ -94,11 +94,16 @@ def _entries(flow: Flow) -> Iterator[str]:
 def _of_node(node: Node) -> Iterator[str]:
     for rule in node.agent.rules if node.agent is not None else ():
         yield from rule.approvers or ()
+        yield from _escalated(rule.clocks)
     if node.spec.mode not in ("prompt", "delivery"):
         return
     for field in ("approvers", "who", "to", "ephemeral_to"):
         yield from _texts(node.config.get(field))
-    for step in _listed(node.config.get("escalate")):
+    yield from _escalated(node.config)
+
+
+def _escalated(config: Mapping[str, Json]) -> Iterator[str]:
+    for step in _listed(config.get("escalate")):
         yield from _texts(step.get("to") if isinstance(step, dict) else None)
 
 

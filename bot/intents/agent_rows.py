@@ -211,7 +211,7 @@ def _as_edited(state: State, path: str) -> str | None:
     """What a call was made with, in a few words, where people changed it before they approved it."""
     for prompt in state.prompts.values():
         if prompt.path == path and prompt.tool and prompt.editors:
-            if (prompt.answer or {}).get("value") != "approve":
+            if not prompt.approved:
                 return None
             values = prompt.values
             return brief_input("", {name: value for name, value in values.items() if value not in (None, "")})

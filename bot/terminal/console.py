@@ -169,6 +169,7 @@ _BY_CODE = {
                 "migration_refused",
                 "snapshot_refused",
                 "refused",
+                "tried_again",
             ),
             *("not_allowed", "already_answered", "prompt_closed", "prompt_timed_out", "clock_jumped"),
             *("answer_invalid", "text_too_long", "several_prompts"),

@@ -52,6 +52,11 @@ _SAID = ("text", "reason", "to", "value", "values", "always", "files")
 """What people say with a command."""
 
 
+def starters(flow: Flow) -> Question | None:
+    """Who may start a flow, as the policy reads it; None where the flow does not say."""
+    return None if flow.allowed_to_start is None else Question(kind="start", who=tuple(flow.allowed_to_start))
+
+
 def _start(step: Step, command: commands.Start) -> None:
     values, _ = coerce_inputs(step.flow, command.given)
     if step.state.seq:
@@ -63,9 +68,7 @@ def _start(step: Step, command: commands.Start) -> None:
         actor=command.actor.record(),
         thread=command.thread,
     )
-    starters = step.flow.allowed_to_start
-    rule = None if starters is None else Question(kind="start", who=tuple(starters))
-    reason = step.facts.policy(command.actor, "start", asked, rule)
+    reason = step.facts.policy(command.actor, "start", asked, starters(step.flow))
     if reason is not None:
         raise NotAllowed(reason)
     step.emit(

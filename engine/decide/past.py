@@ -16,7 +16,8 @@ on it unchanged. Its chain of MACs begins at the parent's journal row of that ev
 * A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
 * The working folder begins as a copy of the parent's as that is now; paths into the parent's folder name the copy. A model's
   conversation stays byte for byte, unless it has such a path: then the API is asked to drop the thinking bound to it.
-* The person who forks is the requester: `exclude_requester` is about them. A fork belongs to no thread.
+* The person who forks is the requester: `exclude_requester` is about them. A fork belongs to no thread, unless it is the next
+  try of a session that failed: then it goes on in that session's thread, and the node that failed begins again.
 
 **Under another text** completed nodes keep their outcomes, also those that the text does not have. What is under way must
 stand in the text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
@@ -33,7 +34,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -44,8 +45,8 @@ from engine.flow.model import NodeList
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state, evolve
-from engine.journal.queries import TURN
-from engine.journal.state import Frame, NodeRun, State, in_finally, scope_of
+from engine.journal.queries import TURN, is_rejection
+from engine.journal.state import LEFT, Frame, NodeRun, State, in_finally, scope_of
 from engine.language import codec
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
@@ -57,6 +58,12 @@ class MigrationRefused(SessionError):
     """The session cannot go on with the new text; says each reason."""
 
     code = "migration_refused"
+
+
+class TriedAgain(SessionError):
+    """The session is tried again already."""
+
+    code = "tried_again"
 
 
 @dataclass
@@ -114,10 +121,7 @@ def seam(journal: Sequence[Event], at: int) -> int:
         raise SessionError(f"There is no event {at} to fork at; the journal has events 1 to {len(journal)}.")
     state = derive_state(journal[:at])
     while not state.ended and state.phase != "finalizing":
-        # A step may have ended here where nothing is owed, and all that waited for this event has taken it.
-        in_between = "prompt:answered", "prompt:expired", "timer:fired", "session:start"
-        begun = state.inputs is not None or state.open_prompts or pending(state)
-        if begun and not state.owed and journal[state.seq - 1].type not in in_between:
+        if _between_steps(state, journal[state.seq - 1]):
             return state.seq
         if state.seq == len(journal):
             break
@@ -125,6 +129,80 @@ def seam(journal: Sequence[Event], at: int) -> int:
     raise SessionEnded(
         f"After event {at} the session only ends; there is nothing to run. Fork at an earlier event."
     )
+
+
+def _between_steps(state: State, last: Event) -> bool:
+    """True if a step may have ended with this event: nothing is owed, and all that waited for the event has taken it."""
+    begun = state.inputs is not None or state.open_prompts or pending(state)
+    in_between = "prompt:answered", "prompt:expired", "timer:fired", "session:start"
+    return bool(begun) and not state.owed and last.type not in in_between
+
+
+def next_try(session_id: str) -> str:
+    """The id of the session that tries this one again: there is one."""
+    return f"session-{blake2b(f'again|{session_id}'.encode(), digest_size=5).hexdigest()}"
+
+
+class Failed(NamedTuple):
+    """Where a failed session can be tried again: after event `seq`, at the node `path`."""
+
+    seq: int
+    path: str
+
+
+def failed_at(journal: Sequence[Event]) -> Failed:
+    """Where a session is tried again that has failed: right before the node that failed it.
+
+    Raises `SessionError`, in words for whoever asks, where it has not failed, where no node failed it, and where something
+    was completed after the failure, which would run a second time.
+    """
+    end = next((event for event in reversed(journal) if isinstance(event, ev.Closure)), None)
+    state = derive_state(journal)
+    if end is None or end.status != "failed":
+        raise SessionError(f"Session {state.session_id} has not failed, so there is nothing to try again.")
+    if is_rejection(state.error):
+        raise SessionError(
+            "It ended by a decision of people, which is not tried again: start it anew to ask again."
+        )
+    done = max((event.seq for event in journal if _is_progress(event)), default=0)
+    broken = [
+        event
+        for event in journal
+        if isinstance(event, ev.NodeFailed) and not event.contained and not in_finally(event.at)
+    ]
+    first = next((event for event in broken if event.seq > done), None)
+    if first is None:
+        why = (
+            f"{broken[0].at} failed, and other steps were completed after that"
+            if broken
+            else "no step failed it"
+        )
+        raise SessionError(f"It cannot be tried again where it stopped: {why}. Start it anew.")
+    begun = [event for event in journal[: first.seq] if isinstance(event, ev.Start)]
+    under = [
+        one for one in begun if one.at == first.at or one.at.startswith((f"{first.at}/", f"{first.at}["))
+    ]
+    turns = [one for one in under if one.node_type == TURN]
+    # What failed an agent is its last model call, which is made again.
+    if turns:
+        return Failed(seam(journal, turns[-1].seq), turns[-1].at)
+    if len(under) > 1 and under[-1].at != first.at:
+        raise SessionError(
+            f"It cannot be tried again where it stopped: {first.at} failed with what is inside. Start it anew."
+        )
+    failing = [one.seq for one in journal if isinstance(one, ev.NodeFailing) and one.at == first.at]
+    at = min([first.seq, *(seq for seq in failing if seq > under[-1].seq)])
+    states = [derive_state(journal[:1])]
+    for event in journal[1 : at - 1]:
+        states.append(evolve(states[-1], event))
+    before = next(one for one in reversed(states) if _between_steps(one, journal[one.seq - 1]))
+    return Failed(before.seq, first.at)
+
+
+def _is_progress(event: Event) -> bool:
+    """True if something was done that must not be done again: a node or a call completed, or people answered."""
+    done = isinstance(event, ev.Completion | ev.AgentToolResult) and not event.failed
+    return (done or isinstance(event, ev.PromptAnswered)) and not in_finally(event.path or "")
 
 
 def latest(journal: Sequence[Event]) -> int:
@@ -147,11 +225,13 @@ def fork(
     now: str,
     entropy: str,
     folders: tuple[str, str] | None = None,
+    again: str | None = None,
 ) -> Past:
-    """The beginning of a fork of this journal; `folders` are the parent's working folder and its copy. Raises what `seam`
-    raises."""
+    """The beginning of a fork of this journal; `folders` are the parent's working folder and its copy. With `again` it is the
+    session's next try, in its thread: the node of that path, which failed, begins once more without a question. Raises what
+    `seam` raises."""
     seq = seam(journal, at)
-    copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy)
+    copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy, keeps_thread=again is not None)
     past = Past(State(), now, seq=seq)
     # A conversation that names the folder: the fork's names the copy, and the API drops thinking bound to the other words.
     said = (event for event in journal[:seq] if event.type.startswith("agent:"))
@@ -170,7 +250,8 @@ def fork(
     for path in sorted(past.state.active):
         run = past.state.nodes[path]
         if run.status == "started" and mode_of(run.type) in ("run", "delivery"):
-            past.write(ev.NodeInterrupted, path=path, node_id=run.node_id, reason="cut")
+            reason = LEFT if path == again else "cut"
+            past.write(ev.NodeInterrupted, path=path, node_id=run.node_id, reason=reason)
     return past
 
 
@@ -213,11 +294,14 @@ def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str
 class _Copier:
     """Gives events the ids of the fork. Ids are derived, so that each old one has one new one."""
 
-    def __init__(self, past: State, session_id: str, actor: Actor, entropy: str) -> None:
+    def __init__(
+        self, past: State, session_id: str, actor: Actor, entropy: str, *, keeps_thread: bool
+    ) -> None:
         self._past = past
         self._session_id = session_id
         self._actor = actor
         self._entropy = entropy
+        self._keeps_thread = keeps_thread
 
     def copy(self, event: Event, seq: int) -> Event | None:
         """The event under that number, or None for what does not hold for the fork: where an open question is
@@ -229,7 +313,7 @@ class _Copier:
                     session_id=self._session_id,
                     parent_session_id=event.session_id,
                     actor=self._actor.record(),
-                    thread=None,
+                    thread=event.thread if self._keeps_thread else None,
                 )
             case ev.LockAcquired():
                 return None

@@ -48,7 +48,7 @@ def node_prompt(node: Node, config: dict[str, Json]) -> Question:
         against = "danger" if style == "primary" else None
         return Question(
             **about,
-            **_clocks(config),
+            **clocks(config),
             options=(
                 option("approve", config["approve_label"], style),
                 option("reject", config["reject_label"], against),
@@ -64,7 +64,7 @@ def node_prompt(node: Node, config: dict[str, Json]) -> Question:
         )
     return Question(
         **about,
-        **_clocks(config),
+        **clocks(config),
         **ask_parts(config),
         who=None if config.get("who") is None else tuple(config["who"]),
         default=config.get("default"),
@@ -118,8 +118,8 @@ def _up(people: Sequence[str], manager_of: Callable[[str], str | None]) -> list[
     return list(dict.fromkeys(above for each in people if (above := manager_of(each)) is not None))
 
 
-def _clocks(config: Mapping[str, Json]) -> dict[str, Any]:
-    """The clocks of a question, from its evaluated configuration."""
+def clocks(config: Mapping[str, Json]) -> dict[str, Any]:
+    """The clocks of a question, from an evaluated configuration."""
     return {
         "timeout_seconds": config.get("timeout"),
         "on_timeout": config.get("on_timeout") or "fail",

@@ -328,15 +328,20 @@ class RuleDoc(Config):
         1, description="How many different people have to approve."
     )
     exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
-    timeout: Duration | None = Field(
-        None,
-        description="A call that nobody decided in this time is rejected. Left out: the flow's `limits.deadline`.",
+    require_reason: bool = Field(False, description="Whoever rejects says why; the model is told.")
+    timeout: Timeout = None
+    on_timeout: Literal["reject", "approve"] = Field(
+        "reject", description="What happens at the timeout: the call is rejected, or it counts as approved."
     )
+    remind_every: RemindEvery = None
+    escalate: Escalate = None
+    hours: WorkingHours = None
     message: Marked | None = Field(None, description="What stands above the call that is shown.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """Somebody must be left who may decide."""
+        """Its clocks go together, and somebody must be left who may decide."""
+        yield from clock_conflicts(raw)
         alone = raw.get("approvers") in (None, ["requester"])
         if alone and raw.get("exclude_requester") is True:
             hint = "name others under `approvers`"

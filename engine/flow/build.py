@@ -36,6 +36,7 @@ from engine.language.diagnostics import Path
 from engine.language.expressions import Compiled, compile_condition, compile_config, compile_value
 from engine.language.yaml import Located
 from engine.nodes.types.agent import MemoryConfig, contexts
+from engine.nodes.types.prompts import CLOCKS
 from engine.nodes.types.registry import TYPES, absent_spec, node_types, package_of
 from engine.nodes.types.spec import InvalidConfig, NodeSpec, OnCrash
 
@@ -476,6 +477,7 @@ def _rule(tool: str, document: RuleDoc) -> Rule:
         approvers=None if document.approvers is None else tuple(document.approvers),
         required=document.required,
         exclude_requester=document.exclude_requester,
-        timeout=document.timeout,
+        require_reason=document.require_reason,
+        clocks=document.model_dump(by_alias=True, include={*CLOCKS, "on_timeout"}),
         message=document.message,
     )

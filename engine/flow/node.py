@@ -159,8 +159,8 @@ class ToolPlan(Struct, frozen=True, omit_defaults=True):
 class Rule(Struct, frozen=True, omit_defaults=True):
     """Which calls of a tool people decide first. `when` sees `tool` and `input`; without it, every call.
 
-    `approvers` are entries as in an approval; None: the requester, or the channel where there is none. `timeout` is in
-    seconds; a call that nobody decided in time is rejected.
+    `approvers` are entries as in an approval; None: the requester, or the channel where there is none. `clocks` are
+    `timeout`, `on_timeout`, `remind_every`, `escalate` and `hours` as an approval has them, in seconds.
     """
 
     tool: str
@@ -169,7 +169,8 @@ class Rule(Struct, frozen=True, omit_defaults=True):
     approvers: tuple[str, ...] | None = None
     required: int = 1
     exclude_requester: bool = False
-    timeout: float | None = None
+    require_reason: bool = False
+    clocks: Mapping[str, Json] = field(default_factory=lambda: {"on_timeout": "reject"})
     message: str | None = None
 
 

@@ -98,8 +98,6 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     max_size: int | None = None
     """Bytes that one file may have."""
 
-    # Taking an answer back.
-
     # What is asked about a cap, a limit of rounds, or a model call.
     scope: str | None = None
     caps: dict[str, Json] | None = None

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 _HEAD = ("kind", "message", "nodeId", "nodeName")
 _TIME = ("timeoutSeconds", "onTimeout")
-_CLOCKS = (*_TIME, "remindSeconds?", "escalate?", "hours?", "options", "acceptsText")
+_TOLD = ("remindSeconds?", "escalate?", "hours?")
+_CLOCKS = (*_TIME, *_TOLD, "options", "acceptsText")
 _DECISION = (
     "approvers",
     "excludeRequester",
@@ -85,7 +86,7 @@ KINDS = {
 }
 """By name."""
 
-CALL_WIRE = (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, "tool", "covers")
+CALL_WIRE = (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, *_TOLD, "tool", "covers")
 """The same of an approval that is about the call of a tool."""
 
 UNKNOWN = QuestionKind(icon="💬", label="Question", lead="*Question for* {whom}")

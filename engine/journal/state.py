@@ -113,6 +113,13 @@ class Asked(Question, kw_only=True):
         """Who answered it, by id."""
         return (self.actor or {}).get("id")
 
+    @property
+    def approved(self) -> bool:
+        """True if people approved it, or its timeout did."""
+        if self.status == "expired":
+            return self.on_timeout == "approve"
+        return (self.answer or {}).get("value") == "approve"
+
 
 class TimerRun(_Record):
     """A timer that is set."""

@@ -28,7 +28,7 @@ from engine.decide.commands import (
     Start,
     Steer,
 )
-from engine.decide.decide import carry_out
+from engine.decide.decide import carry_out, starters
 from engine.decide.step import Step
 from engine.flow import Flow
 from engine.journal.events import Event
@@ -400,18 +400,47 @@ class Engine:
         of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
         run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `MigrationRefused`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
+        new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
+        return await self._fork(session_id, at, new_id, actor, text, answers, copied)
+
+    async def retry(self, session_id: str, *, actor: Actor) -> str:
+        """Try a failed session again from the node that failed it, in the same thread, and return the id of the session that
+        does so once it is durable. Nothing that had completed runs again.
+
+        There is one next try of a session: its id follows from the session's. Raises `TriedAgain` where it was begun before,
+        `SessionError` where nothing can be tried again (`engine.decide.past.failed_at`), and what `fork` raises.
+        """
+        from engine.decide import past
+
+        failed = past.failed_at(await self.journal(session_id))
+        new_id = past.next_try(session_id)
+        if await self.writer.call(self.store.head, new_id) is not None:
+            raise past.TriedAgain(f"It is tried again already, as {new_id}.")
+        return await self._fork(session_id, failed.seq, new_id, actor, again=failed.path)
+
+    async def _fork(
+        self,
+        session_id: str,
+        at: int,
+        new_id: str,
+        actor: Actor,
+        text: Flow | None = None,
+        answers: Mapping[str, Json] | None = None,
+        copied: Callable[[int], None] = lambda events: None,
+        *,
+        again: str | None = None,
+    ) -> str:
         from engine.decide import past
         from engine.run.export import copied_files
 
         journal = await self.journal(session_id)
-        new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
         folders = self.executor.jobs.folder(session_id), self.executor.jobs.folder(new_id)
         paths = str(folders[0]), str(folders[1])
-        begun = past.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths)
-        refusal = self._policy(actor, "start", begun.state, None)
+        begun = past.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths, again)
+        flow = await self.sessions.flow(begun.state.flow_digest)
+        refusal = self._policy(actor, "start", begun.state, starters(flow))
         if refusal is not None:
             raise NotAllowed(refusal)
-        flow = await self.sessions.flow(begun.state.flow_digest)
         if text is not None:
             begun.under(flow, text, actor)
             flow = text
@@ -423,7 +452,12 @@ class Engine:
         await self._refuse_locked(begun.state)
         copied(begun.copied)
         new = NewSession(
-            flow.name, flow.digest, flow.body(), parent_session_id=session_id, parent_seq=begun.seq
+            flow.name,
+            flow.digest,
+            flow.body(),
+            thread_key=(begun.state.thread or {}).get("key"),
+            parent_session_id=session_id,
+            parent_seq=begun.seq,
         )
         async with copied_files(self.files, self.executor.jobs.home, session_id, new_id):
             try:

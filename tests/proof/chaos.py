@@ -96,7 +96,7 @@ class Person:
         """From the start to the end."""
         channel = CHANNELS[self.number % len(CHANNELS)]
         self.thread = await start_flow(self.workspace, "ana", channel, f"chaos n=n{self.number}")
-        while (act := await self.workspace.wait_for(self._next, timeout=300)) is not True:
+        while (act := await self.workspace.wait_for(self._next, timeout=900)) is not True:
             await act()
 
     def _next(self) -> Any:

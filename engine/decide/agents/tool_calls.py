@@ -195,8 +195,8 @@ def _ask(step: Step, path: str, tool: ToolPlan, rule: Rule, call: Call, config: 
         editable=tuple(field["name"] for field in fields),
         form={"fields": fields} if fields else None,
         values={field["name"]: field.get("default") for field in fields},
-        timeout_seconds=rule.timeout,
-        on_timeout="reject",
+        require_reason=rule.require_reason,
+        **question.clocks(rule.clocks),
         tool={"name": tool.name, "toolUseId": call.tool_use_id, "input": call.input, **always},
         covers=_covered(step, path, tool, config),
     )
@@ -239,14 +239,15 @@ def _enforce(step: Step, path: str, tool: ToolPlan, call: Call, config: dict[str
 
 
 def _approved(state: State, call: Call) -> bool:
-    prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
-    return prompt is not None and (prompt.answer or {}).get("value") == "approve"
+    return call.prompt_id is not None and state.prompts[call.prompt_id].approved
 
 
 def decided(step: Step, prompt: Asked) -> None:
     """People decided a call. Approved ones begin by themselves; an answer in the tool's place is its result."""
-    value = (prompt.answer or {}).get("value")
     call, tool = _called(step, prompt.path)
+    if prompt.status == "expired" and prompt.approved:
+        return
+    value = (prompt.answer or {}).get("value")
     if value == "approve":
         plan = plan_of(step.node(agent_of(step.state, prompt.path) or ""))
         rule = _rule(step, prompt.path, plan, call, _read(step, prompt.path, tool, call))

@@ -111,14 +111,14 @@ def _nobody(flow: Flow) -> Iterator[Problem]:
 
 def _is_for_nobody(node: Node) -> bool:
     """True if a node asks or tells only those whom a run without a requester has not."""
-    places = [
-        node.config,
-        *(step for step in listed(node.config.get("escalate") or []) if isinstance(step, dict)),
-    ]
+    rules = node.agent.rules if node.agent is not None else ()
+    configs = [node.config, *(rule.clocks for rule in rules)]
+    steps = [step for config in configs for step in listed(config.get("escalate") or [])]
+    places = [node.config, *(step for step in steps if isinstance(step, dict))]
     asked = [
         listed(place.get(name)) for place in places for name in ("approvers", "who", "to", "ephemeral_to")
     ]
-    asked += [rule.approvers for rule in (node.agent.rules if node.agent is not None else ())]
+    asked += [rule.approvers for rule in rules]
     return any(
         isinstance(people, list | tuple) and people and _ABSENT.issuperset(map(str, people))
         for people in asked

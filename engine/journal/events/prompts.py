@@ -441,7 +441,8 @@ class _OfCall(_Rules):
         same((question.tool or {}).get("toolUseId"), call.tool_use_id, "call")
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-        return () if value == "approve" else (Owed(("agent:toolResult",), prompt.path),)
+        decision = prompt.on_timeout if value is None else value
+        return () if decision == "approve" else (Owed(("agent:toolResult",), prompt.path),)
 
 
 class _Interrupted(_Rules):

@@ -8,9 +8,10 @@ from decimal import Decimal
 import pytest
 from msgspec import structs
 
-from engine.decide.commands import Answer, Edit, Hold, NodeDone, Resume, Steer
+from engine.decide.commands import Answer, Due, Edit, Hold, NodeDone, Resume, Steer
 from engine.flow.load import load_flow
-from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed
+from engine.language import timestamps
+from engine.language.errors import AlreadyAnswered, FlowError, InvalidAnswer, PromptClosed
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
 from tests.engine.agents.talks import SERVICE, Talk, talk
@@ -232,6 +233,67 @@ def test_a_call_that_nobody_decided_in_time_did_not_run() -> None:
     case.when(case.shown()).later(700).when(case.timer_due())
     assert "Nobody decided in time" in case.said()
     assert "helper/turn[1]/tool[0]" not in case.state.nodes
+
+
+def clocked(rule: str) -> Talk:
+    """An agent whose call people are asked about by this rule, where they can see it."""
+    case = talk(RULES.replace("[approve, edit, reject]", f"{{{rule}}}")).model("", RM)
+    return case.when(case.shown())
+
+
+def test_a_call_that_counts_as_approved_at_its_timeout_runs_then() -> None:
+    """`on_timeout: approve` is the author's word: exactly what was shown runs."""
+    case = clocked("timeout: 10m, on_timeout: approve")
+    case.later(700).when(case.timer_due())
+    assert case.node("helper/turn[1]/tool[0]").input["run"] == ["rm", "a.txt"]
+
+
+def test_who_decides_a_call_is_reminded_and_others_are_told_who_may_decide_then() -> None:
+    """The clocks of an approval run for a call too: reminders, and escalations with `may_answer`."""
+    case = clocked(
+        "approvers: [U0ANA], remind_every: 5m, escalate: [{after: 12m, to: [U0BEN], may_answer: true}]"
+    )
+    of = {timer.purpose: timer_id for timer_id, timer in case.state.timers.items()}
+    case.later(301).when(Due(of["remind"]))
+    assert case.prompt.reminders == 1
+    case.later(420).when(Due(of["escalate"]))
+    assert case.prompt.escalated == (0,)
+    case.when(Answer(case.prompt.prompt_id, BEN, "k1", value="approve"))
+    assert case.node("helper/turn[1]/tool[0]").status == "started"
+
+
+def test_the_clocks_of_a_call_stand_still_outside_of_working_hours() -> None:
+    """With `hours` the time of a call is over when so much of working time is."""
+    hours = "{days: [mon], from: '00:00', to: '00:01', timezone: UTC}"
+    case = clocked(f"timeout: 10m, hours: {hours}")
+    assert timestamps.seconds_between(case.now, case.prompt.deadline) > 7 * 24 * 3600
+
+
+def test_a_call_is_rejected_with_a_reason_where_the_rule_wants_one() -> None:
+    """With `require_reason` a rejection without one is refused, and the model reads the one that is given."""
+    case = clocked("require_reason: true")
+    no = Answer(case.prompt.prompt_id, ANA, "k1", value="reject")
+    case.refused(no, InvalidAnswer)
+    case.when(structs.replace(no, key="k2", reason="not tonight"))
+    assert "not tonight" in case.said()
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("timeout: 5m, remind_every: 10m", "nobody is reminded"),
+        ("remind_every: 10s", "a minute or more"),
+        ("hours: {timezone: UTC}", "`hours` are for"),
+        ("timeout: 5m, escalate: [{after: 5m, to: [U0BEN]}]", "nobody is told"),
+        ("on_timeout: fail", "reject"),
+        ("on_timeout: 'goto:later'", "reject"),
+    ],
+)
+def test_clocks_of_a_call_that_do_not_go_together_are_refused(rule: str, words: str) -> None:
+    """As for any approval, at the place in the file."""
+    with pytest.raises(FlowError) as caught:
+        talk(RULES.replace("[approve, edit, reject]", f"{{{rule}}}"))
+    assert words in str(caught.value)
 
 
 def test_an_approval_survives_a_crash() -> None:
