@@ -21,6 +21,7 @@ from bot.inbound.meaning import (
     Pressed,
     Rate,
     TakeBack,
+    TryAgain,
     WrittenBefore,
     understand,
 )
@@ -30,6 +31,7 @@ from bot.outbound.notices import Notices, whispered
 from bot.outbound.posts import posted_of
 from bot.rendering import phrases
 from bot.rendering.calls import together
+from bot.rendering.notes import retried_text
 from bot.rendering.text import escape, one_line
 from bot.start.grants import WideGrants
 from bot.wire.users import LookupFailed, People
@@ -38,6 +40,7 @@ from engine.decide.policy import authorize
 from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem, InboxRow, Row
 from engine.language.codec import Json, decode, encode
+from engine.language.errors import SaysoError, StorageError
 from prompt_state.question_row import PromptState, may_act_on
 
 OTHER = "This is no longer the message of this answer. Please press in the one that shows it now."
@@ -71,6 +74,8 @@ class Presses:
                     return await self._end(row, data, meaning)
                 case KeepRun(head):
                     return await self._keep(row, data, head)
+                case TryAgain(head):
+                    return await self._retry(row, data, head.session_id)
                 case TakeBack(prompt_id, asked):
                     return await self._take_back(row, data, prompt_id, asked)
                 case Rate(value, key):
@@ -170,6 +175,21 @@ class Presses:
         if head.status not in ENDED:
             said = phrases.confirmed(head.flow_name, data["user"], ended=False)
             await self._say_instead(row, data, said)
+        return True
+
+    async def _retry(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
+        """Whoever may start its flow may have it tried again, in its thread."""
+        engine = self.notices.engine
+        flow, state = await engine.flow_of(session_id), await engine.verified_state(session_id)
+        actor = await self.people.actor(data, entries=flow.allowed_to_start or (), in_channel=True)
+        try:
+            await engine.retry(session_id, actor=await self.people.profiled(actor))
+        except StorageError:
+            raise
+        except SaysoError as error:
+            return await self.notices.whisper(row, data, str(error), "refused")
+        await self.notices.consume(row, "applied")
+        await self._say_instead(row, data, retried_text(state, flow, row.key, actor.id))
         return True
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], meant: WrittenBefore) -> bool:

@@ -32,7 +32,7 @@ from bot.rendering.calls import ALL, pairs
 from bot.rendering.card import CANCEL
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.grants import REVOKE
-from bot.rendering.notes import AGENTS, MENU
+from bot.rendering.notes import AGENTS, MENU, RETRY
 from engine.journal.records import Head, InboxRow
 from engine.language.codec import Json, decode
 from prompt_state.question_row import PromptState, TooLong
@@ -49,6 +49,7 @@ _PROMPT, _PLACE = r"[^|\n]+\|[^|\n]+", r"\|[^|\n]+\|[^|\n]+"
 
 PRESS = re.compile(
     rf"(?P<cancel>({CANCEL}|{phrases.CANCEL_THIS}(:\d+)?)\n[^|]+)"
+    rf"|(?P<retry>{RETRY}\n[^|]+)"
     rf"|(?P<keep>{phrases.KEEP}\n[^|]+)"
     rf"|(?P<revoke>{REVOKE}\n({_PROMPT}|[^|]+\|\|{_PLACE}))"
     rf"|(?P<rate>{RATE}\n({'|'.join(NOTED)})\|.+)"
@@ -159,6 +160,12 @@ class KeepRun(Struct, frozen=True):
     head: Head
 
 
+class TryAgain(Struct, frozen=True):
+    """A run that failed is tried again at the step that failed."""
+
+    head: Head
+
+
 class TakeBack(Struct, frozen=True):
     """Calls that this approval always allows are asked about again. Of a run that is gone there is no question."""
 
@@ -200,7 +207,7 @@ class WrittenBefore(Struct, frozen=True):
 
 OwnWish: TypeAlias = Inform | RevokeGrant | Memory | StartLine | BadLine
 """Meanings that concern no session of the thread."""
-Press: TypeAlias = EndRun | KeepRun | TakeBack | Rate | ApproveAll | Choose | WrittenBefore
+Press: TypeAlias = EndRun | KeepRun | TryAgain | TakeBack | Rate | ApproveAll | Choose | WrittenBefore
 Meaning: TypeAlias = Needs | Explain | MeantFor | OwnWish | Route | Press
 
 
@@ -295,7 +302,7 @@ def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:
             return Rate(named, "|".join(parts))
         case "menu" | "agents" if parts[2] != data["user"]:
             return Explain(NOT_THE_AUTHOR)
-    need = Needs("session" if kind in ("cancel", "keep", "agents") else "prompt", named)
+    need = Needs("session" if kind in ("cancel", "keep", "retry", "agents") else "prompt", named)
     if need not in known.found:
         return need
     match kind, known.found[need]:
@@ -308,6 +315,8 @@ def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:
             return EndRun(head, action == phrases.CANCEL_THIS)
         case "keep", Head() as head:
             return KeepRun(head)
+        case "retry", Head() as head:
+            return TryAgain(head)
         case "menu" | "agents", (PromptState() | Head()) as to:
             return _written(data, known, to, parts[0], parts[1])
         case "option" | "field", PromptState() as prompt:

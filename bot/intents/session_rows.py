@@ -50,6 +50,9 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     if not events or not (after.thread or {}).get("key"):
         return []
     rows = [card_row(after.session_id, after.seq, over=after.ended)] if _card_changed(before, after) else []
+    if not before.seq:
+        # It may begin with the past of another session: what became of that was shown there.
+        events = [event for event in events if _is_news(after, event)]
     kept: list[str] = []
     read: list[str] = []
     for event in events:
@@ -63,6 +66,13 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows += [row for key in kept for row in _mark(key, f"kept:{_of(key)}", KEPT)]
     rows += [row for key in read for row in _mark(key, f"taken:{_of(key)}", TAKEN)]
     return rows
+
+
+def _is_news(state: State, event: Event) -> bool:
+    """True if an event of the first commit of a session is to be shown: what is asked now, and an end."""
+    if isinstance(event, PromptRequested):
+        return event.prompt_id in state.open_prompts
+    return isinstance(event, SessionEnd | SessionAborted | SessionUnreachable)
 
 
 def _channel(state: State) -> str:

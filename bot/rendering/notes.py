@@ -38,7 +38,8 @@ from bot.rendering.blocks import (
     text_sections,
     with_id,
 )
-from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, place_of
+from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
+from bot.rendering.home import START
 from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
@@ -49,6 +50,8 @@ from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
 
 LOG = "output.txt"
+RETRY = "sayso:retry"
+"""The action of the button that tries a failed session again; its value is the session's id."""
 _LINES = 12
 _MOST = 1_500
 _LINE = 300
@@ -147,18 +150,29 @@ def end_note(
     missing = _missing(state, flow)
     if missing:
         parts.append(f"*Not done:* {_names(missing)}.")
-    if state.outcome == "failed":
-        parts += _remedies(state, f"<@{bot_user_id}> " if bot_user_id else "")
-    return note("\n".join(parts), key)
+    made = note("\n".join(parts), key)
+    if state.outcome != "failed":
+        return made
+    address = f"<@{bot_user_id}> " if bot_user_id else ""
+    anew = f"To start again: {address}`{safe(state.flow_name)}`."
+    blocks = [*made.blocks, actions(_remedies(state, flow))]
+    return Rendered(made.text, blocks, made.metadata, anew)
 
 
-def _remedies(state: State, address: str) -> list[str]:
-    """What one can do about a bad end. A decision is not mended: one can only ask again."""
-    anew = f"start it anew: {address}`{safe(state.flow_name)}`"
-    if is_rejection(state.error):
-        return [f"To ask again, {anew}"]
-    fork = "an administrator runs `sayso sessions fork ID --at SEQ` with the id on the card"
-    return [f"To try again, {anew}", f"To go on from before the failure, {fork}."]
+def retried_text(state: State, flow: Flow, key: str, user: str) -> str:
+    """What the note of a bad end says once the session is tried again, without buttons."""
+    return f"{end_note(state, flow, key).text}\n🔁 <@{user}> tries it again below."
+
+
+def _remedies(state: State, flow: Flow) -> list[Block]:
+    """The buttons for what one can do about a bad end. A decision is not mended: one can only ask again."""
+    again = button("Start again…", START, f"{state.flow_name}|{state.session_id}")
+    failed = _failed(state)
+    if is_rejection(state.error) or failed is None:
+        return [again]
+    node = node_of(flow, failed)
+    step = failed if node is None else node.name or node.id
+    return [button(f"Try again from {shown(step)}", RETRY, state.session_id, "primary"), again]
 
 
 def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:
@@ -170,12 +184,19 @@ def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | 
     if is_rejection(error):
         return f"{REJECTED} *{safe(one_line(flow.name, 80))}* was {safe(one_line(verdict(error), 400))}"
     message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
-    # A container fails with the error of what is inside, which says where that stood.
-    inner = error.get("path")
-    failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
-    place = str(inner) if inner else failed[-1] if failed else ""
+    place = _failed(state)
     what = f" at *{place_of(state, flow, place)}*" if place else ""
     return f"❌ *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
+
+
+def _failed(state: State) -> str | None:
+    """The path of the node that failed the session; None where none did."""
+    error = state.error or {}
+    # A container fails with the error of what is inside, which says where that stood.
+    if error.get("path"):
+        return str(error["path"])
+    failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
+    return failed[-1] if failed else None
 
 
 def _missing(state: State, flow: Flow) -> list[str]:

@@ -268,7 +268,7 @@ class Bot:
         talk = Conversation(people, home, self.library, starts, replies, agents, status, notices)
         presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
         lookup = PromptLookup(engine, people, gate)
-        form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks)
+        form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks, starter.inputs_of)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)

@@ -43,23 +43,34 @@ Begin: TypeAlias = Callable[[InboxRow, dict[str, Json], str, dict[str, Json]], A
 AboutMessage: TypeAlias = Callable[[InboxRow, dict[str, Json]], Awaitable[bool]]
 """Starts a flow in the thread of the message that a shortcut was used on."""
 
+InputsOf: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, Json]]]
+"""The inputs of a session by its id, for people in its channel; none for others."""
+
 Missing: TypeAlias = Callable[[Flow], Awaitable[Sequence[str]]]
 """Says what this installation lacks of what a flow refers to."""
 
 
 class StartForm(Kind):
-    """`sayso:open:start`; the value of the button is the flow's name."""
+    """`sayso:open:start`; the value of the button is the flow's name, or with `|` and a session's id the form of a start
+    with the inputs of that session, which the thread of the button is about."""
 
     name = "start"
 
     def __init__(
-        self, library: Library, prompts: PromptLookup, begin: Begin, about: AboutMessage, lacks: Missing
+        self,
+        library: Library,
+        prompts: PromptLookup,
+        begin: Begin,
+        about: AboutMessage,
+        lacks: Missing,
+        inputs: InputsOf,
     ) -> None:
         self._library = library
         self._prompts = prompts
         self._begin = begin
         self._about = about
         self._lacks = lacks
+        self._inputs = inputs
 
     def wants(self, opening: Opening) -> bool:
         """A slash command that names a flow and not all that it needs."""
@@ -76,7 +87,8 @@ class StartForm(Kind):
         """The flow that is meant, with what was given of its inputs."""
         flows = self._library.refresh()
         if opening.within != "command":
-            return StartLine(opening.value, {}) if opening.value in flows else None
+            name = opening.value.partition("|")[0]
+            return StartLine(name, {}) if name in flows else None
         line = parse(str(opening.data.get("text") or ""), flows)
         return line if isinstance(line, StartLine) else None
 
@@ -87,7 +99,9 @@ class StartForm(Kind):
             return "This flow is not served here any more."
         flow = self._library.refresh()[line.flow]
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
-        return await self._first(flow, meta, _known(flow, line.inputs))
+        _, _, session_id = opening.value.partition("|")
+        given = await self._inputs(session_id, opening.channel or "") if session_id else line.inputs
+        return await self._first(flow, meta, _known(flow, given))
 
     async def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
         """The first page, for a flow that is started from a message."""

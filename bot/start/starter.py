@@ -251,6 +251,15 @@ class Starter:
                 break
         return found
 
+    async def inputs_of(self, session_id: str, channel: str) -> Mapping[str, Json]:
+        """The inputs of a session whose thread is in this channel; none of another one."""
+        engine = self.notices.engine
+        head = await engine.writer.call(engine.store.head, session_id)
+        if head is None or (head.thread_key or "").split(":")[1:2] != [channel]:
+            return {}
+        state = await engine.verified_state(session_id)
+        return state.given if state.inputs is None else state.inputs
+
     # --- whether, and then starting ------------------------------------------------------------------------
 
     async def _refusal(self, wish: Wish) -> Refusal | None:

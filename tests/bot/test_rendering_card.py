@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from bot.rendering.blocks import MOST_UNITS, plan_block, size
 from bot.rendering.card import card
-from bot.rendering.home import HomePage, Run, home_view
-from bot.rendering.notes import end_note, log_of
+from bot.rendering.home import START, HomePage, Run, home_view
+from bot.rendering.notes import RETRY, end_note, log_of
 from bot.rendering.prompts import prompt_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import Frame, NodeRun, State, TimerRun
@@ -178,16 +178,17 @@ def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
 
 
 def test_a_failure_says_what_was_not_done_and_what_one_can_do() -> None:
-    """The note at a bad end names the node, the error, what was left, and how to start again."""
+    """The note at a bad end names the node, the error and what was left, and has buttons to try or start again."""
     run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "nobody answered"})
     state = session(outcome="failed", phase="ended", error=run.error, active=Map())
     state = replace(state, nodes=state.nodes.set("gate", run))
-    assert end_note(state, FLOW, "end:1", bot_user_id="UBOT").text.splitlines() == [
-        "❌ *rollback* failed at *Gate*: nobody answered",
-        "*Not done:* Tell.",
-        "To try again, start it anew: <@UBOT> `rollback`",
-        "To go on from before the failure, an administrator runs `sayso sessions fork ID --at SEQ` with the id on the card.",
+    made = end_note(state, FLOW, "end:1", bot_user_id="UBOT")
+    assert made.text.splitlines() == ["❌ *rollback* failed at *Gate*: nobody answered", "*Not done:* Tell."]
+    assert [(one["action_id"], one["value"]) for one in buttons(made.blocks)] == [
+        (RETRY, state.session_id),
+        (START, f"{state.flow_name}|{state.session_id}"),
     ]
+    assert "<@UBOT> `rollback`" in made.plain
 
 
 def test_a_failed_program_shows_its_last_lines() -> None:
@@ -258,11 +259,8 @@ def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
 def test_the_note_after_a_rejection_offers_to_ask_again_and_mends_nothing() -> None:
     """Nothing went wrong, so there is no failure to go on from before; what was not done is named."""
     ended = end_note(after_a_rejection("failed"), FLOW, "end:1", bot_user_id="UBOT")
-    assert ended.text.splitlines() == [
-        "🚫 *rollback* was rejected by ben: no",
-        "*Not done:* Plan, Tell.",
-        "To ask again, start it anew: <@UBOT> `rollback`",
-    ]
+    assert ended.text.splitlines() == ["🚫 *rollback* was rejected by ben: no", "*Not done:* Plan, Tell."]
+    assert [one["action_id"] for one in buttons(ended.blocks)] == [START]
 
 
 def test_a_rejection_after_which_it_went_on_has_no_tick_either() -> None:

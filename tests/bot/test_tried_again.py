@@ -1,0 +1,121 @@
+"""A failed run goes on in Slack: the note of its end has a button to try again at the step that failed, and one to start anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bot.rendering.home import START
+from bot.rendering.notes import RETRY
+from engine.language.codec import Json
+from engine.nodes.runtime.runner import Completed, Failed, NodeContext, Outcome
+from tests.support.inprocess import Town, play, town
+
+FLAKY = """
+flow: flaky
+inputs: {service: {type: string}}
+nodes:
+  - {id: first, type: shell, with: {run: [first]}}
+  - {id: gate, type: approval, with: {message: "Restart {{ inputs.service }}?", approvers: [channel]}}
+  - {id: restart, name: Restart it, type: shell, with: {run: [restart]}}
+  - {id: tell, type: message, with: {text: "restarted"}}
+"""
+
+
+async def broken(place: Town, root: str) -> None:
+    """The run stops at its step that fails."""
+    await place.until(lambda: "sayso:option:0" in str(place.thread(root)))
+    await place.press("ana", *place.find(root, "sayso:option:0"))
+    await place.until(lambda: RETRY in str(place.thread(root)))
+
+
+class Service:
+    """Runs the steps; it can be restarted once it is ready."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.ready = False
+
+    async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        """The runner of `shell`."""
+        (word,) = config["run"]
+        self.ran.append(word)
+        if word == "restart" and not self.ready:
+            return Failed("exit_code", "it does not answer")
+        return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0})
+
+
+def test_a_press_tries_a_failed_run_again_at_the_step_that_failed(tmp_path: Path) -> None:
+    """What was done and approved stays, the thread goes on, and the button is gone; a press that comes late begins nothing."""
+
+    async def story() -> None:
+        service = Service()
+        async with town(tmp_path, {"flaky": FLAKY}, runners={"shell": service}) as place:
+            root = await place.start("ana", "flaky service=db")
+            await broken(place, root)
+            message, found = place.find(root, RETRY)
+            service.ready = True
+            await place.press("ben", message, found)
+            await place.press("ana", message, found)
+            await place.until(lambda: any(one["text"] == "restarted" for one in place.thread(root)))
+            await place.settle()
+            assert service.ran == ["first", "restart", "restart"]
+            heads = place.store.heads(limit=None)
+            assert sorted(head.status for head in heads) == ["complete", "failed"]
+            assert RETRY not in str(place.thread(root))
+            assert place.store.dead_letters() == []
+
+    play(story)
+
+
+def test_a_run_that_fails_again_can_be_tried_again(tmp_path: Path) -> None:
+    """Each try that fails has its own note with its own button."""
+
+    async def story() -> None:
+        service = Service()
+        async with town(tmp_path, {"flaky": FLAKY}, runners={"shell": service}) as place:
+            root = await place.start("ana", "flaky service=db")
+            await broken(place, root)
+            first = place.find(root, RETRY)
+            await place.press("ana", *first)
+            await place.until(
+                lambda: RETRY in str(place.thread(root)) and place.find(root, RETRY)[1] != first[1]
+            )
+            service.ready = True
+            await place.press("ana", *place.find(root, RETRY))
+            await place.until(lambda: any(one["text"] == "restarted" for one in place.thread(root)))
+            assert service.ran == ["first", "restart", "restart", "restart"]
+
+    play(story)
+
+
+def test_only_who_may_start_the_flow_may_try_it_again(tmp_path: Path) -> None:
+    """The press of somebody else is refused to them alone, and the button stays."""
+
+    async def story() -> None:
+        flows = {"flaky": f"allowed_to_start: [U0LOCALANA]{FLAKY}"}
+        async with town(tmp_path, flows, runners={"shell": Service()}) as place:
+            root = await place.start("ana", "flaky service=db")
+            await broken(place, root)
+            await place.press("ben", *place.find(root, RETRY))
+            await place.settle()
+            assert len(place.store.heads(limit=None)) == 1
+            assert place.find(root, RETRY)
+
+    play(story)
+
+
+def test_start_again_opens_the_form_with_the_inputs_of_the_run(tmp_path: Path) -> None:
+    """The form has what was given, and a new thread begins with it."""
+
+    async def story() -> None:
+        service = Service()
+        async with town(tmp_path, {"flaky": FLAKY}, runners={"shell": service}) as place:
+            root = await place.start("ana", "flaky service=db")
+            await broken(place, root)
+            await place.press("ana", *place.find(root, START))
+            await place.until(lambda: place.view_of("ana"))
+            view = place.view_of("ana")
+            assert view is not None
+            assert "'initial_value': 'db'" in str(view.body)
+
+    play(story)
