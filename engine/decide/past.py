@@ -164,12 +164,9 @@ def failed_at(journal: Sequence[Event]) -> Failed:
         raise SessionError(
             "It ended by a decision of people, which is not tried again: start it anew to ask again."
         )
-    done = max((event.seq for event in journal if _is_progress(event)), default=0)
-    broken = [
-        event
-        for event in journal
-        if isinstance(event, ev.NodeFailed) and not event.contained and not in_finally(event.at)
-    ]
+    done = max((event.seq for event in journal if event.done and not in_finally(event.path or "")), default=0)
+    failures = [event for event in journal if isinstance(event, ev.Failure) and not in_finally(event.at)]
+    broken = [event for event in failures if event.spreads]
     first = next((event for event in broken if event.seq > done), None)
     if first is None:
         why = (
@@ -190,19 +187,13 @@ def failed_at(journal: Sequence[Event]) -> Failed:
         raise SessionError(
             f"It cannot be tried again where it stopped: {first.at} failed with what is inside. Start it anew."
         )
-    failing = [one.seq for one in journal if isinstance(one, ev.NodeFailing) and one.at == first.at]
-    at = min([first.seq, *(seq for seq in failing if seq > under[-1].seq)])
+    # It may have failed before that, and its `on_failure` ran.
+    at = min(one.seq for one in failures if one.at == first.at and one.seq > under[-1].seq)
     states = [derive_state(journal[:1])]
     for event in journal[1 : at - 1]:
         states.append(evolve(states[-1], event))
     before = next(one for one in reversed(states) if _between_steps(one, journal[one.seq - 1]))
     return Failed(before.seq, first.at)
-
-
-def _is_progress(event: Event) -> bool:
-    """True if something was done that must not be done again: a node or a call completed, or people answered."""
-    done = isinstance(event, ev.Completion | ev.AgentToolResult) and not event.failed
-    return (done or isinstance(event, ev.PromptAnswered)) and not in_finally(event.path or "")
 
 
 def latest(journal: Sequence[Event]) -> int:

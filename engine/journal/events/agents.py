@@ -236,6 +236,11 @@ class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit=
         """Whether it gave no result to go on with."""
         return bool(self.is_error)
 
+    @property
+    def done(self) -> bool:
+        """See `Event.done`."""
+        return not self.is_error
+
     def fold(self, state: State) -> State:
         path = self.at
         owner = agent_around(state, path)

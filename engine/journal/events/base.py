@@ -100,6 +100,11 @@ class Event(
         return ()
 
     @property
+    def done(self) -> bool:
+        """True if it says that something was done that must not be done a second time."""
+        return False
+
+    @property
     def call(self) -> Call | None:
         """The call of a tool that a model asks for with it."""
         return None

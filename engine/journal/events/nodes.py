@@ -78,6 +78,11 @@ class Completion(AttemptOver):
         output: Json = None
 
     @property
+    def done(self) -> bool:
+        """See `Event.done`."""
+        return True
+
+    @property
     def own_id(self) -> str:
         """The id of the node in its list."""
         return self.node_id
@@ -99,6 +104,11 @@ class Failure(Setback):
         error: dict[str, Json]
         attempt: int
         unpaid: bool | None = None
+
+    @property
+    def spreads(self) -> bool:
+        """True if what is around the node fails with it."""
+        return False
 
 
 class NodeStarted(Start, tag="node:started", phases=WORK, audit="input"):
@@ -185,6 +195,11 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
     contained: bool | None = None
     goto: str | None = None
     unpaid: bool | None = None
+
+    @property
+    def spreads(self) -> bool:
+        """True if what is around the node fails with it."""
+        return not self.contained
 
     def fold(self, state: State) -> State:
         path = self.at

@@ -199,6 +199,11 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
     answer: dict[str, Json]
     key: str | None = None
 
+    @property
+    def done(self) -> bool:
+        """See `Event.done`."""
+        return True
+
     def fold(self, state: State) -> State:
         prompt = _open(state, self)
         options = [option["value"] for option in prompt.options]
