@@ -227,6 +227,16 @@ SESSIONS = (
         JSON,
     ),
     command(
+        "retry = fork:retry_session",
+        """Try a session that failed again, from the step that failed; what was done is not done again.
+
+        One that has a Slack thread goes on there. Others go on in this terminal.
+        """,
+        SESSION,
+        AS,
+        *MODE,
+    ),
+    command(
         "fork = fork:fork_session",
         """Start a new session from any event of another one; what was done by then is not done again.
 

@@ -1,5 +1,5 @@
-"""`sessions fork`: a new session in this terminal from an event of another one's journal. `sessions migrate`:
-a paused session goes on with another text of its flow.
+"""`sessions retry`: a session that failed is tried again at the step that failed. `sessions fork`: a new session in this
+terminal from an event of another one's journal. `sessions migrate`: a paused session goes on with another text of its flow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,37 @@ from engine.run.engine import Engine
 from engine.run.session import carry_out
 from engine.run.stored import stored_state
 from engine.storage.store import Store
+
+
+def retry_session(place: Place, text: str, as_name: str | None, **options: Any) -> int:
+    """Try a failed session again: the bot does where it has a thread, or this terminal, which follows it. The exit code says
+    where it rests. Raises `SaysoError`."""
+    settings, mode = place.settings(), Mode.of(**options)
+    actor = actor_for(settings, as_name)
+    need_database(settings, f"no session {text!r}")
+    with opened(settings) as store:
+        head = find_session(store, text)
+        again = past.next_try(head.session_id)
+        failed = past.failed_at([decode_event(row) for row in store.journal(head.session_id)])
+        said = f"{again}: {head.session_id} is tried again from {clean(failed.path)}; what was done is not done again."
+        if head.thread_key:
+            receipt = ask(store, head, request_of(head.session_id, Act("retry", {}), actor))
+            assert receipt is not None, "a request for a session of a thread is kept"
+            if mode.json:
+                print_json({"session": again, "request": receipt.outcome})
+            else:
+                print(told(receipt, head, said))
+            return exit_of_receipt(receipt)
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        def copied(events: int) -> None:
+            # Its past is not told as if it happened now.
+            follower.leave_untold(events)
+            print(said, file=mode.out)
+
+        await engine.retry(head.session_id, actor=actor, copied=copied)
+
+    return follow(place, again, actor, mode, begin)
 
 
 def fork_session(

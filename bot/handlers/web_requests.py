@@ -39,6 +39,8 @@ class WebRequests:
             state = await self.engine.verified_state(row.session_id)
             prompt = state.prompts.get(data.get("promptId") or "")
             entries = [] if prompt is None else [*(prompt.approvers or ()), *(prompt.who or ())]
+            if data["do"] == "retry":
+                entries = list((await self.engine.flow_of(row.session_id)).allowed_to_start or ())
             place = {"user": data.pop("user"), "channel": (state.thread or {}).get("channel")}
             actor = await self.people.actor(place, entries=entries)
         except StorageError:

@@ -36,6 +36,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "abort": ("reason",),
     "pause": ("reason",),
     "resume": ("text",),
+    "retry": (),
 }
 """What can be asked for, and the fields that it takes (`engine.run.remote_commands`)."""
 
@@ -59,7 +60,7 @@ class Acts:
         refuse_long(dict(given))
         if actor.kind == "slack" and not actor.id:
             raise RequestRefused("not_allowed", _NO_ID)
-        head = await self._writer.call(self._head, session_id)
+        head = await self._writer.call(self._head, session_id, do)
         if actor.kind == "slack" and not head.thread_key:
             raise RequestRefused("not_allowed", _AT_TERMINAL)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
@@ -80,18 +81,19 @@ class Acts:
         done = await self._writer.call(partial(self._writer.store.decide_letter, key, again=again))
         return {"outcome": "applied" if done else "gone"}
 
-    def _head(self, session_id: str) -> Head:
+    def _head(self, session_id: str, do: str) -> Head:
         head = self._writer.store.head(session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         if head.quarantined:
             raise SessionQuarantined(f"Session {session_id} was set aside: {head.quarantined}")
-        if head.status in ENDED:
+        again = do == "retry"
+        if head.status in ENDED and not again:
             raise SessionEnded(f"Session {session_id} is {head.status} already; nothing was changed.")
         if not head.thread_key and not self._served(head):
             raise SessionError(
                 f"Session {session_id} is one of a terminal, and no terminal has it now. Go on with it there: "
-                f"sayso sessions resume {session_id}"
+                f"sayso sessions {'retry' if again else 'resume'} {session_id}"
             )
         return head
 

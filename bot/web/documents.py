@@ -25,7 +25,7 @@ from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import Entry, marks, tree
-from engine.journal.queries import is_rejected
+from engine.journal.queries import is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode
@@ -138,6 +138,7 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
         "more": max(0, len(steps) - _MOST_STEPS),
         "marks": _marks(root, state),
         "unread": past.unread,
+        "again": now and state.outcome == "failed" and not is_rejection(state.error),
     }
 
 

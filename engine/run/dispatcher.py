@@ -40,7 +40,7 @@ from engine.language.errors import (
 )
 from engine.run.engine import Engine
 from engine.run.executor import about
-from engine.run.remote_commands import BadRequest, command, migration_of
+from engine.run.remote_commands import BadRequest, command, migration_of, next_try_by
 from engine.run.supervision import is_lost
 
 if TYPE_CHECKING:
@@ -547,6 +547,10 @@ async def perform(engine: Engine, row: InboxRow) -> None:
         if (migration := migration_of(row)) is not None:
             flow, actor = migration
             await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
+            return
+        if (again := next_try_by(row)) is not None:
+            await engine.retry(row.session_id, actor=again)
+            await engine.writer.call(engine.store.consume, consumed, engine.now())
             return
         await engine.hear(row.session_id, command(row), consumed=consumed)
     except (StorageError, ClockJumped):

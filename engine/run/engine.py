@@ -403,9 +403,11 @@ class Engine:
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
         return await self._fork(session_id, at, new_id, actor, text, answers, copied)
 
-    async def retry(self, session_id: str, *, actor: Actor) -> str:
+    async def retry(
+        self, session_id: str, *, actor: Actor, copied: Callable[[int], None] = lambda events: None
+    ) -> str:
         """Try a failed session again from the node that failed it, in the same thread, and return the id of the session that
-        does so once it is durable. Nothing that had completed runs again.
+        does so once it is durable. Nothing that had completed runs again. `copied` as for `fork`.
 
         There is one next try of a session: its id follows from the session's. Raises `TriedAgain` where it was begun before,
         `SessionError` where nothing can be tried again (`engine.decide.past.failed_at`), and what `fork` raises.
@@ -416,7 +418,7 @@ class Engine:
         new_id = past.next_try(session_id)
         if await self.writer.call(self.store.head, new_id) is not None:
             raise past.TriedAgain(f"It is tried again already, as {new_id}.")
-        return await self._fork(session_id, failed.seq, new_id, actor, again=failed.path)
+        return await self._fork(session_id, failed.seq, new_id, actor, copied=copied, again=failed.path)
 
     async def _fork(
         self,

@@ -132,6 +132,15 @@ _WORDS: dict[str, tuple[Callable[..., Command], str]] = {
 """The command of each word, and its parts in the order of the command's fields; `?`: may be left out. `key` is the row's."""
 
 
+def next_try_by(row: InboxRow) -> Actor | None:
+    """Who asks that a failed session is tried again, where that is what is asked for. Raises `BadRequest`."""
+    try:
+        data = decode(row.payload)
+        return actor_from(data["actor"]) if data["do"] == "retry" else None
+    except (NotJson, KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"not a request of this release: {error!r}") from error
+
+
 def migration_of(row: InboxRow) -> tuple[Flow, Actor] | None:
     """The flow to go on with and who says so, where that is what is asked for. Raises `BadRequest`, `FlowError`."""
     from engine.flow.load import flow_from_body

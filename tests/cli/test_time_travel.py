@@ -25,6 +25,27 @@ def phase(cli: Cli, session_id: str) -> str:
     return str(cli.run("sessions", "show", session_id, "--json").json["phase"])
 
 
+# --- the next try ------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_is_tried_again_at_the_step_that_failed(cli: Cli) -> None:
+    """In this terminal, without what was done; a second time it is said that it was, and a run that ended well is refused."""
+    cli.write(
+        "flows/flaky.yml",
+        "flow: flaky\nnodes:\n"
+        f"  - {{id: first, type: shell, with: {{run: [sh, -c, 'echo first >> {cli.cwd}/log']}}}}\n"
+        f"  - {{id: second, type: shell, with: {{run: [sh, -c, 'test -e {cli.cwd}/ready']}}}}\n",
+    )
+    failed = cli.run("run", "flaky").json
+    (cli.cwd / "ready").touch()
+    again = cli.run("sessions", "retry", failed["sessionId"])
+    assert (again.code, again.json["status"]) == (0, "complete"), again
+    assert cli.lines("log") == ["first"]
+    late = cli.run("sessions", "retry", failed["sessionId"])
+    assert (late.code, again.json["sessionId"] in late.err) == (5, True), late
+    assert cli.run("sessions", "retry", again.json["sessionId"]).code == 5
+
+
 # --- pause -------------------------------------------------------------------------------------------------
 
 

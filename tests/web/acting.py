@@ -48,13 +48,13 @@ class Slack(People):
 
 @asynccontextmanager
 async def served(
-    home: Path, who: Actor, slack: Slack | None = None, access: Access | None = None
+    home: Path, who: Actor, slack: Slack | None = None, access: Access | None = None, flow: str = FLOW
 ) -> AsyncIterator[tuple[Visitor, str]]:
     """A session that asks, a bot that serves it with the real policy, and somebody on a page with changes."""
     async with roomful.engine_at(
         home / "sayso.db", policy=Gate("T0", allow_local=True), label="bot"
     ) as engine:
-        session_id = await roomful.started(engine, FLOW, {})
+        session_id = await roomful.started(engine, flow, {})
         handlers = WebRequests(engine, slack or Slack()).handlers()
         service = Dispatcher(
             engine,

@@ -9,6 +9,7 @@ import pytest
 
 from bot.terminal.follower import terminal_label
 from engine.decide import policy
+from engine.decide.past import next_try
 from engine.decide.policy import Verdict
 from engine.flow.load import load_flow
 from engine.journal.records import DEAD, Consumed, InboxItem
@@ -116,6 +117,16 @@ async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
         assert (await visitor.post("act", {"session": session_id, "do": "abort"}))[1][
             "error"
         ] == "session_ended"
+
+
+async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None:
+    """The page offers it where it can be, and the bot begins the next try; one that ended by a decision has no such button."""
+    failing = "flow: gated\nallowed_to_start: ['local:ana', U0ANA]\nnodes:\n  - {id: ask, type: fail, with: {message: no}}\n"
+    async with served(home, Actor.local("ana"), flow=failing) as (visitor, session_id):
+        assert (await visitor.get(f"sessions/{session_id}"))["again"] is True
+        told = await visitor.post("act", {"session": session_id, "do": "retry"})
+        assert told == (200, {"outcome": "applied", "there": True})
+        assert (await visitor.get(f"sessions/{next_try(session_id)}"))["parent"] == session_id
 
 
 @pytest.mark.parametrize("do", ["migrate", "shown", "delivered", "", None, ["abort"]])
