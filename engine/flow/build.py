@@ -478,6 +478,6 @@ def _rule(tool: str, document: RuleDoc) -> Rule:
         required=document.required,
         exclude_requester=document.exclude_requester,
         require_reason=document.require_reason,
-        clocks=document.model_dump(by_alias=True, include={*CLOCKS, "on_timeout"}),
+        clocks=document.model_dump(by_alias=True, include={*CLOCKS, "on_timeout"}, exclude_none=True),
         message=document.message,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.gate.requests import NOTED, REQUEST, ROOTED
 from bot.inbound import decisions
 from bot.inbound.decisions import PAGE, VIEW
 from bot.start.schedules import WANTED, WANTED_ROOTED
@@ -46,6 +47,9 @@ KINDS = (
     PAGE,
     WANTED,
     WANTED_ROOTED,
+    REQUEST,
+    ROOTED,
+    NOTED,
 )
 SECONDS = 30.0
 """Within which the rows behind one that fails are handled."""
