@@ -198,7 +198,11 @@ def test_approvals_become_rules_in_their_order(fix: Node) -> None:
     http = rules[1]
     assert http.when is not None
     assert (http.verdicts, http.approvers, http.required) == (("reject", "approve"), ("@sre",), 2)
-    assert (http.exclude_requester, http.clocks["timeout"], http.message) == (True, 1800.0, "It changes something.")
+    assert (http.exclude_requester, http.clocks["timeout"], http.message) == (
+        True,
+        1800.0,
+        "It changes something.",
+    )
     assert [(rule.tool, rule.verdicts) for rule in rules[2:4]] == [
         ("logs", ("approve", "reject")),
         ("logs", ("approve", "reject", "edit")),
