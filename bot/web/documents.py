@@ -118,17 +118,12 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
         "parent": state.parent_session_id,
         "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
         "error": error_text(state.error) if state.error else None,
-        "pause": {"reason": state.pause_reason, "since": state.paused_at} if state.paused_at else None,
+        "pause": state.pause_reason if state.paused_at else None,
         "lock": None
         if state.lock is None
         else {"name": state.lock.name, "has": state.lock.acquired_at is not None},
         "behind": None if behind is None else list(behind),
-        "spent": {
-            "cost": state.spent.cost,
-            "unsure": state.spent.unsure,
-            "tokens": state.spent.tokens,
-            "turns": state.spent.turns,
-        },
+        "spent": {"cost": state.spent.cost, "turns": state.spent.turns},
         "prompts": [prompt(state, state.prompts[each], named) for each in state.open_prompts],
         "timers": [
             {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
@@ -155,7 +150,6 @@ def prompt(state: State, asked: Asked, named: Callable[[str], str]) -> dict[str,
             for each in asked.options
         ],
         "acceptsText": asked.accepts_text,
-        "acceptsFiles": asked.accepts_files,
         "fields": asked.fields,
         "values": asked.values,
         "nonce": asked.nonce,
@@ -235,7 +229,6 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
         and (event.turn or event.path or "").startswith(inside)
     ]
     return {
-        "path": path,
         "input": None if not starts else text_of(starts[-1].input),
         "output": text_of(ends[-1].output) if ends else None,
         "error": text_of(errors[-1].error) if errors and not ends else None,

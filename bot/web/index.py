@@ -49,8 +49,8 @@ class Known(NamedTuple):
 class Wanted(NamedTuple):
     """Which sessions are asked for; empty is any. `before` is the last one of the page before."""
 
-    text: str = ""
-    statuses: Collection[str] = ()
+    q: str = ""
+    status: Collection[str] = ()
     flow: str = ""
     person: str = ""
     channel: str = ""
@@ -156,7 +156,7 @@ class Index:
         return self._order
 
     def _matching(self, wanted: Wanted) -> Iterator[str]:
-        order, words = self._sorted(), wanted.text.lower().split()
+        order, words = self._sorted(), wanted.q.lower().split()
         start = order.index(wanted.before) + 1 if wanted.before in self._known else 0
         for session_id in islice(order, start, None):
             if _fits(self._known[session_id], wanted, words) and _fits(
@@ -208,7 +208,7 @@ def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
         (wanted.channel, known.channel),
     )
     return (
-        (not wanted.statuses or known.status in wanted.statuses)
+        (not wanted.status or known.status in wanted.status)
         and all(not asked or asked == had for asked, had in pairs)
         and all(word in known.words for word in words)
     )

@@ -24,6 +24,8 @@ _MOST = 200
 _LOOKED_UP = 50
 """Questions of which the session is read, to say since when they wait: the oldest ones."""
 _KEPT = 10_000
+_LISTED = 50
+"""Flows, and sessions, of which it is told what they cost: the dearest ones."""
 
 
 class Waiting:
@@ -45,7 +47,6 @@ class Waiting:
             "questions": questions,
             "people": Counter(one["asks"] for one in questions).most_common(),
             "inAll": sum(counts.prompts.values()),
-            "byFlow": counts.prompts,
             "locks": locks(self._store),
             "timers": [
                 {"sessionId": timer.session_id, "due": timer.due_at}
@@ -116,7 +117,6 @@ def queues(store: Store) -> dict[str, Json]:
         "letters": [_letter(row) for row in store.dead_letters(_MOST)],
         "dead": counts.dead,
         "quarantined": counts.quarantined,
-        "sessions": counts.sessions,
         "locks": locks(store),
         "serving": store.serving(),
         "troubles": [clean(trouble) for trouble in store.troubles()],
@@ -134,15 +134,8 @@ def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str,
     """What model calls of the last days cost, today included."""
     since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
     found = spend_json(store.spend(since), days, cap, today)
-    sums = {name: sorted(found[name].items(), key=_cost) for name in ("byFlow", "bySession")}
-    most = max((float(sum_["cost"]) + float(sum_["unsure"]) for sum_ in found["byDay"].values()), default=0.0)
-    return {
-        **found,
-        "byFlow": dict(sums["byFlow"]),
-        "bySession": dict(sums["bySession"][:50]),
-        "most": max(most, 0.000001),
-    }
-
-
-def _cost(item: tuple[str, Json]) -> Decimal:
-    return -Decimal(item[1]["cost"])
+    for name in ("byFlow", "bySession"):
+        dearest = sorted(found[name].items(), key=lambda item: -Decimal(item[1]["cost"]))
+        found[name] = dict(dearest[:_LISTED])
+    most = max((float(day["cost"]) + float(day["unsure"]) for day in found["byDay"].values()), default=0.0)
+    return {**found, "most": most or 1.0}

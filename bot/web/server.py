@@ -213,26 +213,14 @@ class Room:
 
     def _sessions(self, request: web.Request) -> dict[str, Json]:
         query = request.query
-        wanted: dict[str, Any] = {
-            name: query.get(name, "")[:200] for name in ("q", "flow", "person", "channel")
-        }
-        wanted["status"] = query.getall("status", [])
-        before, limit = query.get("before", ""), min(_MOST_LISTED, max(1, _number(request, "limit", _LISTED)))
-        page = self._index.page(
-            Wanted(
-                text=wanted["q"],
-                statuses=wanted["status"],
-                flow=wanted["flow"],
-                person=wanted["person"],
-                channel=wanted["channel"],
-                before=before,
-                limit=limit,
-            )
-        )
+        texts = {name: query.get(name, "")[:200] for name in ("q", "flow", "person", "channel", "before")}
+        limit = min(_MOST_LISTED, max(1, _number(request, "limit", _LISTED)))
+        wanted = Wanted(**texts, status=query.getall("status", []), limit=limit)
+        page, asked = self._index.page(wanted), wanted._asdict()
         grows = limit < _MOST_LISTED
-        onward = {"limit": limit + _LISTED, "before": before} if grows else {"before": page["next"]}
-        more = link("/sessions", {**wanted, **onward})
-        return {**page, "facets": self._index.facets(), "wanted": wanted, "more": more, "grows": grows}
+        onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}
+        more = link("/sessions", {**asked, **onward})
+        return {**page, "facets": self._index.facets(), "wanted": asked, "more": more, "grows": grows}
 
     def _past(self, request: web.Request) -> documents.Past:
         return self._pasts.of(request.match_info["id"])

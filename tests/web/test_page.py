@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Page, expect
 
 from bot.web.access import Access
 from engine.decide.commands import Answer
+from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
 from tests.support import roomful
 from tests.support.browser import PHONE, running_browser
@@ -272,3 +273,78 @@ nodes:
         async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
             await page.goto(f"{visitor.url}/sessions/{begun}")
             await expect(page.get_by_label("Open question")).to_contain_text("Copies: 7")
+
+
+async def test_a_session_is_walked_with_links_keys_and_the_way_back(browser: Browser, home: Path) -> None:
+    """Each step and event has its address, which the browser's own way back knows; tabs are walked with arrows."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await visitor.log_in()
+        [one, *_] = (await visitor.get("sessions", flow="deploy-checkout", status="complete"))["sessions"]
+        await page.goto(f"{visitor.url}/sessions/{one['sessionId']}")
+        panel = page.get_by_role("tabpanel")
+        await page.get_by_role("link", name=re.compile("^build, shell")).click()
+        await expect(panel.get_by_role("heading", level=2)).to_contain_text("build")
+        await page.get_by_role("link", name=re.compile("^gate, approval")).click()
+        await expect(panel.get_by_role("heading", level=2)).to_contain_text("gate")
+        await page.go_back()
+        await expect(panel.get_by_role("heading", level=2)).to_contain_text("build")
+        await page.get_by_role("tab", name="Step", exact=True).press("ArrowRight")
+        await expect(page.get_by_role("tab", name="Journal")).to_have_attribute("aria-selected", "true")
+        await panel.locator("summary").first.click()
+        await expect(panel.locator("details pre").first).to_contain_text('"session:start"')
+        await panel.get_by_role("link", name="4", exact=True).click()
+        await expect(page.locator(".slider")).to_contain_text("event 4 of")
+        await expect(panel.locator(".event.is-here .seq")).to_have_text("4")
+        await expect(panel.locator("details pre").first).to_contain_text('"session:start"')
+        await page.get_by_role("button", name="Play").click()
+        await expect(page.locator(".slider")).to_contain_text(f"event {one['events']} of {one['events']}")
+        await expect(page.get_by_role("button", name="Play")).to_have_text("\u25b6\ufe0e")
+
+
+async def test_a_search_keeps_what_is_typed_meanwhile(browser: Browser, home: Path) -> None:
+    """What the server draws of the first letters takes nothing away of the next ones, and a filter is added to them."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        field = page.get_by_role("searchbox")
+        await field.press_sequentially("deploy v1.9.0", delay=70)
+        await expect(page.locator(".session-row")).to_have_count(1)
+        await expect(field).to_have_value("deploy v1.9.0")
+        await field.fill("deploy")
+        await page.get_by_label("Started by").select_option("ben")
+        await expect(page.locator(".session-row")).to_have_count(3)
+        assert set(page.url.partition("?")[2].split("&")) == {"q=deploy", "person=ben"}
+
+
+async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: Path) -> None:
+    """The first press of *Cancel* ends nothing; the second does, and what became of it is read there."""
+    who = Actor.local("ana")
+    async with served(home, who) as (visitor, session_id), shown(browser, visitor) as page:
+        await page.goto(f"{visitor.url}/sessions/{session_id}")
+        await page.get_by_role("button", name="Cancel", exact=True).click()
+        assert (await visitor.get(f"sessions/{session_id}"))["status"] == "paused"
+        await page.get_by_role("button", name="Really cancel?").click()
+        await expect(page.locator(".headline .pill")).to_have_text("■ aborted")
+
+
+async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path) -> None:
+    """What is below is read when somebody gets there, and news leave them where they are."""
+    await roomful.fill(tmp_path / "sayso.db", 60)
+    async with visited(tmp_path) as visitor, shown(browser, visitor) as page:
+        rows = page.locator(".session-row")
+        await expect(rows).to_have_count(50)
+        await rows.last.scroll_into_view_if_needed()
+        await expect(rows).to_have_count(60)
+        await expect(page.locator(".more")).to_have_text("60 sessions.")
+
+
+async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, home: Path) -> None:
+    """What it says is text, and its button means this letter, whatever it is called."""
+    async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+        ids = visitor.store.ingest([InboxItem("a'\"<b>", "message", b'{"text":"<b>hi</b>"}')], roomful.NOW)
+        reason = b'{"error":"broken","message":"no such thing","tries":3}'
+        visitor.store.consume([Consumed(ids[0] or 0, DEAD, reason)], roomful.NOW)
+        await page.get_by_role("link", name="Queues").click()
+        await page.get_by_text("no such thing").click()
+        await expect(page.locator("main")).to_contain_text('"text": "<b>hi</b>"')
+        await page.get_by_role("button", name="Drop").click()
+        await expect(page.locator("main")).to_contain_text("Nothing was set aside.")
+        assert visitor.store.dead_letters() == []

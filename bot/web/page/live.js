@@ -62,11 +62,13 @@ function choose(field) {
 
 let typing = 0;
 document.addEventListener("input", ({ target }) => {
-  if (!target.dataset.go && target.dataset.go !== "") return;
+  if (!("go" in target.dataset)) return;
+  if (target.type !== "search") {
+    requestAnimationFrame(() => choose(target));
+    return;
+  }
   clearTimeout(typing);
-  if (target.type === "range") requestAnimationFrame(() => choose(target));
-  else if (target.type === "search") typing = setTimeout(() => choose(target), 120);
-  else choose(target);
+  typing = setTimeout(() => choose(target), 120);
 });
 
 document.addEventListener("click", (event) => {
