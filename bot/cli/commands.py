@@ -60,6 +60,16 @@ TOP = (
         option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it"),
     ),
     command(
+        "mcp = gate:mcp",
+        """Serve MCP: an agent asks people in Slack, and runs the flows that gate.yml lists.
+
+        Over standard input and output with SAYSO_GATE_TOKEN, or with --port over HTTP, where each client brings its token.
+        """,
+        option(
+            "--port", "Serve streamable HTTP at this port of this machine; 0 is any.", int, min=0, max=65535
+        ),
+    ),
+    command(
         "start = serve:start_command",
         "Serve flows in Slack until SIGTERM or Ctrl-C.",
         FLOWS,

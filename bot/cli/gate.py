@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 
@@ -109,3 +110,26 @@ def settings(place: Place, wait: float, interactive: bool) -> int:
 
     print_json(claude_settings(wait, interactive=interactive))
     return Exit.OK
+
+
+def mcp(place: Place, port: int | None) -> int:
+    """Serve MCP until the input ends, or a signal. Raises `UsageError`."""
+    from bot.gate.client import DEFAULT_URL, NoGate
+
+    try:
+        from bot.gate.mcp_server import serve_http, serve_stdio
+    except ImportError as error:
+        raise UsageError(f"{error}. MCP needs: pip install 'sayso[mcp]'") from error
+    try:
+        if port is None:
+            serve_stdio()
+        else:
+            url = os.environ.get("SAYSO_GATE_URL", DEFAULT_URL)
+            serve_http(url, port, lambda here: print(f"MCP: {here}", flush=True))
+    except NoGate as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"Nothing can listen at port {port}: {error.strerror}.") from error
+    # A call that still waits for people in a thread holds the process no longer: it is asked again by its key.
+    sys.stdout.flush()
+    os._exit(Exit.OK)

@@ -187,7 +187,7 @@ class Requests:
         return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
 
     async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
-        standing = (await self._current(_key("gate:request", token, wanted.session, ours)))[1]
+        standing = (await self._current(_base(token, wanted, ours)))[1]
         if standing is None or standing.state != "open" or standing.session_id is None:
             return False
         engine = self.notices.engine
@@ -228,8 +228,7 @@ class Requests:
                 "reason": decided.reason,
                 "by": ["gate.yml"],
             }
-        base = _key("gate:request", token, wanted.session, ours)
-        key, standing = await self._current(base)
+        key, standing = await self._current(_base(token, wanted, ours))
         items = [InboxItem(f"{call}:{times}", NOTED, encode({**noted, "request": key}))]
         if standing is None:
             slowed = await self._slowed(token, key)
@@ -288,7 +287,7 @@ class Requests:
             number += 1
 
     def _is_usable(self, standing: Standing) -> bool:
-        return standing.state in ("open", "done") or (
+        return standing.state == "open" or (
             standing.state == "allowed" and standing.handed is None and not self._is_stale(standing)
         )
 
@@ -513,6 +512,12 @@ def _hash(*parts: str) -> str:
 
 def _key(name: str, token: Token, *parts: str) -> str:
     return f"{name}:{_hash(token.id, *parts)}"
+
+
+def _base(token: Token, wanted: Wanted, ours: str) -> str:
+    """What requests that are alike share; flows are alike under one key only."""
+    more = [wanted.call] if wanted.kind == "flow" else []
+    return _key("gate:request", token, wanted.kind, wanted.session, ours, *more)
 
 
 def _thread(token_id: str, session: str) -> str:

@@ -1,0 +1,230 @@
+"""`sayso mcp`: an MCP server with which an agent asks people and runs flows. It asks the gate, as every door does.
+
+A tool answers within 45 seconds, since progress does not extend a client's time-out: with the answer, or with `pending` and the
+key. The same call with the same key goes on waiting for the same request, also from another process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import mcp.types as types
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from pydantic import AnyHttpUrl
+
+from bot.gate.client import Client, NoGate
+
+WAIT_SECONDS = 45.0
+
+
+_FLOW = "flow_"
+
+
+_KEY = {
+    "type": "string",
+    "description": "Names this request. The same call with the same key gets the same answer, also after a restart.",
+}
+_TEXT = {"type": "string"}
+
+
+def _result(**more: Any) -> dict[str, Any]:
+    """The schema of what a tool gives."""
+    states = ["allowed", "denied", "answered", "pending", "busy"]
+    return {
+        "type": "object",
+        "properties": {
+            "state": {"type": "string", "enum": states},
+            "key": _KEY,
+            "request": {"type": "string"},
+            "reason": {"type": "string"},
+            **more,
+        },
+        "required": ["state"],
+    }
+
+
+_OURS = [
+    types.Tool(
+        name="ask_human",
+        description="Ask a person a question in Slack and wait for the answer. If the state is `pending`, call it again with the "
+        "same arguments and key.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "message": {**_TEXT, "description": "The question."},
+                "choices": {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 25},
+                "form": {"type": "object", "description": "Fields to fill in: `properties` and `required`."},
+                "reason": _TEXT,
+                "key": _KEY,
+            },
+            "required": ["message"],
+            "additionalProperties": False,
+        },
+        output_schema=_result(answer={"description": "`{text}`, `{value, label}`, or `{values}` of a form."}),
+    ),
+    types.Tool(
+        name="request_approval",
+        description="Ask people whether a call may be made, and wait. `allowed` counts once, for exactly the `arguments` in the "
+        "answer. If the state is `pending`, call it again with the same arguments and key.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "tool": {**_TEXT, "description": "What will be called."},
+                "arguments": {"type": "object", "description": "All that it is called with."},
+                "reason": {**_TEXT, "description": "Why, for the people who decide."},
+                "key": _KEY,
+            },
+            "required": ["tool", "arguments"],
+            "additionalProperties": False,
+        },
+        output_schema=_result(arguments={"type": "object"}),
+    ),
+    types.Tool(
+        name="check_request",
+        description="Look at how a request stands. It hands out no approval: for that make the same call again.",
+        input_schema={
+            "type": "object",
+            "properties": {"request": _TEXT},
+            "required": ["request"],
+            "additionalProperties": False,
+        },
+        output_schema=_result(answer={}),
+    ),
+]
+
+
+class Door:
+    """The tools of one server. `gate` gives the client of whoever calls."""
+
+    def __init__(self, gate: Callable[[Any], Client], session: str) -> None:
+        self._gate, self._session = gate, session
+        self.server: Server[Any] = Server(
+            "sayso", on_list_tools=self._list, on_call_tool=self._call, version="1"
+        )
+
+    async def _list(self, ctx: Any, params: Any) -> types.ListToolsResult:
+        told = await anyio.to_thread.run_sync(partial(self._gate(ctx).post, "flows"))
+        return types.ListToolsResult(tools=[*_OURS, *map(_flow_tool, told["flows"])])
+
+    async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        given = dict(params.arguments or {})
+        try:
+            if params.name == "check_request":
+                ask = partial(self._gate(ctx).post, "look", request=str(given["request"]))
+                return _told(_answer(await anyio.to_thread.run_sync(ask), ""))
+            wanted = self._wanted(params.name, given)
+            ask = partial(self._gate(ctx).ask, wanted, WAIT_SECONDS)
+            answer = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+            return _told(_answer(answer, wanted["call"]))
+        except (NoGate, OSError, KeyError, TypeError) as error:
+            text = f"{type(error).__name__}: {error}. Nothing was allowed."
+            return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+    def _wanted(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The request that a call of a tool is. Raises `NoGate`, `KeyError`."""
+        key, reason = given.pop("key", None), given.pop("reason", "")
+        tool, arguments, kind = name, given, "question"
+        if name == "request_approval":
+            tool, arguments, kind = str(given["tool"]), dict(given["arguments"]), "approval"
+        elif name.startswith(_FLOW):
+            tool, kind = name.removeprefix(_FLOW), "flow"
+        elif name != "ask_human":
+            raise NoGate(f"there is no tool {name}")
+        text = json.dumps([kind, tool, arguments], sort_keys=True)
+        return {
+            "kind": kind,
+            "door": "mcp",
+            "session": self._session,
+            "call": str(key) if key else sha256(text.encode()).hexdigest()[:32],
+            "tool": tool,
+            "arguments": arguments,
+            "reason": str(reason),
+            "machine": socket.gethostname(),
+        }
+
+
+def _flow_tool(flow: dict[str, Any]) -> types.Tool:
+    """A listed flow as a tool, with its inputs and the outputs of its nodes."""
+    schema = {**flow["inputs"], "properties": {**flow["inputs"].get("properties", {}), "key": _KEY}}
+    return types.Tool(
+        name=_FLOW + flow["name"],
+        description=f"Run the flow {flow['name']} in Slack. {flow['description'] or ''} With one `key` it runs once.".strip(),
+        input_schema=schema,
+        output_schema=_result(outputs={"type": "object", "description": "The outputs of its nodes, by id."}),
+    )
+
+
+def _answer(answer: dict[str, Any], key: str) -> dict[str, Any]:
+    """An answer of the gate, in the words of the tools."""
+    states = {"open": "pending", "done": "answered"}
+    told = {"state": states.get(answer["state"], answer["state"]), "reason": answer.get("reason") or ""}
+    if key:
+        told["key"] = key
+    if answer.get("request"):
+        told["request"] = answer["request"]
+    if answer["state"] == "allowed" and "arguments" in answer:
+        told["arguments"] = answer["arguments"]
+    if answer["state"] == "done":
+        told["answer"] = told["outputs"] = answer["outputs"]
+    return told
+
+
+def _told(told: dict[str, Any]) -> types.CallToolResult:
+    text = types.TextContent(type="text", text=json.dumps(told))
+    return types.CallToolResult(content=[text], structured_content=told)
+
+
+async def _stdio() -> None:
+    gate = Client.configured()
+    door = Door(lambda ctx: gate, f"{socket.gethostname()}:{os.getcwd()}")
+    async with stdio_server() as (read, write):
+        await door.server.run(read, write, door.server.create_initialization_options())
+
+
+def serve_stdio() -> None:
+    """Serve one client until its input ends. Raises `NoGate`."""
+    anyio.run(_stdio)
+
+
+class _Verifier:
+    """Whoever has a token of the gate may connect."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Ask the gate."""
+        with suppress(NoGate, OSError):
+            await anyio.to_thread.run_sync(partial(Client(self._url, token).post, "flows"))
+            return AccessToken(token=token, client_id=sha256(token.encode()).hexdigest(), scopes=[])
+        return None
+
+
+def serve_http(url: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve clients with a token over streamable HTTP on this machine, until a signal. Raises `OSError`."""
+    import uvicorn
+
+    def gate(ctx: Any) -> Client:
+        return Client(url, ctx.request.headers["authorization"].partition(" ")[2].strip())
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
+    listening.listen()
+    here = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    auth = AuthSettings(issuer_url=AnyHttpUrl(here), resource_server_url=None)
+    app = Door(gate, "mcp").server.streamable_http_app(auth=auth, token_verifier=_Verifier(url))
+    ready(f"{here}/mcp")
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])

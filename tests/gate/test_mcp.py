@@ -1,0 +1,215 @@
+"""`sayso mcp` with the official client, over real pipes and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.session import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.gate.conftest import Gate, gated
+from tests.gate.test_hooks import Hooks
+from tests.support.acting import Workspace
+from tests.support.bot import ROOT, counted, words
+
+pytestmark = pytest.mark.process
+
+FLOW = """
+flow: release
+description: Releases a version.
+inputs:
+  version: {{type: string}}
+  dry: {{type: boolean, default: false}}
+nodes:
+  - id: count
+    type: shell
+    with: {{script: 'echo "$V" >> "$LOG"', env: {{LOG: "{log}", V: "{{{{ inputs.version }}}}"}}}}
+  - id: ask
+    type: ask
+    with: {{message: "Which channel?", who: [ben@example.com]}}
+"""
+
+
+@asynccontextmanager
+async def stdio(gate: Gate) -> AsyncIterator[ClientSession]:
+    """A client with a server of its own over pipes."""
+    env = {**Hooks(gate, await gate.url()).env, "PYTHONPATH": str(ROOT)}
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "bot.cli", "mcp"], env=env, cwd=gate.folder
+    )
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        yield session
+
+
+async def call(session: ClientSession, name: str, **given: Any) -> dict[str, Any]:
+    """What a tool gives."""
+    result = await session.call_tool(name, given)
+    assert not result.is_error, result.content
+    told: dict[str, Any] = result.structured_content or {}
+    return told
+
+
+async def test_the_tools_and_listed_flows_have_types(workspace: Workspace, tmp_path: Path) -> None:
+    """Three tools of the gate, and the flows that gate.yml lists, with their inputs."""
+    async with (
+        gated(workspace, tmp_path, flows={"release": FLOW.format(log=tmp_path / "log")}) as gate,
+        stdio(gate) as session,
+    ):
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert sorted(tools) == ["ask_human", "check_request", "flow_release", "request_approval"]
+        schema = tools["flow_release"].input_schema
+        assert (schema["properties"]["dry"]["type"], schema["required"]) == ("boolean", ["version"])
+        assert all(tool.output_schema is not None for tool in tools.values())
+        wrong = await session.call_tool("flow_release", {"version": 3, "key": "k"})
+        told = wrong.structured_content or {}
+        assert wrong.is_error or told["state"] in ("denied", "pending")
+
+
+async def test_a_question_is_answered_by_choice_form_and_words(gate: Gate) -> None:
+    """Ana answers what her agent asks; the answers are typed."""
+    async with stdio(gate) as session:
+        asked = asyncio.create_task(
+            call(session, "ask_human", message="Which colour?", choices=["red", "blue"], key="k1")
+        )
+        thread = await gate.thread()
+        await thread.press("ana", await thread.says("Which colour?"), "blue")
+        told = await asked
+        assert (told["state"], told["answer"]["value"]) == ("answered", "blue")
+        assert (
+            await call(session, "ask_human", message="Which colour?", choices=["red", "blue"], key="k1")
+            == told
+        )
+        asked = asyncio.create_task(call(session, "ask_human", message="And why? {{ secrets.X }}"))
+        message = await thread.says("And why?")
+        assert "{{ secrets.X }}" in words(message)
+        await thread.reply("ana", "It is calm.")
+        assert (await asked)["answer"]["text"] == "It is calm."
+        refused = await session.call_tool("ask_human", {"message": "x", "choices": ["{{ secrets.X }}"]})
+        assert refused.is_error
+
+
+async def test_a_client_that_is_killed_asks_again_with_its_key_and_gets_the_answer(gate: Gate) -> None:
+    """The whole client is killed while it waits; people answer meanwhile; a new client gets it, once."""
+    env = {**os.environ, **Hooks(gate, await gate.url()).env}
+    script = f"""
+import asyncio, json, sys
+from mcp.client.session import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+async def main():
+    server = StdioServerParameters(command=sys.executable, args=["-m", "bot.cli", "mcp"], env={env!r})
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        given = {{"tool": "restart", "arguments": {{"host": "web-3"}}, "key": "k"}}
+        result = await session.call_tool("request_approval", given)
+        print(json.dumps(result.structured_content))
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", script]
+
+    async def client() -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *command, env=env, cwd=gate.folder, stdout=asyncio.subprocess.PIPE, start_new_session=True
+        )
+
+    first = await client()
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    os.killpg(first.pid, signal.SIGKILL)
+    await first.wait()
+    await gate.bot.kill()
+    await gate.bot.start()
+    await thread.press("ben", message, "Allow once")
+    async with stdio(gate) as session:
+        told = await call(session, "request_approval", tool="restart", arguments={"host": "web-3"}, key="k")
+        assert (told["state"], told["arguments"]) == ("allowed", {"host": "web-3"})
+        looked = await call(session, "check_request", request=told["request"])
+        assert looked["state"] == "allowed"
+        other = await session.call_tool(
+            "request_approval", {"tool": "restart", "arguments": {"host": "web-4"}, "key": "k"}
+        )
+        assert other.is_error
+    assert thread.count("wants to use") == 1
+
+
+async def test_a_flow_that_is_started_twice_with_one_key_runs_once(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Both get its outputs; with another key it runs again; one that is not listed does not run."""
+    log = tmp_path / "log"
+    flows = {"release": FLOW.format(log=log), "secret": "flow: secret\nnodes: [{id: x, type: noop}]\n"}
+    async with gated(workspace, tmp_path, flows=flows) as gate, stdio(gate) as one, stdio(gate) as two:
+        both = [
+            asyncio.create_task(call(session, "flow_release", version="1.2", key="k"))
+            for session in (one, two)
+        ]
+        thread = await gate.thread()
+        await thread.says("Which channel?")
+        await thread.reply("ben", "stable")
+        first, second = await asyncio.gather(*both)
+        assert first == second
+        assert first["outputs"]["ask"]["text"] == "stable"
+        assert counted(log) == ["1.2"]
+        again = asyncio.create_task(call(one, "flow_release", version="1.2", key="other"))
+        await gate.workspace.wait_for(lambda: len(counted(log)) == 2, timeout=20)
+        await gate.workspace.wait_for(lambda: thread.count("Which channel?") >= 2, timeout=20)
+        await thread.reply("ben", "edge")
+        assert (await again)["outputs"]["ask"]["text"] == "edge"
+        assert (await two.call_tool("flow_secret", {"key": "k"})).is_error
+
+
+async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:
+    """Without one, or with a wrong one, it does not connect; with one it asks as that agent."""
+    hooks = Hooks(gate, await gate.url())
+    command = [sys.executable, "-m", "bot.cli", "mcp", "--port", "0"]
+    server = await asyncio.create_subprocess_exec(
+        *command,
+        env={**hooks.env, "SAYSO_GATE_TOKEN": "", "PYTHONUNBUFFERED": "1"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert server.stdout is not None
+        url = (await server.stdout.readline()).decode().split()[1]
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        async with httpx2.AsyncClient() as plain:
+            for headers in ({}, {"Authorization": "Bearer guess"}):
+                answer = await plain.post(
+                    url, content=body, headers={"Content-Type": "application/json", **headers}
+                )
+                assert answer.status_code == 401
+        other = gate.login("codex:desk", "ben")
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {other}"}) as http,
+            streamable_http_client(url, http_client=http) as (read, write, *_),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            asked = asyncio.create_task(
+                call(
+                    session,
+                    "request_approval",
+                    tool="restart",
+                    arguments={"host": "web-3"},
+                    reason="It hangs.",
+                )
+            )
+            thread = await gate.thread()
+            message = await thread.says("wants to use")
+            assert "codex:desk" in words(message)
+            await thread.press("ben", message, "Allow once")
+            await thread.press("cleo", message, "Allow once")
+            assert (await asked)["state"] == "allowed"
+    finally:
+        server.kill()
+        await server.wait()
