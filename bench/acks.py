@@ -126,7 +126,7 @@ def _check_nothing_lost(file: Path, team: str, kept: Sequence[tuple[str, str]]) 
     """Every mention and reply that was acknowledged is in the inbox. Raises `RuntimeError`."""
     store = open_sqlite(file)
     try:
-        lost = [ts for channel, ts in kept if store.inbox_row(f"message:{team}:{channel}:{ts}") is None]
+        lost = [ts for channel, ts in kept if store.inbox.row(f"message:{team}:{channel}:{ts}") is None]
     finally:
         store.close()
     if lost:

@@ -57,7 +57,9 @@ async def answered(home: Path, session_id: str, *, snapshot: bool) -> float:
         async with engine_in(Path(folder), nothing) as rig:
             if not snapshot:
                 rig.store.inner._db.run("DELETE FROM snapshots")
-            row = next(row for row in rig.store.prompts(session_id=session_id) if row.status == "requested")
+            row = next(
+                row for row in rig.store.prompts.rows(session_id=session_id) if row.status == "requested"
+            )
             begun = time.perf_counter()
             await rig.engine.resume(session_id, Answer(row.prompt_id, ANA, "answer", value="continue"))
             return (time.perf_counter() - begun) * 1000
@@ -71,7 +73,7 @@ async def compared(rounds: int) -> None:
         ids = {name: await asked(home, 6 if name == "short" else LONG) for name, home in homes.items()}
         for name, home in homes.items():
             store = open_sqlite(home / "sayso.db")
-            loaded = store.load(ids[name])
+            loaded = store.sessions.load(ids[name])
             size = len(loaded.snapshot or b"")
             print(
                 f"{name}: {loaded.head.seq:,} events, snapshot of {size:,} bytes, {len(loaded.events)} after it"

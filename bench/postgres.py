@@ -43,7 +43,7 @@ seen = 0
 def wake(word):
     global seen
     if word == "inbox":
-        for row in store.inbox(after=seen):
+        for row in store.inbox.rows(after=seen):
             seen = row.id
             print(row.key, time.monotonic(), flush=True)
 store.listen(wake)
@@ -144,7 +144,9 @@ def _replies(store: Store, url: str, count: int) -> list[Row]:
         taken = []
         for number in range(count):
             begin = time.monotonic()
-            store.ingest([InboxItem(f"reply-{number}", "message", b"{}", thread_key=f"T:C:{number}")], NOW)
+            store.inbox.ingest(
+                [InboxItem(f"reply-{number}", "message", b"{}", thread_key=f"T:C:{number}")], NOW
+            )
             _, at = other.stdout.readline().split()
             taken.append((float(at) - begin) * MILLISECONDS)
         other.kill()
@@ -180,7 +182,7 @@ def _lists(store: Store, file: Store, count: int) -> list[Row]:
                 *[new_session(f"listed-{n}", owner, event("a"), status="paused", release=True) for n in some],
             )
         begin = time.perf_counter()
-        if len(one.heads(statuses=["paused"], limit=None)) != count:
+        if len(one.sessions.heads(statuses=["paused"], limit=None)) != count:
             raise RuntimeError("the list is not what was stored")
         taken.append((time.perf_counter() - begin) * MILLISECONDS)
     return [

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.report import Row, quantile
 from bot.compose.retention import Retention, full_round, in_turn
 from bot.config.session_files import SessionFiles
-from engine.journal.records import Commit, InboxItem, NewSession, PromptRow, PutOutbox
+from engine.journal.records import Commit, InboxItem, NewSession, PromptRow, PutOutbox, Stored
 from engine.storage.group_commit import Writer
 from engine.storage.sqlite import SqliteStore, open_sqlite
 
@@ -60,7 +60,7 @@ def fill(store: SqliteStore, sessions: int) -> None:
             commits.append(
                 Commit(name, 1, 0, THEN, "complete", "ended", events=(event,) * EVENTS, rows=rows, new=new)
             )
-        assert not any(store.commit(commits))
+        assert store.commit(commits) == [Stored()] * len(commits)
 
 
 async def _deleted(store: SqliteStore, folder: Path) -> tuple[list[float], float]:

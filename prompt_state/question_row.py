@@ -295,11 +295,11 @@ def projection(before: State, after: State, events: Sequence[Event]) -> Sequence
 
 
 class PromptReader(Protocol):
-    """The part of `engine.storage.store.Store` that is needed here."""
+    """The part of `engine.storage.rows.PromptTable` that is needed here."""
 
-    def prompt(self, prompt_id: str) -> PromptRow | None: ...
+    def row(self, prompt_id: str) -> PromptRow | None: ...
 
-    def prompts(
+    def rows(
         self,
         *,
         thread_key: str | None = None,
@@ -309,23 +309,23 @@ class PromptReader(Protocol):
     ) -> list[PromptRow]: ...
 
 
-def find(store: PromptReader, prompt_id: str) -> PromptState | None:
+def find(prompts: PromptReader, prompt_id: str) -> PromptState | None:
     """One prompt by its id, open or closed."""
-    row = store.prompt(prompt_id)
+    row = prompts.row(prompt_id)
     return None if row is None else read(row)
 
 
-def of_thread(store: PromptReader, thread_key: str) -> list[PromptState]:
+def of_thread(prompts: PromptReader, thread_key: str) -> list[PromptState]:
     """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
-    return _known(store.prompts(thread_key=thread_key, limit=None))
+    return _known(prompts.rows(thread_key=thread_key, limit=None))
 
 
 def waiting(
-    store: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
+    prompts: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
 ) -> list[PromptState]:
     """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
     return _known(
-        store.prompts(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
+        prompts.rows(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
     )
 
 

@@ -127,7 +127,7 @@ def ask(store: Store, head: Head, request: InboxItem, *, patience: float = REPLY
     if not head.thread_key and not there():
         # Kept out of the inbox until it is carried out: a command that ends before leaves nothing behind.
         return None
-    store.ingest([request], utc_now())
+    store.inbox.ingest([request], utc_now())
     try:
         receipt = asyncio.run(_awaited(store, request.key, there, patience))
     except KeyboardInterrupt:
@@ -182,7 +182,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
     settings, found = place.settings(), []
     if database_exists(settings):
         with opened(settings) as store:
-            found = store.dead_letters()
+            found = store.inbox.dead_letters()
     if as_json:
         print_json({"deadLetters": [letter_json(row) for row in found]})
         return Exit.OK
@@ -218,7 +218,7 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
     settings, done = place.settings(), []
     if database_exists(settings):
         with writing(settings) as store:
-            letters = store.dead_letters()
+            letters = store.inbox.dead_letters()
             names = {name: row for row in letters for name in (str(row.id), row.key)}
             for name in ids:
                 if name not in names:
@@ -226,7 +226,7 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
                         f"There is no dead letter {name}. `sayso inbox list` shows which there are."
                     )
             meant = list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters
-            done = [row for row in meant if store.decide_letter(row.key, again=again)]
+            done = [row for row in meant if store.inbox.decide_letter(row.key, again=again)]
             served = "bot" in store.serving()
     elif ids:
         raise UsageError(f"There is no dead letter {ids[0]}.")

@@ -76,7 +76,9 @@ class _Trail:
 
     def records(self) -> Iterator[AuditRecord]:
         """The records, session by session, oldest session first."""
-        heads = sorted(self._store.heads(limit=None), key=lambda head: (head.created_at, head.session_id))
+        heads = sorted(
+            self._store.sessions.heads(limit=None), key=lambda head: (head.created_at, head.session_id)
+        )
         for head in heads:
             seen = self._before.get(head.session_id, 0)
             self.after[head.session_id] = seen
@@ -90,7 +92,7 @@ class _Trail:
 
     def _of(self, head: Head, seen: int) -> Iterator[AuditRecord]:
         try:
-            events = [decode_event(row) for row in self._store.journal(head.session_id)]
+            events = [decode_event(row) for row in self._store.sessions.journal(head.session_id)]
         except Erased as error:
             print(f"sayso: {head.session_id} is left out: {error}", file=sys.stderr)
             self.after[head.session_id] = head.seq

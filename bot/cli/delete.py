@@ -84,8 +84,8 @@ def _named(store: Store, texts: Sequence[str] | None, seconds: float | None) -> 
     if seconds is None:
         found = [find_session(store, text) for text in texts or ()]
         return list({head.session_id: head for head in found}.values())
-    ids = store.ended(timestamps.after(utc_now(), -seconds), limit=None)
-    return [head for session_id in ids if (head := store.head(session_id)) is not None]
+    ids = store.sessions.ended(timestamps.after(utc_now(), -seconds), limit=None)
+    return [head for session_id in ids if (head := store.sessions.head(session_id)) is not None]
 
 
 def _erase(

@@ -187,7 +187,7 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
         need_database(settings, f"no session {session!r}")
         with opened(settings) as store:
             head = find_session(store, session)
-            events = [decode_event(row) for row in store.journal(head.session_id)]
+            events = [decode_event(row) for row in store.sessions.journal(head.session_id)]
             flow, _ = stored_flow(store, head.flow_digest)
         found = marks(tree(events, flow))
         state = derive_state(events)

@@ -39,7 +39,7 @@ def retry_session(place: Place, text: str, as_name: str | None, **options: Any) 
     with opened(settings) as store:
         head = find_session(store, text)
         again = past.next_try(head.session_id)
-        failed = past.failed_at([decode_event(row) for row in store.journal(head.session_id)])
+        failed = past.failed_at([decode_event(row) for row in store.sessions.journal(head.session_id)])
         said = f"{again}: {head.session_id} is tried again from {clean(failed.path)}; what was done is not done again."
         if head.thread_key:
             receipt = ask(store, head, request_of(head.session_id, Act("retry", {}), actor))
@@ -81,8 +81,8 @@ def fork_session(
         head = find_session(store, text)
         parent = head.session_id
         # One whose text cannot be read here is refused before anything is said of it.
-        flow_from_body(store.flow(head.flow_digest))
-        journal = [decode_event(row) for row in store.journal(parent)]
+        flow_from_body(store.flows.text(head.flow_digest))
+        journal = [decode_event(row) for row in store.sessions.journal(parent)]
     wanted = past.latest(journal) if at is None else at
     seq = past.seam(journal, wanted)
     new = find_flow(settings, flow) if flow else None
@@ -144,7 +144,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
     with (opened if dry_run else writing)(settings) as store:
         head = find_session(store, text)
         refuse_ended(head)
-        old = flow_from_body(store.flow(head.flow_digest))
+        old = flow_from_body(store.flows.text(head.flow_digest))
         new = find_flow(settings, name) if name else _text_now(settings, place, head.session_id, old)
         made = plan(old, new, stored_state(store, head.session_id))
         if dry_run:

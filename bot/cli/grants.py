@@ -34,11 +34,11 @@ def list_grants(place: Place, *, as_json: bool) -> int:
     found, wide = list[tuple[State, Grant]](), list[Grant]()
     if database_exists(settings):
         with opened(settings) as store:
-            for head in store.heads(statuses=("running", "paused"), limit=None):
+            for head in store.sessions.heads(statuses=("running", "paused"), limit=None):
                 if head.quarantined is None:
                     state = stored_state(store, head.session_id)
                     found += [(state, grant) for grant in standing(state, utc_now())]
-            wide = wide_grants.current(store.kept(wide_grants.GRANT), utc_now())
+            wide = wide_grants.current(store.kept.rows(wide_grants.GRANT), utc_now())
     if as_json:
         print_json(
             {"grants": [_as_json(state, grant) for state, grant in found] + list(map(_wide_json, wide))}
@@ -94,7 +94,7 @@ def _revoke_wide(place: Place, grant_id: str, as_name: str | None, *, as_json: b
     if not database_exists(settings):
         return False
     with writing(settings) as store:
-        wide = wide_grants.current(store.kept(wide_grants.GRANT), utc_now())
+        wide = wide_grants.current(store.kept.rows(wide_grants.GRANT), utc_now())
         found = next((grant for grant in wide if grant.prompt_id == grant_id), None)
         if found is None:
             return False

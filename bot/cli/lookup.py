@@ -96,19 +96,19 @@ def _loaded(name: str) -> Flow:
 
 def find_session(store: Store, text: str) -> Head:
     """A session by its id or a beginning of it that only it has. Raises `UnknownSession`."""
-    head = store.head(text)
+    head = store.sessions.head(text)
     if head is not None:
         return head
-    heads = {known.session_id: known for known in store.heads(limit=None)}
+    heads = {known.session_id: known for known in store.sessions.heads(limit=None)}
     return heads[_one_of(text, list(heads), "session-", "session")]
 
 
 def find_prompt(store: Store, text: str) -> PromptState:
     """A question by its id or a beginning of it that only one open one has. Raises `UnknownSession`."""
-    exact = prompt_store.find(store, text)
+    exact = prompt_store.find(store.prompts, text)
     if exact is not None:
         return exact
-    asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store)}
+    asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store.prompts)}
     if not any(matches(known, text, "prompt-") for known in asked):
         listed = {prompt.session_id for prompt in asked.values()}
         asked |= {prompt.prompt_id: prompt for prompt in _unlisted(store, listed)}
@@ -117,7 +117,7 @@ def find_prompt(store: Store, text: str) -> PromptState:
 
 def _unlisted(store: Store, listed: Set[str]) -> Iterator[PromptState]:
     """The open questions of sessions of which no question is listed: somebody may have deleted the rows."""
-    for head in store.heads(statuses=("paused",), limit=None):
+    for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id not in listed and not head.quarantined:
             with contextlib.suppress(SaysoError):
                 state = stored_state(store, head.session_id)

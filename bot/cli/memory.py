@@ -33,7 +33,7 @@ def list_notes(place: Place, *, as_json: bool) -> int:
     settings, rows = place.settings(), list[KeptRow]()
     if database_exists(settings):
         with opened(settings) as store:
-            rows = [row for row in store.kept(memory.NOTE) if memory.current(row, utc_now())]
+            rows = [row for row in store.kept.rows(memory.NOTE) if memory.current(row, utc_now())]
     if as_json:
         print_json({"notes": [_as_json(row) for row in rows]})
     elif not rows:

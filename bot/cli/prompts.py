@@ -152,8 +152,10 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
     flows: dict[str, str] = {}
     if database_exists(settings):
         with opened(settings) as store:
-            found = prompt_store.waiting(store)
-            heads = (store.head(session_id) for session_id in {prompt.session_id for prompt in found})
+            found = prompt_store.waiting(store.prompts)
+            heads = (
+                store.sessions.head(session_id) for session_id in {prompt.session_id for prompt in found}
+            )
             flows = {head.session_id: head.flow_name for head in heads if head is not None}
             for session_id in _unlisted(store, flows):
                 print(
@@ -174,7 +176,7 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
 
 def _unlisted(store: Store, listed: Container[str]) -> Iterator[str]:
     """The paused sessions that ask something by their journal, and that no row of a question belongs to."""
-    for head in store.heads(statuses=("paused",), limit=None):
+    for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id in listed or head.quarantined is not None:
             continue
         with suppress(SaysoError):  # one that cannot be read is set aside by whoever takes it up
@@ -209,7 +211,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     need_database(settings, f"no question {prompt_id!r}")
     with opened(settings) as store:
         prompt = find_prompt(store, prompt_id)
-        head: Head | None = store.head(prompt.session_id)
+        head: Head | None = store.sessions.head(prompt.session_id)
     flow = "" if head is None else head.flow_name
     if as_json:
         print_json(_as_json(prompt, flow))
@@ -383,7 +385,7 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
 
 
 def _session_of(store: Store, prompt: PromptState) -> Head:
-    head = store.head(prompt.session_id)
+    head = store.sessions.head(prompt.session_id)
     if head is None:
         raise Corrupt(
             f"{prompt.session_id}, which asks this, is not in the store any more: its row was deleted."
@@ -405,7 +407,7 @@ def list_locks(place: Place, *, as_json: bool) -> int:
     found: list[tuple[LockRow, Head | None]] = []
     if database_exists(settings):
         with opened(settings) as store:
-            found = [(row, store.head(row.session_id)) for row in store.locks()]
+            found = [(row, store.sessions.head(row.session_id)) for row in store.locks.rows()]
     if as_json:
         print_json({"locks": [_lock_json(row, head) for row, head in found]})
         return Exit.OK
@@ -461,7 +463,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
     need_database(settings, f"no lock {name!r}")
     with writing(settings) as store:
         row = _find(store, name, session)
-        head = store.head(row.session_id)
+        head = store.sessions.head(row.session_id)
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
@@ -469,17 +471,17 @@ def release_lock(place: Place, name: str, session: str) -> int:
                 f"when it ends. To end it: {end}"
             )
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])
-        left = store.locks(name)
+        left = store.locks.rows(name)
     following = f" Next: {clean(left[0].session_id)}." if left else ""
     print(f"{clean(row.session_id)} does not have lock {clean(name)} any more.{following}")
     return Exit.OK
 
 
 def _find(store: Store, name: str, session: str) -> LockRow:
-    found = [row for row in store.locks(name) if matches(row.session_id, session, "session-")]
+    found = [row for row in store.locks.rows(name) if matches(row.session_id, session, "session-")]
     if len(found) == 1:
         return found[0]
-    rows = store.locks()
+    rows = store.locks.rows()
     if found or any(row.name == name for row in rows):
         raise UsageError(
             f"{len(found) or 'No'} session of the queue for lock {name!r} begins with {session!r}."

@@ -97,7 +97,7 @@ def start_flow(
             local=settings.local_user,
             account=account(),
         )
-        store.ingest([item], utc_now())
+        store.inbox.ingest([item], utc_now())
         started = _wait(store, item_key, flow.name, wait)
     _tell(started, flow.name, channel, as_json)
     return Exit.OK if started.session_id else Exit.PAUSED
@@ -108,10 +108,10 @@ def _wait(store: Store, key: str, flow: str, seconds: float) -> Started:
     while True:
         served = _LABEL in store.serving()
         for row_key in (key, f"rooted:{key}"):
-            row = store.inbox_row(row_key)
+            row = store.inbox.row(row_key)
             if row is not None and row.outcome == "refused":
                 raise RequestRefused.of(row, "The bot refused to start it.")
-        rooted = store.inbox_row(f"rooted:{key}")
+        rooted = store.inbox.row(f"rooted:{key}")
         if rooted is not None and rooted.outcome == "started":
             return _found(store, rooted, flow)
         if not served or time.monotonic() >= deadline:
@@ -123,7 +123,7 @@ def _found(store: Store, rooted: InboxRow, flow: str) -> Started:
     data = decode(rooted.payload)
     posted = data["posted"]
     key = thread_key(data["team"], posted["channel"], posted["ts"])
-    heads = [head for head in store.heads(thread_key=key) if head.flow_name == flow]
+    heads = [head for head in store.sessions.heads(thread_key=key) if head.flow_name == flow]
     return Started(heads[0].session_id if heads else None, posted["channel"], posted["ts"])
 
 

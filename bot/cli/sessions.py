@@ -51,14 +51,16 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     codes: dict[str, str | None] = {}
     if database_exists(settings):
         with opened(settings) as store:
-            heads = store.heads(statuses=wanted, limit=limit)
+            heads = store.sessions.heads(statuses=wanted, limit=limit)
             codes = {head.session_id: _code(store, head) for head in heads if head.status == "failed"}
             queued = (
-                {row.session_id: row.name for row in store.locks() if row.taken_at is None} if heads else {}
+                {row.session_id: row.name for row in store.locks.rows() if row.taken_at is None}
+                if heads
+                else {}
             )
-            for prompt in prompt_store.waiting(store) if heads else ():
+            for prompt in prompt_store.waiting(store.prompts) if heads else ():
                 asked.setdefault(prompt.session_id, []).append(prompt)
-            for timer in store.timers(limit=_MOST_TIMERS) if heads else ():
+            for timer in store.timers.rows(limit=_MOST_TIMERS) if heads else ():
                 due.setdefault(timer.session_id, timer.due_at)
     if as_json:
         print_json({"sessions": [_row_json(head, asked, codes) for head in heads]})
@@ -117,7 +119,7 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
     rows: list[SpendRow] = []
     if database_exists(settings):
         with opened(settings) as store:
-            rows = store.spend((today - timedelta(days=days - 1)).isoformat())
+            rows = store.spend.rows((today - timedelta(days=days - 1)).isoformat())
     cap = settings.agents.day_cap
     if as_json:
         print_json(spend_json(rows, days, cap, today.isoformat()))

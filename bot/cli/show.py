@@ -67,7 +67,7 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
 
 
 def _show(store: Store, head: Head, place: Place, look: Look) -> int:
-    journal = [decode_event(row) for row in store.journal(head.session_id)]
+    journal = [decode_event(row) for row in store.sessions.journal(head.session_id)]
     if look.at is not None and not 1 <= look.at <= len(journal):
         raise UsageError(f"There is no event {look.at}; {head.session_id} has events 1 to {len(journal)}.")
     events = journal[: look.at]
@@ -82,7 +82,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         print_json(document)
         return Exit.OK
     earlier = len(events) < len(journal)
-    queue = store.locks(state.lock.name) if state.lock is not None else []
+    queue = store.locks.rows(state.lock.name) if state.lock is not None else []
     found = standing(queue, head.session_id)
     view = View(
         state.updated_at if earlier else utc_now(),
@@ -119,7 +119,7 @@ def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str
 
 def _feedback(store: Store, head: Head) -> list[Feedback]:
     """What people said of the answers of its agents."""
-    return feedback_in(store.outbox_of(head.session_id, FEEDBACK))
+    return feedback_in(store.outbox.of(head.session_id, FEEDBACK))
 
 
 @also_in_workspace

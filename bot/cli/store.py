@@ -80,7 +80,7 @@ def back_up_store(place: Place, target: Path) -> int:
     settings = place.settings()
     database = _need(settings)
     with opened(settings) as store:
-        sessions, reason = len(store.heads(limit=1_000_000)), store.suspended()
+        sessions, reason = len(store.sessions.heads(limit=1_000_000)), store.suspended()
     if reason is not None:
         print(f"sayso: {clean(reason)}", file=sys.stderr)
     back_up(database, target)
@@ -160,7 +160,7 @@ def release_session(place: Place, text: str) -> int:
         if head.quarantined is None:
             raise UsageError(f"Session {head.session_id} is not set aside; nothing was changed.")
         events = _verify(store, head.session_id)
-        store.release(head.session_id)
+        store.sessions.release(head.session_id)
     print(
         f"{clean(head.session_id)} is released: {events} events verify, and fold to where it stands. It goes on."
     )
@@ -170,9 +170,9 @@ def release_session(place: Place, text: str) -> int:
 def _verify(store: Store, session_id: str) -> int:
     """How many events there are. Raises `SessionError` where the session cannot be trusted."""
     try:
-        events = [decode_event(row) for row in store.journal(session_id)]
+        events = [decode_event(row) for row in store.sessions.journal(session_id)]
         state = derive_state(events)
-        flow_from_body(store.flow(state.flow_digest))
+        flow_from_body(store.flows.text(state.flow_digest))
     except (Corrupt, MalformedJournal) as error:
         raise SessionError(
             f"Session {session_id} stays set aside: {error} Restore the database, or the key beside it, as they were, "
@@ -341,14 +341,14 @@ def verdict_of(store: Store, head: Head) -> Verdict:
     """Whether the history of a stored session can have happened, and nobody changed it."""
     verdict = Verdict(head.session_id, head.seq, signed=True)
     try:
-        rows = list(store.journal(head.session_id))
+        rows = list(store.sessions.journal(head.session_id))
         state = _history(rows, None)
-        flow = flow_from_body(store.flow(state.flow_digest))
+        flow = flow_from_body(store.flows.text(state.flow_digest))
         verdict.status = _history(rows, flow).status
     except (Erased, KeyMissing) as error:
         verdict.unread = str(error)
         try:
-            store.check_chain(head.session_id)
+            store.sessions.check_chain(head.session_id)
         except Corrupt as damage:
             verdict.problem = str(damage)
     except (Corrupt, MalformedJournal, FlowError) as error:

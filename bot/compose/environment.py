@@ -205,7 +205,7 @@ def lacking(store: Store) -> dict[str, list[Head]]:
     """The open sessions of a store by what they lack of packages, in a sentence. Those that cannot be read are left out."""
     found: dict[str, list[Head]] = {}
     flows: dict[str, Flow | None] = {}
-    for head in store.heads(statuses=("running", "paused"), limit=None):
+    for head in store.sessions.heads(statuses=("running", "paused"), limit=None):
         if head.quarantined is not None:
             continue
         if head.flow_digest not in flows:
@@ -219,7 +219,7 @@ def lacking(store: Store) -> dict[str, list[Head]]:
 def _of_packages(store: Store, digest: str) -> Flow | None:
     """The flow of that digest, if it uses types of packages; reading one costs more than most sessions are worth."""
     try:
-        body = store.flow(digest)
+        body = store.flows.text(digest)
         return flow_from_body(body) if b'"types":' in body else None
     except (FlowError, StorageError):
         return None

@@ -69,15 +69,19 @@ _KINDS: dict[type, str] = {
 def differences(store: Store) -> Iterator[Difference]:
     """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out. Raises
     `StorageError` where nothing can be read just now."""
-    named = {row.session_id for row in store.timers(limit=None)} | {row.session_id for row in store.locks()}
-    ended = [store.head(session_id) for session_id in named]
-    heads = {head.session_id: head for head in (*store.heads(statuses=_OPEN, limit=None), *ended) if head}
+    named = {row.session_id for row in store.timers.rows(limit=None)} | {
+        row.session_id for row in store.locks.rows()
+    }
+    ended = [store.sessions.head(session_id) for session_id in named]
+    heads = {
+        head.session_id: head for head in (*store.sessions.heads(statuses=_OPEN, limit=None), *ended) if head
+    }
     for session_id, head in heads.items():
         if head.quarantined is not None:
             continue
         try:
             state = stored_state(store, session_id)
-            prompts = store.prompts(session_id=session_id, limit=None)
+            prompts = store.prompts.rows(session_id=session_id, limit=None)
             rows = [*own_repairs(state, store.derived(session_id)), *_prompts(state, prompts)]
             rows += _lost_intents(store, state)
         except SaysoError as error:
@@ -116,7 +120,7 @@ def _same(wanted: PromptRow, stored: PromptRow) -> bool:
 
 def _lost_intents(store: Store, state: State) -> Iterator[Row]:
     for row in intents(state):
-        if store.outbox_row(row.key) is None:
+        if store.outbox.row(row.key) is None:
             yield row.but(uncertain=True)
 
 

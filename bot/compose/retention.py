@@ -88,7 +88,7 @@ def deletion(kept: Retention, session_ids: Sequence[str]) -> Steps:
         yield Step("disk", partial(kept.remove_files, session_id))
     left = list(session_ids)
     while left:
-        left = yield Step("store", partial(kept.store.delete, left))
+        left = yield Step("store", partial(kept.store.sessions.delete, left))
     return len(session_ids)
 
 
@@ -102,13 +102,13 @@ def forgotten(kept: Retention, session_ids: Sequence[str]) -> Steps:
 def _emptied(kept: Retention) -> Generator[Step, Any, None]:
     after: int | None = 0
     while after is not None:
-        after = yield Step("store", partial(kept.store.empty_inbox, after))
+        after = yield Step("store", partial(kept.store.inbox.empty, after))
 
 
 def sessions_round(kept: Retention, before: str) -> Steps:
     """Delete all sessions that ended before that time."""
     gone = 0
-    while found := (yield Step("store", lambda: kept.store.ended(before, limit=_AT_ONCE))):
+    while found := (yield Step("store", lambda: kept.store.sessions.ended(before, limit=_AT_ONCE))):
         gone += yield from deletion(kept, found)
     return gone
 
@@ -117,7 +117,7 @@ def orphans_round(kept: Retention, blobs: Blobs, now: float) -> Steps:
     """Delete the files of sessions that never came to be, once they are as old as the retention: a crash came between."""
     gone = 0
     for session_id in (yield Step("disk", blobs.sessions)):
-        if (yield Step("store", partial(kept.store.head, session_id))) is not None:
+        if (yield Step("store", partial(kept.store.sessions.head, session_id))) is not None:
             continue
         if (yield Step("disk", partial(blobs.age, session_id, now))) > kept.days * 86400:
             yield Step("disk", partial(kept.remove_files, session_id))
@@ -138,13 +138,13 @@ def full_round(kept: Retention, now: str) -> Steps:
     moment = timestamps.from_text(now).timestamp()
     if kept.blobs is not None:
         yield from orphans_round(kept, kept.blobs, moment)
-    yield Step("store", lambda: kept.store.set_mark(DONE, f"{moment:.6f}"))
+    yield Step("store", lambda: kept.store.marks.move(DONE, f"{moment:.6f}"))
     return gone
 
 
 def is_due(store: Store, now: str) -> bool:
     """Whether the last round is an hour old."""
-    last = store.mark(DONE)
+    last = store.marks.ts(DONE)
     return last is None or timestamps.from_text(now).timestamp() - float(last) >= EVERY_SECONDS
 
 

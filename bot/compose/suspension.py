@@ -27,14 +27,16 @@ LOOK_SECONDS = 1.0
 
 def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
     """The open sessions, each with where it stands as stored: what it did after that may be done a second time."""
-    for head in store.heads(statuses=("running", "paused"), limit=None):
+    for head in store.sessions.heads(statuses=("running", "paused"), limit=None):
         yield head, _stands(store, head)
 
 
 def _stands(store: Store, head: Head) -> str:
     try:
         state = stored_state(store, head.session_id)
-        next_ones = [work.path for work in due(flow_from_body(store.flow(head.flow_digest)), state, KINDS)]
+        next_ones = [
+            work.path for work in due(flow_from_body(store.flows.text(head.flow_digest)), state, KINDS)
+        ]
     except SaysoError as error:
         return f"cannot be read: {error}"
     asked = sorted({state.prompts[prompt_id].path for prompt_id in state.open_prompts})
@@ -76,7 +78,7 @@ async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> N
     if reason is None:
         return
     log.critical("%s", StoreSuspended(reason))
-    await writer.call(writer.store.give_notice, await writer.call(notices, writer.store, reason), now)
+    await writer.call(writer.store.outbox.give_notice, await writer.call(notices, writer.store, reason), now)
     while (reason := await waited_out(look, "the look at a suspended store")) is not None:
         try:
             async with asyncio.timeout(LOOK_SECONDS):

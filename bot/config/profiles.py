@@ -49,7 +49,7 @@ class Profiles:
         """What somebody set holds from now on. Durable on return."""
         seconds = timestamps.from_text(self._now()).timestamp()
         body = encode(to_builtins(profile)).decode()
-        await self._writer.call(self._writer.store.set_mark, _SCOPE + user, f"{seconds:.6f} {body}")
+        await self._writer.call(self._writer.store.marks.move, _SCOPE + user, f"{seconds:.6f} {body}")
         self._all = None
 
     def forget(self) -> None:
@@ -65,7 +65,7 @@ class Profiles:
 def _stored(store: Store) -> dict[str, Profile]:
     """Of a newer release's profile nothing is taken: nobody stands in by what cannot be read."""
     found = {}
-    for scope, mark in store.marks(_SCOPE):
+    for scope, mark in store.marks.rows(_SCOPE):
         try:
             found[scope.removeprefix(_SCOPE)] = convert(decode(mark.partition(" ")[2].encode()), Profile)
         except (NotJson, ValidationError):

@@ -199,7 +199,7 @@ def check_deep(store: Store) -> Iterator[Check]:
     reason = None if store.suspended() else store.stale()
     if reason is not None:
         yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
-    heads = store.heads(limit=None)
+    heads = store.sessions.heads(limit=None)
     bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
     hint = "A session that does not verify is set aside when it is taken up."
     yield Check(
@@ -220,11 +220,11 @@ def check_deep(store: Store) -> Iterator[Check]:
 
 def _broken(store: Store, session_id: str) -> str | None:
     try:
-        derive_state(decode_event(row) for row in store.journal(session_id))
+        derive_state(decode_event(row) for row in store.sessions.journal(session_id))
     except Erased:
         # The same for a session whose contents were erased.
         try:
-            store.check_chain(session_id)
+            store.sessions.check_chain(session_id)
         except SaysoError as error:
             return f"{session_id}: {error}"
         return None

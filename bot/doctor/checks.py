@@ -275,7 +275,7 @@ def _quick_check(file: Path) -> str | None:
 
 
 def _check_content(store: Store) -> Iterator[Check]:
-    heads = store.heads(limit=None)
+    heads = store.sessions.heads(limit=None)
     open_ones = [head for head in heads if head.status in ("running", "paused")]
     aside = [head for head in heads if head.quarantined]
     lost = [head for head in heads if head.phase == "unreachable"]
@@ -289,7 +289,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     hint = "They are left as they are, and go on when that release is installed again."
     yield from _some("newer", "warn", newer, "written by a newer release", hint)
     yield from _check_packages(store)
-    unsent, untaken = len(store.outbox(now=_FAR, limit=None)), len(store.inbox(limit=None))
+    unsent, untaken = len(store.outbox.due(now=_FAR, limit=None)), len(store.inbox.rows(limit=None))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
         text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
@@ -298,7 +298,7 @@ def _check_content(store: Store) -> Iterator[Check]:
         runs = "runs" if running else "does not run"
         yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {runs}")
     yield from check_fleet(store)
-    if letters := store.dead_letters():
+    if letters := store.inbox.dead_letters():
         hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
         yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)
     yield from _check_age(store, running)
@@ -314,7 +314,7 @@ def _some(name: str, level: Level, heads: Sequence[Head], what: str, hint: str) 
 def _is_newer(store: Store, head: Head) -> bool:
     try:
         stored_state(store, head.session_id)
-        flow_from_body(store.flow(head.flow_digest))
+        flow_from_body(store.flows.text(head.flow_digest))
     except SchemaTooNew:
         return True
     except SaysoError:
@@ -336,7 +336,7 @@ def _check_packages(store: Store) -> Iterator[Check]:
 def _check_age(store: Store, running: bool) -> Iterator[Check]:
     """How long the oldest message waits to be sent, and when the last event came."""
     now = timestamps.to_text(datetime.now(UTC))
-    oldest = min((row.created_at for row in store.outbox(now=_FAR, limit=None)), default=now)
+    oldest = min((row.created_at for row in store.outbox.due(now=_FAR, limit=None)), default=now)
     waits = timestamps.seconds_between(oldest, now)
     if running and waits > LATE_SECONDS:
         text = f"the oldest message waits to be sent for {waits / 60:.0f} min"
@@ -344,11 +344,11 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
             "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
         )
     yield from check_limits(store)
-    heard = store.mark(HEARD)
+    heard = store.marks.ts(HEARD)
     if running and heard is not None:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
-    if refused := store.mark(AGENT_REFUSED):
+    if refused := store.marks.ts(AGENT_REFUSED):
         hint = "What agents show is left out; all else works. It may need a paid plan, or the app installed anew."
         yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)
 
@@ -356,8 +356,8 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
 def check_limits(store: Store) -> Iterator[Check]:
     """Methods of Slack that the bot has used up: how many rows wait for them, and until when."""
     now = datetime.now(UTC)
-    rows = [method_of(row) for row in store.outbox(now=_FAR, limit=None)]
-    for scope, ts in store.marks(FULL):
+    rows = [method_of(row) for row in store.outbox.due(now=_FAR, limit=None)]
+    for scope, ts in store.marks.rows(FULL):
         until = datetime.fromtimestamp(float(ts), UTC)
         if (now - until).total_seconds() < NOTED_SECONDS:
             method = scope.removeprefix(FULL)

@@ -365,7 +365,7 @@ class Requests:
             said = decode(row.result) if row.result else {}
             return Standing("denied", reason=str(said.get("message") or f"It was not asked ({row.outcome})."))
         engine = self.notices.engine
-        head = await engine.writer.call(engine.store.head, row.session_id)
+        head = await engine.writer.call(engine.store.sessions.head, row.session_id)
         if head is None or head.quarantined is not None:
             return Standing("denied", row.session_id, reason="Its records are gone or damaged.")
         if head.status not in ENDED:

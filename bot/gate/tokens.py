@@ -48,18 +48,18 @@ def make_token(store: Store, agent: str, person: str, days: float, now: str) -> 
 
 def tokens_of(store: Store, now: str) -> list[Token]:
     """The tokens that count now, oldest first."""
-    return [_token(row) for row in store.kept(KIND) if row.expires_at > now]
+    return [_token(row) for row in store.kept.rows(KIND) if row.expires_at > now]
 
 
 def token_of(store: Store, text: str, now: str) -> Token | None:
     """The token with this text, if it counts now."""
-    found = [row for row in store.kept(KIND, [hashed(text)]) if row.expires_at > now]
+    found = [row for row in store.kept.rows(KIND, [hashed(text)]) if row.expires_at > now]
     return _token(found[0]) if found else None
 
 
 def revoke_token(store: Store, token_id: str, now: str) -> Token:
     """Let a token count no longer. Raises `UnknownToken`."""
-    row = store.kept_row(token_id)
+    row = store.kept.row(token_id)
     if row is None or row.kind != KIND or row.expires_at <= now:
         raise UnknownToken(f"There is no token {token_id}. `sayso gate tokens` lists those that there are.")
     store.consume([], now, [row.but(rev=row.rev + 1, expires_at=now)])

@@ -149,7 +149,7 @@ class CatchUp:
         self._unread |= self._numbered([key])
 
     async def _open_heads(self) -> list[Head]:
-        heads = await self._writer.call(self._writer.store.heads, statuses=OPEN, limit=MOST_THREADS)
+        heads = await self._writer.call(self._writer.store.sessions.heads, statuses=OPEN, limit=MOST_THREADS)
         return [head for head in heads if (head.thread_key or "").startswith(f"{self._home.team_id}:")]
 
     def progress(self) -> str | None:
@@ -261,8 +261,8 @@ class CatchUp:
         roots = {key.removeprefix(prefix): number for key, number in due.items()}
         # A channel is read from where the last reading ended, but at most a day back.
         day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
-        installed = await self._writer.call(self._writer.store.mark, INSTALLED) or day_ago
-        read = await self._writer.call(self._writer.store.mark, f"channel:{channel}") or installed
+        installed = await self._writer.call(self._writer.store.marks.ts, INSTALLED) or day_ago
+        read = await self._writer.call(self._writer.store.marks.ts, f"channel:{channel}") or installed
         floor = max(read, day_ago, key=float)
         oldest = min([floor, *roots], key=float)
         # Without `latest` Slack may begin with the oldest ones. Its clock may be ahead of ours.
@@ -349,7 +349,7 @@ class CatchUp:
     async def _thread(self, key: str) -> int:
         _, channel, thread_ts = key.split(":", 2)
         scope = f"thread:{key}"
-        mark = await self._writer.call(self._writer.store.mark, scope) or thread_ts
+        mark = await self._writer.call(self._writer.store.marks.ts, scope) or thread_ts
         found, newest = [], mark
         oldest = f"{max(float(thread_ts), float(mark) - DAY_SECONDS):.6f}"
 
@@ -383,7 +383,7 @@ class CatchUp:
                 items.append(item)
                 continue
             heard, told = [
-                await self._writer.call(self._writer.store.inbox_row, one.key) for one in (item, edit)
+                await self._writer.call(self._writer.store.inbox.row, one.key) for one in (item, edit)
             ]
             if heard is not None and not payloads.read_before(decode(edit.payload), decode(heard.payload)):
                 items.append(edit)
@@ -406,7 +406,7 @@ class CatchUp:
         """Store what was found, in the order in which it was said, and then move the mark."""
         items.sort(key=_said_at)
         stored = await self._writer.ingest(items, self._now()) if items else []
-        await self._writer.call(self._writer.store.set_mark, scope, newest)
+        await self._writer.call(self._writer.store.marks.move, scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
         if new:
             self._taken()

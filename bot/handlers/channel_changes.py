@@ -78,7 +78,7 @@ class ChannelChanges:
         """A message of ours was deleted: if it showed an open question, that is shown again."""
         data = decode(row.payload)
         store = self._engine.writer.store
-        open_here = await self._engine.writer.call(prompts.waiting, store, thread_key=row.thread_key)
+        open_here = await self._engine.writer.call(prompts.waiting, store.prompts, thread_key=row.thread_key)
         lost = [prompt for prompt in open_here if prompt.message_ts == data["ts"]]
         for prompt in lost[1:]:  # calls that shared a message; none of them was shown anew before
             await self._apply(prompt.session_id, Gone(prompt.prompt_id, data["ts"]))
@@ -94,7 +94,7 @@ class ChannelChanges:
             return False
         state = await self._engine.verified_state(prompt.session_id)
         reposts = state.prompts[prompt.prompt_id].reposts
-        writer, row_of = self._engine.writer, self._engine.store.outbox_row
+        writer, row_of = self._engine.writer, self._engine.store.outbox.row
         posting = await writer.call(row_of, prompt_key(prompt.prompt_id, reposts))
         if posting is None or posting.state == "failed":
             return False

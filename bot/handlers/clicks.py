@@ -100,7 +100,7 @@ class Presses:
         if needs.part == "prompt":
             prompt = await self.notices.prompt(needs.key)
             return prompt if prompt is not None and prompt.thread_key == row.thread_key else None
-        head = await engine.writer.call(engine.store.head, needs.key)
+        head = await engine.writer.call(engine.store.sessions.head, needs.key)
         return head if head is not None and head.thread_key == row.thread_key else None
 
     async def _approve(self, row: InboxRow, data: dict[str, Json], prompts: list[PromptState]) -> bool:
@@ -130,7 +130,11 @@ class Presses:
         self, row: InboxRow, data: dict[str, Json], prompt_id: str, prompt: PromptState | None
     ) -> bool:
         engine, grants = self.notices.engine, WideGrants(self.notices)
-        head = None if prompt is None else await engine.writer.call(engine.store.head, prompt.session_id)
+        head = (
+            None
+            if prompt is None
+            else await engine.writer.call(engine.store.sessions.head, prompt.session_id)
+        )
         if (head is None or head.status in ENDED) and await grants.counts(prompt_id):
             # The run that gave it is over: its row alone is changed.
             return await grants.revoke(row, data, prompt_id, await self.people.actor(data))
@@ -141,7 +145,7 @@ class Presses:
 
     async def _rate(self, row: InboxRow, data: dict[str, Json], value: str, key: str) -> bool:
         """Whether an agent's final answer helped, said by somebody who can read it; the session may be over long since."""
-        answer = await self.notices.engine.writer.call(self.notices.engine.store.outbox_row, key)
+        answer = await self.notices.engine.writer.call(self.notices.engine.store.outbox.row, key)
         entry: dict[str, Json] = decode(answer.payload) if answer is not None else {}
         if answer is None or answer.lane != row.thread_key or not entry.get("final"):
             return await self.notices.whisper(row, data, GONE, "refused")

@@ -68,12 +68,12 @@ def known_until(store: Store, keys: list[str]) -> dict[str, str]:
     """By thread the newest message that was read or delivered; those without one are left out."""
     known: dict[str, str] = {}
     for key in keys:
-        for ts in (store.mark(f"thread:{key}"), store.mark(f"known:{key}")):
+        for ts in (store.marks.ts(f"thread:{key}"), store.marks.ts(f"known:{key}")):
             if ts is not None:
                 known[key] = max(ts, known.get(key, ts), key=float)
     return known
 
 
 def _keep(store: Store, key: str, ts: str) -> None:
-    if store.heads(statuses=OPEN, thread_key=key, limit=1):
-        store.set_mark(f"known:{key}", ts)
+    if store.sessions.heads(statuses=OPEN, thread_key=key, limit=1):
+        store.marks.move(f"known:{key}", ts)

@@ -247,7 +247,7 @@ class Conversation:
         """Words for what goes on in a thread, once it is known whose they are."""
         engine, of_thread = self.notices.engine, list[PromptState]()
         if row.thread_key:
-            of_thread = await engine.writer.call(prompts.of_thread, engine.store, row.thread_key)
+            of_thread = await engine.writer.call(prompts.of_thread, engine.store.prompts, row.thread_key)
         named = [[*(prompt.who or ()), *(prompt.approvers or ())] for prompt in of_thread if prompt.open]
         actor = await self.people.actor(data, entries=[*chain(*named)], in_channel=True)
         thread = await self._thread(actor, known.sessions, of_thread)
@@ -308,7 +308,7 @@ class Conversation:
         for prompt in asked:
             is_hinted_at = prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
             key = f"hint:{prompt.prompt_id}"
-            if is_hinted_at and await engine.writer.call(engine.store.outbox_row, key) is not None:
+            if is_hinted_at and await engine.writer.call(engine.store.outbox.row, key) is not None:
                 hinted.add(prompt.prompt_id)
         listeners, by_name = await _listeners(self.notices, actor, sessions)
         return Thread(

@@ -81,24 +81,24 @@ class Notices:
         engine = self.engine
         if thread_key is None:
             return []
-        heads: list[Head] = await engine.writer.call(engine.store.heads, thread_key=thread_key)
+        heads: list[Head] = await engine.writer.call(engine.store.sessions.heads, thread_key=thread_key)
         return heads
 
     async def living(self, channel: str) -> list[Head]:
         """The sessions in a channel that have not ended."""
         engine = self.engine
         heads = await engine.writer.call(
-            engine.store.heads, statuses=("running", "paused"), limit=_MOST_LIVING
+            engine.store.sessions.heads, statuses=("running", "paused"), limit=_MOST_LIVING
         )
         return [head for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
 
     async def prompt(self, prompt_id: str) -> PromptState | None:
         """A question, open or not."""
-        return await self.engine.writer.call(prompts.find, self.engine.store, prompt_id)
+        return await self.engine.writer.call(prompts.find, self.engine.store.prompts, prompt_id)
 
     async def stored(self, key: str) -> InboxRow | None:
         """What arrived under this key, done with or not."""
-        return await self.engine.writer.call(self.engine.store.inbox_row, key)
+        return await self.engine.writer.call(self.engine.store.inbox.row, key)
 
     # --- words ---------------------------------------------------------------------------------------------
 

@@ -188,7 +188,7 @@ class Outbound:
             generation = self._writer.store.generation()
             if self._shards is not None:
                 await self._shards.share({await self._shards.of(row) for row, _ in self._lanes.values()})
-            rows = await self._writer.call(self._writer.store.outbox, now=self._now(), limit=self._limit)
+            rows = await self._writer.call(self._writer.store.outbox.due, now=self._now(), limit=self._limit)
             await self._forget_cards({row.lane for row in rows})
             found = len(rows)
             if self._shards is not None:
@@ -347,7 +347,7 @@ class Outbound:
 
     async def _ingest(self, items: Sequence[InboxItem]) -> None:
         if items:
-            await self._writer.call(self._writer.store.ingest, items, self._now())
+            await self._writer.call(self._writer.store.inbox.ingest, items, self._now())
             self._taken()
 
     async def _not_taken(self, row: OutboxRow, fault: SlackFault, seconds: float) -> None:
@@ -374,7 +374,7 @@ class Outbound:
 
     async def hurry(self, channel: str) -> None:
         """A channel can be posted in again, as it seems: what waits for that is tried at once."""
-        rows = await self._writer.call(self._writer.store.outbox, now=_EVER, limit=_MOST_ROWS)
+        rows = await self._writer.call(self._writer.store.outbox.due, now=_EVER, limit=_MOST_ROWS)
         for row in await self._reach.waiting_in(channel, rows):
             if row.not_before is not None:
                 await self._ledger.finish(row, "pending", row.result)

@@ -72,19 +72,19 @@ class Ledger:
 
     async def row(self, key: str) -> OutboxRow | None:
         """A row, in any state."""
-        return await self.writer.call(self.writer.store.outbox_row, key)
+        return await self.writer.call(self.writer.store.outbox.row, key)
 
     async def of(self, session_id: str, prefix: str) -> list[OutboxRow]:
         """The rows of a session whose keys begin so, in any state."""
-        return await self.writer.call(self.writer.store.outbox_of, session_id, prefix)
+        return await self.writer.call(self.writer.store.outbox.of, session_id, prefix)
 
     async def arrived(self, key: str) -> InboxRow | None:
         """What arrived under this key, done with or not."""
-        return await self.writer.call(self.writer.store.inbox_row, key)
+        return await self.writer.call(self.writer.store.inbox.row, key)
 
     async def head(self, session_id: str) -> Head | None:
         """Where a session stands."""
-        return await self.writer.call(self.writer.store.head, session_id)
+        return await self.writer.call(self.writer.store.sessions.head, session_id)
 
     async def put(self, rows: Sequence[PutOutbox]) -> None:
         """More is to be sent."""
@@ -92,11 +92,11 @@ class Ledger:
 
     async def note(self, name: str, value: str) -> None:
         """Keep a mark."""
-        await self.writer.call(self.writer.store.set_mark, name, value)
+        await self.writer.call(self.writer.store.marks.move, name, value)
 
     async def attempt(self, row: OutboxRow) -> None:
         """A request is about to be made. Raises `Hold` where another process has made one since the row was read."""
-        if not await self.writer.call(self.writer.store.outbox_attempt, row.id, row.attempts, self.now()):
+        if not await self.writer.call(self.writer.store.outbox.attempt, row.id, row.attempts, self.now()):
             raise Hold(OVERTAKEN_SECONDS, f"{row.key} was sent, or is being sent, by another process")
 
     async def keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
@@ -113,7 +113,7 @@ class Ledger:
         items: Sequence[InboxItem] = (),
     ) -> None:
         """What became of an attempt, and what follows from it."""
-        finish, now = self.writer.store.outbox_finish, self.now()
+        finish, now = self.writer.store.outbox.finish, self.now()
         await self.writer.call(
             finish, row.id, row.rev, now=now, state=state, result=result, not_before=not_before, items=items
         )

@@ -24,7 +24,7 @@ async def behind(writer: Writer, state: State) -> Behind | None:
     """Whom a session waits for; None for one that waits for no lock, or whose turn it is. Raises `StorageError`."""
     if state.lock is None or not limits.pending(state):
         return None
-    found = limits.standing(await writer.call(writer.store.locks, state.lock.name), state.session_id)
+    found = limits.standing(await writer.call(writer.store.locks.rows, state.lock.name), state.session_id)
     return None if found is None else Behind(*found)
 
 
@@ -45,8 +45,8 @@ class Queues:
     async def _redraw(self, name: str) -> None:
         writer = self._engine.writer
         try:
-            queue = await writer.call(writer.store.locks, name)
-            heads = [await writer.call(writer.store.head, row.session_id) for row in queue[1:]]
+            queue = await writer.call(writer.store.locks.rows, name)
+            heads = [await writer.call(writer.store.sessions.head, row.session_id) for row in queue[1:]]
             rows = [
                 card_row(head.session_id, head.seq) for head in heads if head is not None and head.thread_key
             ]

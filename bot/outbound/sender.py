@@ -58,7 +58,7 @@ class Sender:
     async def stored_prompt(self, prompt_id: str) -> PromptState | None:
         """A prompt as its row has it, open or not."""
         writer = self.ledger.writer
-        return await writer.call(prompts.find, writer.store, prompt_id)
+        return await writer.call(prompts.find, writer.store.prompts, prompt_id)
 
     async def ids(self, *prompts: Asked) -> Mapping[str, str]:
         """The ids of those who are asked, as far as Slack knows them."""

@@ -221,7 +221,7 @@ class _Player:
     # --- the beginning -----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        if await self._life.engine.writer.call(self._life.engine.store.head, SESSION) is not None:
+        if await self._life.engine.writer.call(self._life.engine.store.sessions.head, SESSION) is not None:
             await self._life.apply(None)
         elif not await self._start():
             return

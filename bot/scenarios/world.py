@@ -99,9 +99,9 @@ class World:
     @property
     def events(self) -> list[Event]:
         """The journal as it is stored."""
-        if self.store.head(SESSION) is None:
+        if self.store.sessions.head(SESSION) is None:
             return []
-        return [decode_event(row) for row in self.store.journal(SESSION)]
+        return [decode_event(row) for row in self.store.sessions.journal(SESSION)]
 
     @property
     def effects(self) -> list[Done]:
@@ -111,7 +111,7 @@ class World:
     @property
     def notes(self) -> list[KeptRow]:
         """What agents have noted for later runs."""
-        return [row for row in self.store.kept(memory.NOTE) if memory.current(row, self.now)]
+        return [row for row in self.store.kept.rows(memory.NOTE) if memory.current(row, self.now)]
 
     def advance(self, moment: str) -> None:
         """The clock moves on, never back."""

@@ -217,13 +217,15 @@ class SlackApp:
 
     async def _known(self, thread_key: str) -> bool:
         """Whether the thread has a session, or may get one: something of it was taken and not handled yet."""
-        if await self._writer.call(self._writer.store.heads, thread_key=thread_key, limit=1):
+        if await self._writer.call(self._writer.store.sessions.heads, thread_key=thread_key, limit=1):
             return True
-        pending = await self._writer.call(self._writer.store.inbox, limit=_MOST_PENDING)
+        pending = await self._writer.call(self._writer.store.inbox.rows, limit=_MOST_PENDING)
         if any(row.thread_key == thread_key for row in pending):
             return True
         # What was handled in between has its session by now.
-        return bool(await self._writer.call(self._writer.store.heads, thread_key=thread_key, limit=1))
+        return bool(
+            await self._writer.call(self._writer.store.sessions.heads, thread_key=thread_key, limit=1)
+        )
 
     async def _take(self, decision: decisions.Take) -> None:
         item = decision.item
@@ -249,7 +251,7 @@ class SlackApp:
 
     async def _differs(self, item: InboxItem) -> bool:
         """Whether something else is stored under this key: a person changed a form whose acknowledgement was lost."""
-        before = await self._writer.call(self._writer.store.inbox_row, item.key)
+        before = await self._writer.call(self._writer.store.inbox.row, item.key)
         return before is not None and before.payload != item.payload
 
 

@@ -31,7 +31,7 @@ async def note_limits(budget: Budget, engine: Engine, seconds: Callable[[], floa
         await asyncio.sleep(LIMITS_SECONDS)
         for full in budget.full():
             until = f"{seconds() + full.seconds:.6f}"
-            mark = partial(engine.writer.call, engine.store.set_mark, FULL + full.method, until)
+            mark = partial(engine.writer.call, engine.store.marks.move, FULL + full.method, until)
             await waited_out(mark, "a limit of Slack")
 
 

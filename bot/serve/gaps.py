@@ -136,7 +136,7 @@ class Gaps:
                 self._taken()
                 if seen and self._catchup.complete:
                     await waited_out(
-                        partial(self._writer.call, self._writer.store.set_mark, READ, seen), _WHAT
+                        partial(self._writer.call, self._writer.store.marks.move, READ, seen), _WHAT
                     )
             await self._until_next()
 
@@ -154,10 +154,10 @@ class Gaps:
 
 
 def _marks(store: Store) -> tuple[str, str]:
-    return store.mark(GAP) or "", store.mark(READ) or ""
+    return store.marks.ts(GAP) or "", store.marks.ts(READ) or ""
 
 
 def _note(store: Store, now: float) -> None:
     """The mark moves on also where this machine's clock is behind another one's."""
-    before = float(store.mark(GAP) or 0)
-    store.set_mark(GAP, f"{max(now, before + 0.001):.6f}")
+    before = float(store.marks.ts(GAP) or 0)
+    store.marks.move(GAP, f"{max(now, before + 0.001):.6f}")

@@ -164,11 +164,11 @@ class Bot:
         store = self.machine.open_store(settings.database_url, settings.secret_key, settings.encryption_keys)
         try:
             store.bind(identity.team_id, identity.app_id or "")
-            if store.mark(INSTALLED) is None:
-                store.set_mark(INSTALLED, f"{self.machine.seconds():.6f}")
-            if store.mark(AGENT_REFUSED):
+            if store.marks.ts(INSTALLED) is None:
+                store.marks.move(INSTALLED, f"{self.machine.seconds():.6f}")
+            if store.marks.ts(AGENT_REFUSED):
                 # The workspace may take it by now.
-                store.set_mark(AGENT_REFUSED, "")
+                store.marks.move(AGENT_REFUSED, "")
         except BaseException:
             store.close()
             raise
@@ -305,7 +305,9 @@ class Bot:
         shards, tuning, engine, writer = None, self.machine.tuning, self.engine, self.engine.writer
         if self.replica.shared:
             shards = Shards(
-                writer, self.replica.posters, lambda session_id: writer.call(writer.store.head, session_id)
+                writer,
+                self.replica.posters,
+                lambda session_id: writer.call(writer.store.sessions.head, session_id),
             )
             tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
             self.replica.on_word.append(
@@ -572,7 +574,7 @@ class Bot:
                 # When the last event came, for `sayso doctor`.
                 self._heard = self.slack.sockets.heard
                 heard = f"{self.machine.seconds():.6f}"
-                await self._stored("the time of the last event", self.engine.store.set_mark, HEARD, heard)
+                await self._stored("the time of the last event", self.engine.store.marks.move, HEARD, heard)
             await self._stored_marks()
 
     async def _stored_marks(self) -> None:

@@ -170,14 +170,14 @@ def _outcome(event: ev.Closing) -> str:
 
 
 def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:
-    return store.counts(), _oldest_question(store), store.spent(now[:10]), store.suspended() is not None
+    return store.counts(), _oldest_question(store), store.spend.on(now[:10]), store.suspended() is not None
 
 
 def _oldest_question(store: Store) -> str | None:
     """Since when the oldest open question waits; what was asked by sessions that cannot be read waits for nobody."""
-    for row in store.prompts(statuses=question_row.OPEN_STATUSES, limit=_MOST_UNREADABLE):
+    for row in store.prompts.rows(statuses=question_row.OPEN_STATUSES, limit=_MOST_UNREADABLE):
         with suppress(SaysoError):
-            head = store.head(row.session_id)
+            head = store.sessions.head(row.session_id)
             if head is not None and head.quarantined is None:
                 asked = stored_state(store, row.session_id).prompts.get(row.prompt_id)
                 if asked is not None:

@@ -273,7 +273,7 @@ class TriggerStarts:
             own = str(data["ts"])
             place = scope
             while (
-                before := await self.notices.engine.writer.call(self.notices.engine.store.mark, place)
+                before := await self.notices.engine.writer.call(self.notices.engine.store.marks.ts, place)
             ) not in (
                 None,
                 own,
@@ -287,7 +287,7 @@ class TriggerStarts:
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
-            await self.notices.engine.writer.call(self.notices.engine.store.set_mark, place, own)
+            await self.notices.engine.writer.call(self.notices.engine.store.marks.move, place, own)
             return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:

@@ -34,7 +34,7 @@ class WideGrants:
     async def _standing(self) -> list[Grant]:
         engine = self._notices.engine
         return wide_grants.current(
-            await engine.writer.call(engine.store.kept, wide_grants.GRANT), engine.now()
+            await engine.writer.call(engine.store.kept.rows, wide_grants.GRANT), engine.now()
         )
 
     async def counts(self, grant_id: str) -> bool:

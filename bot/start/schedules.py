@@ -104,10 +104,10 @@ class Schedules:
 
     async def _look_at(self, flow: Flow, trigger: Trigger, now: datetime) -> None:
         scope = f"schedule:{flow.name}:{_digest(trigger)}"
-        mark = await self.writer.call(self.writer.store.mark, scope)
+        mark = await self.writer.call(self.writer.store.marks.ts, scope)
         if mark is None:
             # Seen for the first time: what was before is not for it.
-            await self.writer.call(self.writer.store.set_mark, scope, f"{now.timestamp():.6f}")
+            await self.writer.call(self.writer.store.marks.move, scope, f"{now.timestamp():.6f}")
             return
         latest = latest_before(trigger, now)
         if latest.timestamp() <= float(mark):
@@ -118,7 +118,7 @@ class Schedules:
             log.warning("%s was due at %s, which is too long ago to be made up for", flow.name, when)
         else:
             await self._ingest(flow, trigger, scope, when, late)
-        await self.writer.call(self.writer.store.set_mark, scope, f"{latest.timestamp():.6f}")
+        await self.writer.call(self.writer.store.marks.move, scope, f"{latest.timestamp():.6f}")
 
     async def _ingest(self, flow: Flow, trigger: Trigger, scope: str, when: str, late: float) -> None:
         why = f"scheduled: {trigger.pattern} ({trigger.timezone})"

@@ -254,7 +254,7 @@ class Starter:
     async def inputs_of(self, session_id: str, channel: str) -> Mapping[str, Json]:
         """The inputs of a session whose thread is in this channel; none of another one."""
         engine = self.notices.engine
-        head = await engine.writer.call(engine.store.head, session_id)
+        head = await engine.writer.call(engine.store.sessions.head, session_id)
         if head is None or (head.thread_key or "").split(":")[1:2] != [channel]:
             return {}
         state = await engine.verified_state(session_id)

@@ -92,7 +92,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         engine.executor.on_stream = screen.streamed
         await engine.open()
         try:
-            head = await engine.writer.call(store.head, session_id)
+            head = await engine.writer.call(store.sessions.head, session_id)
             if head is not None and mode.ask:
                 await _tell_where(engine, screen, session_id)
             follower = Follower(
@@ -309,7 +309,7 @@ def _people(state: State) -> Iterator[dict[str, Json]]:
 
 def _lock(state: State, store: Store) -> Iterator[dict[str, Json]]:
     if state.lock is not None and limits.pending(state):
-        behind = limits.standing(store.locks(state.lock.name), state.session_id)
+        behind = limits.standing(store.locks.rows(state.lock.name), state.session_id)
         holder = None if behind is None else behind[0]
         yield {"kind": "lock", "name": state.lock.name, "holder": holder, "until": None}
 

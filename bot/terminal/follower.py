@@ -284,14 +284,14 @@ class Follower:
             if run.status == "started" and mode_of(run.type) == "delivery":
                 found = True
                 key = f"message:{self.session_id}:{path}:{run.attempt}"
-                row = await self.engine.writer.call(self.engine.store.outbox_row, key)
+                row = await self.engine.writer.call(self.engine.store.outbox.row, key)
                 if row is not None and row.state == "pending":
                     await self._deliver_row(row)
         return found
 
     async def _deliver_row(self, row: OutboxRow) -> None:
         data = decode(row.payload)
-        attempt, now = self.engine.store.outbox_attempt, self.engine.now()
+        attempt, now = self.engine.store.outbox.attempt, self.engine.now()
         if not await self.engine.writer.call(attempt, row.id, row.attempts, now):
             return
         do = "delivered"
@@ -305,7 +305,7 @@ class Follower:
         item = remote_commands.item(f"{do}:{row.key}", self.session_id, do, **place, **outcome)
         now = self.engine.now()
         await self.engine.writer.call(
-            self.engine.store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[item]
+            self.engine.store.outbox.finish, row.id, row.rev, now=now, state="sent", items=[item]
         )
         self._service.notify()
 

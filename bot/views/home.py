@@ -194,7 +194,7 @@ class HomeKind(Kind):
         now = self._engine.now()
         mine = about(await self._profiles.of(user), now)
         kept = wide_grants.current(
-            await self._engine.writer.call(self._engine.store.kept, wide_grants.GRANT), now
+            await self._engine.writer.call(self._engine.store.kept.rows, wide_grants.GRANT), now
         )
         allowed = [grant for grant in kept if user in [person.get("id") for person in grant.by]]
         page = HomePage(waiting, [], [], self._library.refresh(), now, others, look, mine, allowed)
@@ -221,7 +221,9 @@ class HomeKind(Kind):
 
     async def _runs(self, user: str, statuses: Sequence[str], most: int) -> list[State]:
         """Sessions in channels that this person is in, their own first, then the newest."""
-        heads = await self._engine.writer.call(self._engine.store.heads, statuses=statuses, limit=_LOOKED_AT)
+        heads = await self._engine.writer.call(
+            self._engine.store.sessions.heads, statuses=statuses, limit=_LOOKED_AT
+        )
         found: list[State] = []
         for head in heads:
             if head.thread_key is None or head.quarantined is not None:

@@ -66,7 +66,7 @@ class PromptLookup:
 
     async def asked(self, prompt_id: str, nonce: str | None) -> OpenPrompt | str:
         """The prompt, if it is open and this nonce is its own; else the sentence that says why not."""
-        row = await self._engine.writer.call(prompts.find, self._engine.store, prompt_id)
+        row = await self._engine.writer.call(prompts.find, self._engine.store.prompts, prompt_id)
         if row is None:
             return UNKNOWN
         if not row.open:
@@ -126,7 +126,7 @@ class PromptLookup:
 
     async def page(self, key: str) -> dict[str, Json] | None:
         """What was stored of an earlier page."""
-        row = await self._engine.writer.call(self._engine.store.inbox_row, key)
+        row = await self._engine.writer.call(self._engine.store.inbox.row, key)
         return None if row is None else dict(decode(row.payload)["values"])
 
 

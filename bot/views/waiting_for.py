@@ -61,9 +61,9 @@ class WaitingFor:
 def _asked(store: Store) -> list[Waiting]:
     """The open questions in channels with the names of their flows, newest first."""
     found, names = [], dict[str, str | None]()
-    for prompt in reversed(prompts.waiting(store)):
+    for prompt in reversed(prompts.waiting(store.prompts)):
         if prompt.session_id not in names:
-            head = store.head(prompt.session_id)
+            head = store.sessions.head(prompt.session_id)
             names[prompt.session_id] = None if head is None or head.quarantined else head.flow_name
         name = names[prompt.session_id]
         if name is not None and prompt.channel and prompt.thread_ts:

@@ -78,11 +78,11 @@ class Acts:
         admins = {entry.lower() for entry in self._settings.admins}
         if actor.kind != "local" and not admins & {actor.id.lower(), (actor.email or "").lower()}:
             raise RequestRefused("not_allowed", "Dead letters are for admins (SAYSO_ADMINS).")
-        done = await self._writer.call(partial(self._writer.store.decide_letter, key, again=again))
+        done = await self._writer.call(partial(self._writer.store.inbox.decide_letter, key, again=again))
         return {"outcome": "applied" if done else "gone"}
 
     def _head(self, session_id: str, do: str) -> Head:
-        head = self._writer.store.head(session_id)
+        head = self._writer.store.sessions.head(session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         if head.quarantined:

@@ -71,21 +71,21 @@ class Pasts:
 
     def of(self, session_id: str) -> Past:
         """A session's journal, verified when it was read. Raises `UnknownSession`, `Corrupt`, `Erased`."""
-        head = self._store.head(session_id)
+        head = self._store.sessions.head(session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         past = self._kept.pop(session_id, None)
         if past is None or past.head.but(owner=None, epoch=0) != head.but(owner=None, epoch=0):
             past = self._read(head)
         else:
-            self._store.opening(session_id)  # what was erased since leaves its head as it was
+            self._store.sessions.opening(session_id)  # what was erased since leaves its head as it was
         self._kept[session_id] = past
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return past
 
     def _read(self, head: Head) -> Past:
-        events = [decode_event(row) for row in self._store.journal(head.session_id)]
+        events = [decode_event(row) for row in self._store.sessions.journal(head.session_id)]
         try:
             flow, _ = stored_flow(self._store, head.flow_digest)
         except FlowError as error:
@@ -103,7 +103,7 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
     events = past.until(at)
     state, root = derive_state(events), tree(events, past.flow)
     now = len(events) == len(past.events)
-    queue = store.locks(state.lock.name) if now and state.lock is not None and not state.ended else []
+    queue = store.locks.rows(state.lock.name) if now and state.lock is not None and not state.ended else []
     behind = standing(queue, state.session_id)
     steps = list(_steps(root, 0))
     return {
@@ -337,7 +337,7 @@ def _side(found: tuple[Entry, Json] | None, parts: Iterable[str]) -> dict[str, J
 
 def sent(store: Store, session_id: str) -> dict[str, Json]:
     """What a session has shown, or is to show, in Slack: the rows of its outbox."""
-    rows = store.outbox_of(session_id, "")
+    rows = store.outbox.of(session_id, "")
     return {
         "rows": [
             {

@@ -73,7 +73,7 @@ class Index:
 
     def read_on(self) -> None:
         """Read the next older sessions; `complete` once there are none."""
-        heads = self._store.heads(limit=_AT_ONCE, before=self._read_to)
+        heads = self._store.sessions.heads(limit=_AT_ONCE, before=self._read_to)
         for head in heads:
             self._note(head)
         self.complete = len(heads) < _AT_ONCE
@@ -83,7 +83,7 @@ class Index:
         """Read what changed since the last time: the ids of it."""
         since = timestamps.to_text(timestamps.from_text(self._newest) - _OVERLAP) if self._newest else ""
         changed = []
-        for head in self._store.stirred(since):
+        for head in self._store.sessions.stirred(since):
             before = self._known.get(head.session_id)
             if before is None or before.head != head:
                 self._note(head)
@@ -103,7 +103,7 @@ class Index:
     def _read(self, head: Head) -> Known:
         began: SessionStarted | None = None
         with suppress(SaysoError):
-            event = decode_event(self._store.opening(head.session_id))
+            event = decode_event(self._store.sessions.opening(head.session_id))
             began = event if isinstance(event, SessionStarted) else None
         actor, thread = (began.actor, began.thread or {}) if began else ({}, {})
         person = clean(str(actor.get("name") or actor.get("id") or ""))
@@ -118,7 +118,7 @@ class Index:
     def page(self, wanted: Wanted) -> dict[str, Json]:
         """A page of sessions as the store has them now, and which others there are."""
         found = list(islice(self._matching(wanted), wanted.limit + 1))
-        queued = {row.session_id: row.name for row in self._store.locks() if row.taken_at is None}
+        queued = {row.session_id: row.name for row in self._store.locks.rows() if row.taken_at is None}
         rows = [
             row for each in found[: wanted.limit] if (row := self._row(each, queued.get(each))) is not None
         ]
@@ -169,7 +169,7 @@ class Index:
         known = self._known[session_id]
         with suppress(SaysoError):
             try:
-                self._store.opening(session_id)
+                self._store.sessions.opening(session_id)
             except Erased:
                 known = self._known[session_id] = self._read(known.head)
         return known
@@ -178,7 +178,7 @@ class Index:
         """A session as it stands now; None, and forgotten, where it was deleted."""
         known = self._known[session_id]
         try:
-            head = self._store.head(session_id)
+            head = self._store.sessions.head(session_id)
         except SaysoError as error:
             head = known.head.but(quarantined=str(error))
         if head is None:
@@ -189,7 +189,7 @@ class Index:
         asked: Sequence[question_row.PromptState] = ()
         if head.status == "paused":
             with suppress(SaysoError):
-                asked = question_row.waiting(self._store, session_id=session_id)
+                asked = question_row.waiting(self._store.prompts, session_id=session_id)
         return {
             **head_json(head, asked),
             "status": known.status,

@@ -39,7 +39,7 @@ class Waiting:
 
     def document(self) -> dict[str, Json]:
         """Open questions, oldest first, the sessions that wait for locks, and timers."""
-        rows = self._store.prompts(statuses=question_row.OPEN_STATUSES, limit=_MOST)
+        rows = self._store.prompts.rows(statuses=question_row.OPEN_STATUSES, limit=_MOST)
         asked = [prompt for row in rows if (prompt := _read(row)) is not None]
         questions = [self._question(prompt, number) for number, prompt in enumerate(asked)]
         counts = self._store.counts()
@@ -50,12 +50,12 @@ class Waiting:
             "locks": locks(self._store),
             "timers": [
                 {"sessionId": timer.session_id, "due": timer.due_at}
-                for timer in self._store.timers(limit=_MOST)
+                for timer in self._store.timers.rows(limit=_MOST)
             ],
         }
 
     def _question(self, prompt: PromptState, number: int) -> dict[str, Json]:
-        head = self._store.head(prompt.session_id)
+        head = self._store.sessions.head(prompt.session_id)
         requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
         return {
             "promptId": prompt.prompt_id,
@@ -93,10 +93,10 @@ def locks(store: Store) -> list[Json]:
 
 def _places(store: Store) -> Iterator[dict[str, Json]]:
     before, place = None, 0
-    for row in store.locks():
+    for row in store.locks.rows():
         place = place + 1 if row.name == before else 0
         before = row.name
-        head = store.head(row.session_id)
+        head = store.sessions.head(row.session_id)
         yield {
             "name": clean(row.name),
             "sessionId": row.session_id,
@@ -114,7 +114,7 @@ def queues(store: Store) -> dict[str, Json]:
     return {
         "inbox": {"rows": counts.inbox, "oldest": counts.oldest_inbox},
         "outbox": {"rows": counts.outbox, "oldest": counts.oldest_outbox},
-        "letters": [_letter(row) for row in store.dead_letters(_MOST)],
+        "letters": [_letter(row) for row in store.inbox.dead_letters(_MOST)],
         "dead": counts.dead,
         "quarantined": counts.quarantined,
         "locks": locks(store),
@@ -133,7 +133,7 @@ def _letter(row: InboxRow) -> dict[str, Json]:
 def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str, Json]:
     """What model calls of the last days cost, today included."""
     since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
-    found = spend_json(store.spend(since), days, cap, today)
+    found = spend_json(store.spend.rows(since), days, cap, today)
     for name in ("byFlow", "bySession"):
         dearest = sorted(found[name].items(), key=lambda item: -Decimal(item[1]["cost"]))
         found[name] = dict(dearest[:_LISTED])

@@ -26,14 +26,14 @@ class Aliases:
 
     async def load(self, writer: Writer) -> None:
         """Read what was learnt before."""
-        found = await writer.call(writer.store.marks, _SCOPE)
+        found = await writer.call(writer.store.marks.rows, _SCOPE)
         for scope, _ in sorted(found, key=lambda entry: float(entry[1])):
             _, old, new = scope.split(":")
             self._learn(old, new)
 
     async def rename(self, writer: Writer, old: str, new: str, ts: str) -> None:
         """A channel got another id, as the event at `ts` says. Durable on return."""
-        await writer.call(writer.store.set_mark, f"{_SCOPE}{old}:{new}", ts)
+        await writer.call(writer.store.marks.move, f"{_SCOPE}{old}:{new}", ts)
         self._learn(old, new)
 
     def _learn(self, old: str, new: str) -> None:

@@ -214,7 +214,7 @@ class Dispatcher:
             return
         self._swept, self._released = now, True
         orphans = await self.engine.writer.call(
-            self.engine.store.orphans, limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
+            self.engine.store.sessions.orphans, limit=_AT_ONCE + len(self._unwanted) + len(self._idle)
         )
         self._idle = {session_id: seq for session_id, seq in self._idle.items() if session_id in orphans}
         for session_id in dict.fromkeys([*self.engine.sessions.stale(), *orphans]):
@@ -238,7 +238,7 @@ class Dispatcher:
             return
         self._released = False
         limit = _AT_ONCE + len(self._unwanted)
-        for session_id in await self.engine.writer.call(self.engine.store.grants, limit=limit):
+        for session_id in await self.engine.writer.call(self.engine.store.locks.grants, limit=limit):
             await self._guarded(self._go_on, session_id)
 
     async def _go_on(self, session_id: str, command: Command | None = None) -> None:
@@ -254,7 +254,7 @@ class Dispatcher:
             await self._look_for_timers()
             if self._next_timer <= self.engine.now() and not jumped:
                 due = await self.engine.writer.call(
-                    self.engine.store.timers, due=self.engine.now(), limit=_AT_ONCE + len(self._unwanted)
+                    self.engine.store.timers.rows, due=self.engine.now(), limit=_AT_ONCE + len(self._unwanted)
                 )
                 for timer in due:
                     await self._guarded(partial(self._go_on, command=Due(timer.timer_id)), timer.session_id)
@@ -268,7 +268,7 @@ class Dispatcher:
         self._next_timer = _NEVER
         # Nearly always the first one is ours.
         limit = _AT_ONCE + len(self._unwanted) if self._unwanted else 1
-        timers = await self.engine.writer.call(self.engine.store.timers, limit=limit)
+        timers = await self.engine.writer.call(self.engine.store.timers.rows, limit=limit)
         ours = (timer.due_at for timer in timers if timer.session_id not in self._unwanted)
         self._next_timer = min(self._next_timer, next(ours, _NEVER))
 
@@ -413,7 +413,7 @@ class Dispatcher:
     async def _consumed(self, row: InboxRow) -> bool:
         """Whether somebody has consumed the row by now: then there is nothing to try again."""
         try:
-            stored = await self.engine.writer.call(self.engine.store.inbox_row, row.key)
+            stored = await self.engine.writer.call(self.engine.store.inbox.row, row.key)
         except StorageError:
             return False
         return stored is None or stored.outcome is not None
@@ -433,7 +433,7 @@ class Dispatcher:
         """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
         if row.session_id is not None and not self.engine.sessions.known(row.session_id):
             try:
-                head = await self.engine.writer.call(self.engine.store.head, row.session_id)
+                head = await self.engine.writer.call(self.engine.store.sessions.head, row.session_id)
             except Corrupt:
                 head = None  # carrying the request out sets the session aside, and says so
             if head is not None and not self._wants(head):
@@ -495,7 +495,9 @@ class OwnLanes:
         """See `Lanes.look`."""
         found = _AT_ONCE
         while found == _AT_ONCE:
-            rows = await self._engine.writer.call(self._engine.store.inbox, after=self._after, limit=_AT_ONCE)
+            rows = await self._engine.writer.call(
+                self._engine.store.inbox.rows, after=self._after, limit=_AT_ONCE
+            )
             found = len(rows)
             for row in rows:
                 self._after = max(self._after, row.id)

@@ -357,7 +357,7 @@ class Engine:
         from engine.run import export
 
         events, state = export.contents(file)
-        if await self.writer.call(self.store.head, state.session_id) is not None:
+        if await self.writer.call(self.store.sessions.head, state.session_id) is not None:
             export.refuse_other_history(state.session_id, await self.journal(state.session_id), events)
             return state.session_id
         export.refuse_unpaused(state)
@@ -416,7 +416,7 @@ class Engine:
 
         failed = past.failed_at(await self.journal(session_id))
         new_id = past.next_try(session_id)
-        if await self.writer.call(self.store.head, new_id) is not None:
+        if await self.writer.call(self.store.sessions.head, new_id) is not None:
             raise past.TriedAgain(f"It is tried again already, as {new_id}.")
         return await self._fork(session_id, failed.seq, new_id, actor, copied=copied, again=failed.path)
 
@@ -474,7 +474,7 @@ class Engine:
         """Refuse what would have to wait for its lock where its flow does not wait. Raises `SessionError`."""
         if state.lock is None or state.lock.on_conflict != "refuse" or not limits.pending(state):
             return
-        stands = limits.verdict(await self.writer.call(self.store.locks, state.lock.name), state)
+        stands = limits.verdict(await self.writer.call(self.store.locks.rows, state.lock.name), state)
         if isinstance(stands, LockQueued):
             raise SessionError(str(limits.refusal(stands)["message"]))
 

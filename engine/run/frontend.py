@@ -198,7 +198,7 @@ class FrontendWorker:
             if not self._lock.take():
                 return
             permit = WorkPermit(self._engine.store, self._engine.store.generation())
-            rows = await self._engine.writer.call(self._engine.store.outbox, now=self._engine.now())
+            rows = await self._engine.writer.call(self._engine.store.outbox.due, now=self._engine.now())
         except StorageBroken:
             raise
         except StorageError as error:
@@ -224,7 +224,7 @@ class FrontendWorker:
     async def _handle(self, row: OutboxRow) -> bool:
         """Whether the row is done with; where its frontend raised it waits, and the rows behind it."""
         call, store = self._engine.writer.call, self._engine.store
-        if not await call(store.outbox_attempt, row.id, row.attempts, self._engine.now()):
+        if not await call(store.outbox.attempt, row.id, row.attempts, self._engine.now()):
             return False
         try:
             items = await self._kinds[row.kind](row)
@@ -232,7 +232,7 @@ class FrontendWorker:
             items = [self._undelivered(row, str(error))]
         except _LOST as error:
             log.error("%s is not shown, for its session cannot be read: %s", row.key, error)
-            await call(store.outbox_finish, row.id, row.rev, now=self._engine.now(), state="failed")
+            await call(store.outbox.finish, row.id, row.rev, now=self._engine.now(), state="failed")
             return True
         except StorageError:
             raise
@@ -247,13 +247,13 @@ class FrontendWorker:
                 )
                 now = self._engine.now()
                 await call(
-                    store.outbox_finish, row.id, row.rev, now=now, state="pending", not_before=not_before
+                    store.outbox.finish, row.id, row.rev, now=now, state="pending", not_before=not_before
                 )
                 return False
             log.error("%s is given up after %d attempts", row.key, MOST_ATTEMPTS, exc_info=error)
             text = f"The message could not be delivered: {type(error).__name__}: {error}"
             items = [self._undelivered(row, text)] if row.kind == "message" else []
-        await call(store.outbox_finish, row.id, row.rev, now=self._engine.now(), state="sent", items=items)
+        await call(store.outbox.finish, row.id, row.rev, now=self._engine.now(), state="sent", items=items)
         if items:
             self._ingested()
         return True

@@ -47,7 +47,7 @@ def descriptions(engine: Callable[[], Engine]) -> Approved:
 
     async def read(server: str) -> Sequence[Json]:
         found, scopes = engine(), [listings.scope_of(server)]
-        return listings.approved(await found.writer.call(found.store.kept, listings.LISTED, scopes))
+        return listings.approved(await found.writer.call(found.store.kept.rows, listings.LISTED, scopes))
 
     return read
 
@@ -56,7 +56,7 @@ async def notes_of(
     engine: Engine, scopes: Sequence[str] | None, channel: Json, public: Public
 ) -> list[KeptRow]:
     """The notes of these scopes, or of all, that may be read in a channel now, oldest first."""
-    rows: list[KeptRow] = await engine.writer.call(engine.store.kept, memory.NOTE, scopes)
+    rows: list[KeptRow] = await engine.writer.call(engine.store.kept.rows, memory.NOTE, scopes)
     rows = [row for row in rows if memory.current(row, engine.now())]
     open_here = {name for name in memory.elsewhere(rows, channel) if await public(name, channel)}
     return [row for row in rows if memory.note(row).get("channel") in (None, channel, *open_here)]
@@ -64,7 +64,7 @@ async def notes_of(
 
 def stored_note(store: Store, kept_id: str, now: str) -> KeptRow:
     """A note that holds. Raises `UnknownNote`, and `Corrupt` where its row was changed outside."""
-    row = store.kept_row(kept_id)
+    row = store.kept.row(kept_id)
     if row is None or row.kind != memory.NOTE or not memory.current(row, now):
         raise UnknownNote(f"There is no note {kept_id[:40]}, or it is over or forgotten.")
     return row

@@ -101,7 +101,7 @@ async def receipt_of(
         look = news()
         # Asked before the row is read: a process that took the request and ended is seen to have taken it.
         there = served is None or await writer.call(served)
-        row = await writer.call(writer.store.inbox_row, key)
+        row = await writer.call(writer.store.inbox.row, key)
         assert row is not None, "a request stays in the inbox until it is done"
         if row.outcome is not None:
             if row.outcome != "applied":
@@ -133,7 +133,7 @@ async def carry_out(engine: Engine, request: InboxItem) -> None:
 
 def withdraw(store: Store, key: str, now: str) -> None:
     """Take a request back that nobody has carried out: whoever made it is told that nothing was done."""
-    row = store.inbox_row(key)
+    row = store.inbox.row(key)
     if row is not None and row.outcome is None:
         store.consume([Consumed(row.id, "withdrawn")], now)
 

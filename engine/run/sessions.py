@@ -109,7 +109,9 @@ class Sessions:
             return live.state
         cached = self._cached.get(session_id)
         loaded = await self.writer.call(
-            lambda: self._load_unless(session_id, cached, self.store.head(session_id) if cached else None)
+            lambda: self._load_unless(
+                session_id, cached, self.store.sessions.head(session_id) if cached else None
+            )
         )
         if loaded is None:
             assert cached is not None, "only what is cached is not loaded"
@@ -122,11 +124,11 @@ class Sessions:
         """A session as it is stored; None where its head says that it is what is cached. On the thread of the store."""
         if cached is not None and _stands(head, cached.epoch, cached.state.seq):
             return None
-        return self.store.load(session_id)
+        return self.store.sessions.load(session_id)
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
-        head = await self.writer.call(self.store.head, session_id)
+        head = await self.writer.call(self.store.sessions.head, session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         return head
@@ -139,7 +141,7 @@ class Sessions:
 
     async def journal(self, session_id: str) -> list[Event]:
         """All events of a session, verified."""
-        rows = await self.writer.call(lambda: list(self.store.journal(session_id)))
+        rows = await self.writer.call(lambda: list(self.store.sessions.journal(session_id)))
         return [decode_event(row) for row in rows]
 
     async def flow_of(self, session_id: str) -> Flow:
@@ -159,7 +161,7 @@ class Sessions:
             await self.files.bring_kept(session_id)
         journal = await self.journal(session_id)
         head = await self.head(session_id)
-        flow_body = await self.writer.call(self.store.flow, head.flow_digest)
+        flow_body = await self.writer.call(self.store.flows.text, head.flow_digest)
         return await signed_file(self.writer, journal, flow_body, session_folder(self.home, session_id))
 
     def shown_files(self, session_id: str) -> frozenset[str]:
@@ -212,7 +214,7 @@ class Sessions:
             self._flows[digest] = flow
             if was_read and (form := flow_form(flow)) is not None:
                 with contextlib.suppress(StorageError):  # without it the text is read again
-                    await self.writer.call(self.store.keep_form, form)
+                    await self.writer.call(self.store.flows.keep_form, form)
         return self._flows[digest]
 
     # --- who works for a session ---------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ class Sessions:
                 await self._load_claimed(live)
             elif live.stale:
                 # Load a session again of which a commit failed.
-                loaded = await self.writer.call(self.store.load, live.session_id)
+                loaded = await self.writer.call(self.store.sessions.load, live.session_id)
                 if (loaded.head.epoch, loaded.head.owner) != (live.epoch, self.owner):
                     self.lose(live)
                     raise Fenced(f"Another owner has session {live.session_id}.")
@@ -343,15 +345,15 @@ class Sessions:
         return [
             row.but(uncertain=True)
             for row in self.intents(state)
-            if await self.writer.call(self.store.outbox_row, row.key) is None
+            if await self.writer.call(self.store.outbox.row, row.key) is None
         ]
 
     async def queue(self, session_id: str, name: str) -> list[LockRow]:
         """The queue for a lock, in which this session stands: without those that are over, and with those that hold it by their
         journals although somebody deleted their places."""
-        queue = await self.writer.call(self.store.locks, name)
+        queue = await self.writer.call(self.store.locks.rows, name)
         for row in [row for row in queue if row.session_id != session_id][:1]:
-            head = await self.writer.call(self.store.head, row.session_id)
+            head = await self.writer.call(self.store.sessions.head, row.session_id)
             if row.verified and (head is None or head.status in ENDED):
                 log.error("%s is over, and stands in the queue for %s; it is taken out", row.session_id, name)
                 gone = [DropLock(name, row.session_id)]
@@ -359,15 +361,15 @@ class Sessions:
                 return await self.queue(session_id, name)
         if queue and queue[0].session_id != session_id:
             return queue
-        for other, digest in await self.writer.call(self.store.unplaced):
+        for other, digest in await self.writer.call(self.store.locks.unplaced):
             if other != session_id and (await self.flow(digest)).lock is not None:
                 with contextlib.suppress(SaysoError):  # whoever takes it up says so
                     await self.writer.call(self._put_back, other)
-        return await self.writer.call(self.store.locks, name)
+        return await self.writer.call(self.store.locks.rows, name)
 
     def _put_back(self, session_id: str) -> None:
         """Give a session that holds a lock its place back, whoever runs it. On the thread of the store."""
-        head = self.store.head(session_id)
+        head = self.store.sessions.head(session_id)
         if head is None or head.quarantined is not None:
             return  # a person may have taken its lock
         found = repairs(stored_state(self.store, session_id), self.store.derived(session_id))
@@ -381,7 +383,7 @@ class Sessions:
     def _claimable(self, session_id: str, cached: Cached | None) -> tuple[Loaded | None, Derived]:
         """A session that may be claimed, None where it is what is cached, and what follows from its journal. Raises
         `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
-        head = self.store.head(session_id)
+        head = self.store.sessions.head(session_id)
         if head is not None:
             _refuse_quarantined(head)
         if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
@@ -392,7 +394,7 @@ class Sessions:
         """Drop a claim under which there is nothing to store: a conflict where memory was behind the store."""
         live.claimed = live.fresh = False
         with contextlib.suppress(Corrupt):  # the next claim says so
-            head = await self.writer.call(self.store.head, live.session_id)
+            head = await self.writer.call(self.store.sessions.head, live.session_id)
             if _stands(head, live.epoch - 1, live.state.seq):
                 return Stored()
         self._cached.pop(live.session_id, None)
@@ -432,7 +434,7 @@ class Sessions:
         try:
             # A head that does not verify is shown only once it is quarantined.
             await self.writer.call(self.store.quarantine, session_id, reason, self.now())
-            head = await self.writer.call(self.store.head, session_id)
+            head = await self.writer.call(self.store.sessions.head, session_id)
             rows = self.on_quarantine(head, reason if cause is None else None) if head is not None else ()
             if rows:
                 await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
@@ -474,7 +476,7 @@ class Sessions:
         session_id, claim = live.session_id, (live.epoch, self.owner, None)
 
         async def ours() -> bool:
-            head = await self.writer.call(self.store.head, session_id)
+            head = await self.writer.call(self.store.sessions.head, session_id)
             return head is not None and (head.epoch, head.owner, head.quarantined) == claim
 
         return WorkPermit(self.store, live.generation, ours)
@@ -483,7 +485,7 @@ class Sessions:
         """A commit was fenced, or an effect: another owner has the session, or only a row was consumed before; then it is still
         ours."""
         try:
-            head = await self.writer.call(self.store.head, live.session_id)
+            head = await self.writer.call(self.store.sessions.head, live.session_id)
         except StorageError:
             head = None
         ours = (live.epoch, live.state.seq, self.owner)

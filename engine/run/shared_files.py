@@ -163,7 +163,7 @@ class SharedFiles:
             raise StorageError(f"the files of {session_id} cannot be kept or read: {error}") from error
 
     async def _stored(self, session_id: str) -> KeptRow | None:
-        row: KeptRow | None = await self._writer.call(self._writer.store.kept_row, row_id(session_id))
+        row: KeptRow | None = await self._writer.call(self._writer.store.kept.row, row_id(session_id))
         return row
 
     async def _manifest(self, session_id: str, digest: str | None = None) -> tuple[Tree, Tree] | None:

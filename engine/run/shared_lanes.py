@@ -56,7 +56,7 @@ class SharedLanes:
 
     async def look(self) -> None:
         """Begin to work on the lanes that nobody has."""
-        listed = await self._call(self._store.lanes, self._kinds)
+        listed = await self._call(self._store.inbox.lanes, self._kinds)
         lanes = {lane for lane, _, _ in listed}
         self._left = {lane: rows for lane, rows in self._left.items() if lane in lanes}
         self._elsewhere = {lane: held for lane, held in self._elsewhere.items() if lane in lanes}
@@ -90,7 +90,7 @@ class SharedLanes:
     async def rows(self, lane: str) -> list[InboxRow]:
         """The rows of a lane that are to be handled, as they are now."""
         self._behind.discard(lane)
-        rows = [row for row in await self._call(self._store.lane, lane) if row.kind in self._kinds]
+        rows = [row for row in await self._call(self._store.inbox.lane, lane) if row.kind in self._kinds]
         self._open[lane] = {row.id for row in rows}
         left = self._held[lane] | self._left.get(lane, set())
         return [row for row in rows if row.id not in left]

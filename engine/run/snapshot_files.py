@@ -173,7 +173,7 @@ class Copies:
         `orphan_seconds` also those of sessions that this store does not have, once nobody wrote them for so long."""
         try:
             for session_id in await asyncio.to_thread(self._files.sessions):
-                head = await self._writer.call(self._writer.store.head, session_id)
+                head = await self._writer.call(self._writer.store.sessions.head, session_id)
                 if head is None:
                     old = orphan_seconds is not None and self._files.age(session_id) > orphan_seconds
                 else:

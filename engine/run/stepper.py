@@ -237,7 +237,7 @@ class Stepper:
         given = any(grant.wide for grant in live.state.grants.values())
         if live.flow is not None and (live.flow.allows_wide or given) and live.state.thread:
             here = list(scopes(live.state).values())
-            live.grants = await self.writer.call(self.sessions.store.kept, GRANT, here)
+            live.grants = await self.writer.call(self.sessions.store.kept.rows, GRANT, here)
 
     def _decide(
         self, live: ActiveSession, command: Command | None
@@ -277,7 +277,7 @@ class Stepper:
             limits.verdict(await self.sessions.queue(live.session_id, after.lock.name), after)
         ]
         if isinstance(commands[0], LockQueued):
-            holder = await self.writer.call(self.sessions.store.head, commands[0].holder)
+            holder = await self.writer.call(self.sessions.store.sessions.head, commands[0].holder)
             commands[0] = structs.replace(commands[0], thread_key=holder and holder.thread_key)
         elif not live.pausing:
             commands.append(Begin())

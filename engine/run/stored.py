@@ -33,25 +33,25 @@ def stored_state(store: Store, session_id: str) -> State:
 
     Raises `UnknownSession`, `Corrupt`, `MalformedJournal`.
     """
-    state = fold(store.load(session_id))
-    return state if state is not None else derive_state(map(decode_event, store.journal(session_id)))
+    state = fold(store.sessions.load(session_id))
+    return state if state is not None else derive_state(map(decode_event, store.sessions.journal(session_id)))
 
 
 def stored_flow(store: Store, digest: str) -> tuple[Flow, bool]:
     """The flow that is pinned under this digest, and whether its text was read for that: then a form is to be kept. Raises
     `FlowError`, `SchemaTooNew`, `StorageError`."""
-    form = store.form(digest, release())
+    form = store.flows.form(digest, release())
     flow = None if form is None else flow_from_form(form, digest)
     if flow is not None:
         return flow, False
-    return flow_from_body(store.flow(digest)), True
+    return flow_from_body(store.flows.text(digest)), True
 
 
 def known_flow(store: Store, name: str, file: str, text: str) -> Flow | None:
     """The flow that a file has, where this release has read the same text for a session of this store and nothing beside the
     text says what is wrong with it: no other flow, no package, no code. Raises `StorageError`."""
     digest = Flow(name, file, text, {}).digest
-    form = store.form(digest, release())
+    form = store.flows.form(digest, release())
     flow = None if form is None else flow_from_form(form, digest)
     return None if flow is None or flow.runs_code else flow
 

@@ -1,4 +1,4 @@
-"""Where sessions are kept: one class (`engine.storage.store.Store`), on SQLite (a file, or memory) or Postgres.
+"""Where sessions are kept: a store and its parts (`engine.storage.store.Store`), on SQLite (a file, or memory) or Postgres.
 
 May import: `journal` and below.
 

@@ -88,7 +88,7 @@ class _Copy:
             if mac == source._sealer.mac(b"meta", "workspace", value):
                 mac = target._sealer.mac(b"meta", "workspace", value)
             target._db.run(PUT_META, ("workspace", value, mac))
-        heads = source.heads(limit=None)
+        heads = source.sessions.heads(limit=None)
         for head in heads:
             if _state_of(source, head) != _state_of(target, head):
                 raise StorageError(
@@ -173,7 +173,7 @@ def _read(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
     """The record of a row or the text of a flow, decrypted unless it was erased; None where it does not verify."""
     try:
         if table.table is None:
-            return store.flow(row[0])
+            return store.flows.text(row[0])
         record = table.table.verified(store._sealer, row[len(table.columns) - len(table.table.columns) - 1 :])
         return None if record is None else table.table.opened(store._sealer, record)
     except Erased:
@@ -191,6 +191,6 @@ def _told(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
 def _state_of(store: Store, head: Head) -> object:
     """What a session says; the kind of damage where it does not verify."""
     try:
-        return store.head(head.session_id), list(store.journal(head.session_id))
+        return store.sessions.head(head.session_id), list(store.sessions.journal(head.session_id))
     except (Corrupt, Erased) as error:
         return type(error)

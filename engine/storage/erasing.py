@@ -61,14 +61,14 @@ def erase_session(store: Store, session_id: str) -> None:
 
 
 def _erase_session(store: Store, session_id: str) -> None:
-    head = store.head(session_id)
+    head = store.sessions.head(session_id)
     if head is None:
         raise UnknownSession(f"There is no session {session_id}.")
     refuse_to_erase(store, head)
     # The keys of the inbox rows that a session has taken, as far as it can be read.
     keys: set[str] = set()
     try:
-        for event in store.journal(session_id):
+        for event in store.sessions.journal(session_id):
             keys |= _named_key(decode(event))
     except (Corrupt, Erased):
         pass
@@ -80,7 +80,7 @@ def _erase_session(store: Store, session_id: str) -> None:
     _empty(
         store, store._db.all(_INBOX_OF, (session_id, head.thread_key, orjson.dumps(sorted(keys)).decode()))
     )
-    store._forget(session_id)
+    store.sessions.forget(session_id)
 
 
 def plain(store: Store) -> int:
@@ -133,7 +133,7 @@ def _empty(store: Store, ids: Iterable[tuple[int]]) -> None:
         except Corrupt:
             continue
         if row is not None:
-            store._empty(row)
+            store.inbox.empty_row(row)
 
 
 def naming(person: str) -> Callable[[bytes], bool]:
@@ -146,9 +146,9 @@ def sessions_naming(store: Store, person: str) -> list[Head]:
     """All sessions whose journal names a person: who started, said or decided something, was asked or mentioned."""
     named = naming(person)
     found = []
-    for head in store.heads(limit=None):
+    for head in store.sessions.heads(limit=None):
         try:
-            if any(map(named, store.journal(head.session_id))):
+            if any(map(named, store.sessions.journal(head.session_id))):
                 found.append(head)
         except (Corrupt, Erased):
             continue

@@ -20,11 +20,11 @@ TEXTS, TEXT_ABOUT = kind_of("flows"), b"flow"
 _FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 
 
-class FlowTables(Tables):
+class FlowTable(Tables):
     """Pinned flows."""
 
     @reads
-    def flow(self, digest: str) -> bytes:
+    def text(self, digest: str) -> bytes:
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
         row = self._db.one(_FLOW, (digest,))
         if row is None:
@@ -39,8 +39,8 @@ class FlowTables(Tables):
     @reads
     def form(self, digest: str, release: str) -> bytes | None:
         """What this release made of the pinned flow, verified; None where it has not, or where it does not verify. Raises what
-        `flow` raises: a text that was changed is never run, in no form."""
-        self.flow(digest)
+        `text` raises: a text that was changed is never run, in no form."""
+        self.text(digest)
         try:
             kept = self._get(FORMS, _FORM, digest)
         except Corrupt as error:
@@ -53,7 +53,7 @@ class FlowTables(Tables):
         """Keep what this release made of a pinned flow, in place of what another one has."""
         self._update(FORMS, form)
 
-    def _pin(self, digest: str, body: bytes) -> None:
+    def pin(self, digest: str, body: bytes) -> None:
         """Keep the text of a flow; nobody takes it for one that is not needed before this transaction has ended."""
         self._db.hold(FLOWS_HELD, shared=True)
         if self._sealer.cipher is not None:

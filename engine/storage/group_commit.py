@@ -125,12 +125,12 @@ class Writer:
         return result
 
     async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
-        """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `Store.ingest`."""
+        """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `InboxTable.ingest`."""
         ids: list[int | None] = await self._outcome("ingest", (list(items), now))
         return ids
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a method of the store, or a function over it, in turn: `await writer.call(writer.store.head, session_id)`."""
+        """Run a method of the store, or a function over it, in turn: `await writer.call(writer.store.sessions.head, session_id)`."""
         result: T = await self._outcome("call", lambda: function(*args, **kwargs))
         return result
 
@@ -212,7 +212,7 @@ class Writer:
     def _ingested(self, given: list[tuple[list[InboxItem], str]]) -> Sequence[Any]:
         items = [item for queued, _ in given for item in queued]
         try:
-            ids = iter(self.store.ingest(items, given[-1][1]))
+            ids = iter(self.store.inbox.ingest(items, given[-1][1]))
         except Exception as error:
             own = isinstance(error, RowRefused) or not isinstance(error, StorageError)
             if len(given) == 1 or not own:

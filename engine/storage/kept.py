@@ -14,10 +14,11 @@ _OF_KIND = "SELECT n FROM kept WHERE kind = ? ORDER BY n"
 _IN = "SELECT n FROM kept WHERE kind = ? AND scope IN (SELECT value FROM json_each(?)) ORDER BY n"
 
 
-class KeptTables(Tables):
+class KeptTable(Tables):
     """What is kept for others."""
 
-    def _put_kept(self, row: KeptRow) -> None:
+    def put(self, row: KeptRow) -> None:
+        """Store it, inside a transaction. Raises `KeptMoved`."""
         self._db.hold(f"kept {row.kept_id}")
         found = self._db.one(_N_OF, (row.kept_id,))
         if row.rev == 1:
@@ -30,7 +31,7 @@ class KeptTables(Tables):
         self._update(KEPT, row, found[0])
 
     @reads
-    def kept(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
+    def rows(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
         """What is kept of a kind in these scopes, or in all, oldest first. Rows that do not verify are left out."""
         if scopes is None:
             return list(self._each(KEPT, _KEPT, self._db.all(_OF_KIND, (kind,))))
@@ -38,7 +39,7 @@ class KeptTables(Tables):
         return list(self._each(KEPT, _KEPT, ids))
 
     @reads
-    def kept_row(self, kept_id: str) -> KeptRow | None:
+    def row(self, kept_id: str) -> KeptRow | None:
         """One of them, verified: `Corrupt` where it was changed outside."""
         found = self._db.one(_N_OF, (kept_id,))
         return self._get(KEPT, _KEPT, found[0]) if found else None

@@ -35,10 +35,11 @@ _SPENT = "SELECT coalesce(sum(coalesce(cost, reserved)), 0) FROM spend INDEXED B
 _SPEND_SINCE = "SELECT n FROM spend WHERE day >= ? ORDER BY n"
 
 
-class LockTables(Tables):
+class LockTable(Tables):
     """Locks: who waits for them and who has them."""
 
-    def _put_lock(self, put: PutLock, now: str) -> None:
+    def put(self, put: PutLock, now: str) -> None:
+        """Put a session into a queue, inside a transaction. Raises `LockHeld`."""
         self._db.hold(f"lock {put.name}")
         if self._db.one(_LOCK_OF, (put.session_id, put.name)):
             return
@@ -56,7 +57,8 @@ class LockTables(Tables):
             n = self._next("locks", "n")
         self._put(LOCKS, LOCKS.insert, LockRow(put.name, put.session_id, now, None), n)
 
-    def _take_lock(self, take: TakeLock, now: str) -> None:
+    def take(self, take: TakeLock, now: str) -> None:
+        """Give the lock to the first in its queue, inside a transaction. Raises `LockHeld`."""
         self._db.hold(f"lock {take.name}")
         own = self._db.one(_LOCK_OF, (take.session_id, take.name))
         first = self._db.one(_LOCK_FIRST, (take.name,))
@@ -69,12 +71,13 @@ class LockTables(Tables):
             )
         self._update(LOCKS, record.but(taken_at=record.taken_at or now), own[0])
 
-    def _drop_lock(self, drop: DropLock) -> None:
+    def drop(self, drop: DropLock) -> None:
+        """Take a session out of a queue, inside a transaction."""
         self._db.post(_DROP_LOCK, (drop.session_id, drop.name))
         self._db.notify("locks")
 
     @reads
-    def locks(self, name: str | None = None) -> list[LockRow]:
+    def rows(self, name: str | None = None) -> list[LockRow]:
         """The queue for a lock, or all queues by name; each in its order, the first has the lock or is to get it."""
         ids = self._db.all(_LOCKS) if name is None else self._db.all(_LOCKS_OF_NAME, (name,))
         queue = []
@@ -92,7 +95,7 @@ class LockTables(Tables):
     @reads
     def unplaced(self) -> list[tuple[str, str]]:
         """Open sessions that have no place in any queue that verifies, each with the digest of its flow."""
-        changed = [row.session_id for row in self.locks() if not row.verified]
+        changed = [row.session_id for row in self.rows() if not row.verified]
         return self._db.all(_UNPLACED) + [row for name in changed for row in self._db.all(_DIGEST, (name,))]
 
     @reads
@@ -101,22 +104,24 @@ class LockTables(Tables):
         return [row.session_id for row in self._each(LOCKS, _LOCK, self._db.all(_LOCK_GRANTS, (limit,)))]
 
 
-class SpendTables(Tables):
+class SpendTable(Tables):
     """What model calls cost."""
 
-    def _put_spend(self, put: PutSpend) -> None:
+    def put(self, put: PutSpend) -> None:
+        """Set an amount aside, inside a transaction. Raises `DayBudgetSpent`."""
         self._db.hold(f"spend {put.day}")
         if self._db.one(_SPEND_OF, (put.session_id, put.path, put.attempt)):
             return
-        spent = self.spent(put.day)
+        spent = self.on(put.day)
         if put.cap is not None and spent + put.amount > put.cap:
             left = max(0, put.cap - spent)
             raise DayBudgetSpent(put.day, Decimal(left) / NANO, Decimal(put.amount) / NANO)
         row = SpendRow(put.session_id, put.path, put.attempt, put.flow_name, put.day, put.amount, None)
         self._put(SPEND, SPEND.insert, row, self._next("spend", "n"))
 
-    def _settle_spend(self, settle: SettleSpend) -> None:
-        """A row that does not verify is left as it is: then what was set aside counts."""
+    def settle(self, settle: SettleSpend) -> None:
+        """Note what a call cost, inside a transaction. A row that does not verify is left as it is: then what was set aside
+        counts."""
         found = self._db.all(_SPEND_OF, (settle.session_id, settle.path, settle.attempt))
         for (n,) in found:
             for row in self._each(SPEND, _SPEND, [(n,)]):
@@ -124,11 +129,11 @@ class SpendTables(Tables):
                 self._update(SPEND, row.but(cost=cost), n)
 
     @reads
-    def spent(self, day: str) -> int:
+    def on(self, day: str) -> int:
         """What counts on that day, in billionths of a dollar."""
         return self._number(_SPENT, day)
 
     @reads
-    def spend(self, since: str) -> list[SpendRow]:
+    def rows(self, since: str) -> list[SpendRow]:
         """The model calls of that day and of all later ones, oldest first. Rows that do not verify are left out."""
         return list(self._each(SPEND, _SPEND, self._db.all(_SPEND_SINCE, (since,))))

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from engine.journal.records import (
     DEAD,
     DROPPED,
     NOTICE,
     Consumed,
-    Derived,
-    DropLock,
     DropTimer,
     InboxItem,
     InboxRow,
-    KeptRow,
-    LockRow,
     Mark,
     OutboxRow,
     PromptRow,
-    PutLock,
     PutOutbox,
-    PutSpend,
-    Row,
-    SettleSpend,
-    Sweep,
-    TakeLock,
     Timer,
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
-from engine.storage.counts import CountTables
-from engine.storage.flows import FLOWS_HELD, FlowTables
-from engine.storage.kept import KeptTables
-from engine.storage.locks import LockTables, SpendTables
+from engine.storage.database import Database
+from engine.storage.sealing import Sealer
 from engine.storage.tables import (
     INBOX,
-    LOCKS,
     MARKS,
     OUTBOX,
     PROMPTS,
     TIMERS,
+    Tables,
     at_most,
     listed,
     reads,
@@ -53,7 +41,8 @@ from engine.storage.tables import (
 
 _log = logging.getLogger("sayso.storage")
 
-_EVER = "9999"
+SWEPT_AT_ONCE = 200
+"""How many rows a transaction looks at that deletes or empties some."""
 TOLD_MARKS = ("gap", "alias:", "person:")
 """Marks that other processes wait for."""
 _INBOX = INBOX.where("id = ?")
@@ -77,11 +66,6 @@ _SAID = """SELECT id FROM inbox WHERE id > ? AND outcome IS NOT NULL
  AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id) AND (session_id IS NOT NULL
  OR (thread_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key)))
  ORDER BY id LIMIT ?"""
-_STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
- AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
- AND (session_id IS NOT NULL OR thread_key IS NULL
-      OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))
- FROM inbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
 _PUT_PROMPT = PROMPTS.upsert("prompt_id", " WHERE prompts.session_id = excluded.session_id")
 _PROMPT = PROMPTS.where("prompt_id = ?")
@@ -95,10 +79,6 @@ _PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
 _PROMPTS_OF_THREAD_AND_STATUS = """SELECT n FROM prompts WHERE thread_key = ?
  AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
 
-_DERIVED = """SELECT 'prompt', 0, prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts
-  WHERE session_id = ?1 AND status IN ('requested', 'shown')
- UNION ALL SELECT 'timer', 0, timer_id, session_id, due_at, NULL, NULL, NULL, mac FROM timers WHERE session_id = ?1
- UNION ALL SELECT 'lock', n, name, session_id, requested_at, taken_at, NULL, NULL, mac FROM locks WHERE session_id = ?1"""
 _PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
 _TIMERS = "SELECT n FROM timers ORDER BY due_at, session_id, timer_id"
@@ -118,83 +98,24 @@ _OUTBOX_PENDING = """WITH ahead (lane, id) AS MATERIALIZED (SELECT lane, min(id)
  ORDER BY outbox.id LIMIT ?2"""
 _OUTBOX_NOTICES = """SELECT id FROM outbox INDEXED BY outbox_pending WHERE state = 'pending'
  AND (not_before IS NULL OR not_before <= ?1) AND substr(key, 1, length(?3)) = ?3 ORDER BY id LIMIT ?2"""
-_DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
 _OUTBOX_CORRUPT = "UPDATE outbox SET state = 'failed' WHERE id = ?"
-_STALE_OUTBOX = """SELECT id, created_at, state != 'pending' AND created_at < ?1
- AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = outbox.session_id)
- FROM outbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
 
-_STALE_SPEND = "SELECT n, day, day < ?1 FROM spend WHERE n > ?2 ORDER BY n LIMIT ?3"
-_STALE_FLOWS = """SELECT digest, '', ?1 != '' AND NOT EXISTS
- (SELECT 1 FROM sessions WHERE sessions.flow_digest = flows.digest) FROM flows WHERE digest > ?2 ORDER BY digest LIMIT ?3"""
 
 _MARK = MARKS.where("scope = ?")
 _MARKS = MARKS.where("substr(scope, 1, length(?1)) = ?1 ORDER BY scope")
 _PUT_MARK = MARKS.upsert("scope")
 
-_STALE_KEPT = "SELECT n, '', expires_at < ?1 FROM kept WHERE n > ?2 ORDER BY n LIMIT ?3"
 
-
-class Swept(NamedTuple):
-    """A table that is swept: `look` gives keys after one with their times and whether nobody needs them."""
-
-    look: str
-    delete: str
-    before: Callable[[Sweep], str]
-    first: int | str = 0
-    held: str | None = None
-    """What is held meanwhile: others might begin to need a row."""
-
-
-_SWEPT_AT_ONCE = 200
-_SWEPT = (
-    Swept(_STALE_INBOX, _DROP_INBOX, lambda at: at.inbox_before),
-    Swept(
-        _STALE_OUTBOX, "DELETE FROM outbox WHERE id = ? AND state != 'pending'", lambda at: at.ended_before
-    ),
-    Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
-    Swept(_STALE_KEPT, "DELETE FROM kept WHERE n = ?", lambda at: at.ended_before),
-    Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, "", FLOWS_HELD),
-)
-
-
-class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
-    """Everything but sessions."""
-
-    def _put_all(self, rows: Iterable[Row], now: str) -> None:
-        """Insert, replace or drop rows."""
-        for row in rows:
-            match row:
-                case PromptRow():
-                    sealed = PROMPTS.sealed(self._sealer, row)
-                    self._db.post(_PUT_PROMPT, sealed, 1, partial(_of_another, row))
-                case Timer():
-                    self._put(TIMERS, _PUT_TIMER, row)
-                case DropTimer():
-                    self._db.post(_DROP_TIMER, (row.session_id, row.timer_id))
-                case PutOutbox():
-                    self._put_outbox(row, now)
-                case PutLock():
-                    self._put_lock(row, now)
-                case TakeLock():
-                    self._take_lock(row, now)
-                case DropLock():
-                    self._drop_lock(row)
-                case PutSpend():
-                    self._put_spend(row)
-                case SettleSpend():
-                    self._settle_spend(row)
-                case KeptRow():
-                    self._put_kept(row)
-
-    # -- inbox
+class InboxTable(Tables):
+    """What came from outside, until it is consumed and for as long as its keys are needed."""
 
     @writes
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store items; the new row's id for each, or None where the key was known. Durable on return."""
-        return [self._receive(item, now) for item in items]
+        return [self.receive(item, now) for item in items]
 
-    def _receive(self, item: InboxItem, now: str) -> int | None:
+    def receive(self, item: InboxItem, now: str) -> int | None:
+        """Store an item, inside a transaction."""
         # Looked up first: an INSERT that ends in a conflict would write nevertheless (it spends an id).
         if self._db.one(_INBOX_KNOWN, (item.key,)):
             return None
@@ -210,7 +131,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         self._db.hold(_INBOX_HELD)
         return self._next("inbox")
 
-    def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
+    def rows(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
         marked with outcome `corrupt` and left out."""
         corrupt: list[int] = []
@@ -227,7 +148,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return self._db.all(_LANES, (listed(list(kinds)),))
 
     def lane(self, lane: str) -> list[InboxRow]:
-        """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `inbox`."""
+        """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `rows`."""
         corrupt: list[int] = []
         with self._db.read():
             rows = list(self._each(INBOX, _INBOX, self._db.all(_LANE, (lane,)), corrupt))
@@ -235,7 +156,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return [row for row in rows if row.outcome is None]
 
     @reads
-    def inbox_row(self, key: str) -> InboxRow | None:
+    def row(self, key: str) -> InboxRow | None:
         """One row by its key, consumed or not."""
         return self._get(INBOX, _INBOX_BY_KEY, key)
 
@@ -258,14 +179,8 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         self._db.notify("inbox")
         return True
 
-    @writes
-    def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
-        """Mark rows as done outside of any session, with intents that follow, in one transaction."""
-        self._consume(consumed)
-        self._put_all(rows, now)
-
-    def _consume(self, consumed: Iterable[Consumed], session_id: str | None = None) -> None:
-        """Mark inbox rows as done, and as those of the session that took them. Raises `Fenced` for one that is done,
+    def take(self, consumed: Iterable[Consumed], session_id: str | None = None) -> None:
+        """Mark rows as done, and as those of the session that took them, inside a transaction. Raises `Fenced` for one that is done,
         `StorageError` for one that is not there."""
         for done in consumed:
             row = self._closed(INBOX, _INBOX + self._db.for_update, done.inbox_id)
@@ -277,7 +192,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             *_, result, mac = INBOX.sealed(self._sealer, after)
             self._db.post(_CONSUME, (after.outcome, result, after.session_id, mac, after.id))
 
-    def empty_inbox(self, after: int = 0) -> int | None:
+    def empty(self, after: int = 0) -> int | None:
         """Empty consumed inbox rows of sessions that are gone, for a few milliseconds: their keys stay. After which row to go
         on, or None when that was all; then the log, which has what was deleted, is emptied too, unless others read it."""
         after = self._db.atomically(partial(self._empty_some, after))
@@ -287,66 +202,32 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return after
 
     def _empty_some(self, after: int) -> int:
-        ids = self._all_held(_SAID, (after, _SWEPT_AT_ONCE))
+        ids = self._all_held(_SAID, (after, SWEPT_AT_ONCE))
         for row in self._each(INBOX, _INBOX, ids):
-            self._empty(row)
+            self.empty_row(row)
         return int(ids[-1][0]) if ids else 0
 
-    def _empty(self, row: InboxRow) -> None:
+    def empty_row(self, row: InboxRow) -> None:
         """Take what a consumed row holds. Its key stays, so that what is delivered again starts nothing."""
         after = row.but(payload=b"{}", result=None, outcome=DROPPED if row.outcome == DEAD else row.outcome)
         if after != row:
             self._update(INBOX, after)
 
-    @writes
-    def sweep(self, at: Sweep) -> Sweep | None:
-        """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
-        consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
-        none, what was spent, and notes that are over, from before the other time, texts of flows that nobody pins. Then free pages are given back. Rows are looked at in the order in which they came, so the first one that is too young ends
-        its table."""
-        if at.stage == len(_SWEPT):
-            return at if self._db.give_back() else None
-        table = _SWEPT[at.stage]
-        if table.held is not None:
-            self._db.hold(table.held)
-        before = table.before(at)
-        rows = self._all_held(table.look, (before, at.after, _SWEPT_AT_ONCE))
-        self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
-        if len(rows) == _SWEPT_AT_ONCE and rows[-1][1] < before:
-            return at.but(after=rows[-1][0])
-        stage = at.stage + 1
-        return at.but(stage=stage, after=_SWEPT[stage].first if stage < len(_SWEPT) else 0)
 
-    # -- prompts, timers
+class PromptTable(Tables):
+    """Questions, as whoever shows or lists them needs them."""
+
+    def put(self, row: PromptRow) -> None:
+        """Store a prompt in place of the one with its id, inside a transaction."""
+        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, partial(_of_another, row))
 
     @reads
-    def derived(self, session_id: str) -> Derived:
-        """The rows of a session that follow from its journal, to be compared with it. Those that do not verify are left out,
-        but for locks."""
-        found = Derived([], [], [])
-        try:
-            rows = self._db.all(_DERIVED, (session_id,))
-        except UnicodeDecodeError:
-            return found  # all of it is written anew
-        for kind, n, *values, mac in rows:
-            if kind == "lock":
-                row = (n, *values[:4], mac)
-                found.locks.append(
-                    LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
-                )
-            elif kind == "timer" and (timer := TIMERS.verified(self._sealer, (*values[:3], mac))):
-                found.timers.append(timer)
-            elif kind == "prompt" and (prompt := PROMPTS.verified(self._sealer, (*values, mac))):
-                found.prompts.append(prompt)
-        return found
-
-    @reads
-    def prompt(self, prompt_id: str) -> PromptRow | None:
+    def row(self, prompt_id: str) -> PromptRow | None:
         """One prompt, verified."""
         return self._get(PROMPTS, _PROMPT, prompt_id)
 
     @reads
-    def prompts(
+    def rows(
         self,
         *,
         thread_key: str | None = None,
@@ -367,15 +248,34 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         found = self._each(PROMPTS, _PROMPT_BY_N, ids)
         return list(islice((row for row in found if thread_key in (None, row.thread_key)), limit))
 
+
+class TimerTable(Tables):
+    """Timers of sessions."""
+
+    def put(self, timer: Timer) -> None:
+        """Set a timer in place of the one with its id, inside a transaction."""
+        self._put(TIMERS, _PUT_TIMER, timer)
+
+    def drop(self, timer: DropTimer) -> None:
+        """Remove a timer, inside a transaction."""
+        self._db.post(_DROP_TIMER, (timer.session_id, timer.timer_id))
+
     @reads
-    def timers(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
+    def rows(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
         """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 
-    # -- outbox
 
-    def _put_outbox(self, put: PutOutbox, now: str) -> None:
+class OutboxTable(Tables):
+    """Intents to show something, and what became of them."""
+
+    def __init__(self, db: Database, sealer: Sealer, inbox: InboxTable) -> None:
+        super().__init__(db, sealer)
+        self._inbox = inbox
+
+    def put(self, put: PutOutbox, now: str) -> None:
+        """Store an intent, inside a transaction."""
         self._db.notify("outbox")
         try:
             row = self._held(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
@@ -393,21 +293,16 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
             if not put.replace:
                 self._put(OUTBOX, _PUT_OUTBOX, new)
             elif self._put_counted(OUTBOX, _PUT_OUTBOX, new) == 0:
-                self._put_outbox(put, now)  # another process has made it just now
+                self.put(put, now)  # another process has made it just now
 
     @writes_suspended
     def give_notice(self, notices: Sequence[PutOutbox], now: str) -> None:
-        """Intents that tell people of a suspended store: `outbox` gives no others then. Those that were not sent are
-        dropped by `unsuspend`."""
-        self._put_all([row.but(key=NOTICE + row.key) for row in notices], now)
+        """Intents that tell people of a suspended store: `due` gives no others then. Those that were not sent are
+        dropped by `Store.unsuspend`."""
+        for notice in notices:
+            self.put(notice.but(key=NOTICE + notice.key), now)
 
-    def unsuspend(self) -> None:
-        """Take what is stored for true, and allow writes: a person has seen to what may happen a second time."""
-        with self._db.write(suspended=True):
-            self._db.run(_DROP_NOTICES, (NOTICE,))
-        self._db.watch.release()
-
-    def outbox(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
+    def due(self, *, now: str, limit: int | None = 100) -> list[OutboxRow]:
         """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
         back the later rows of its lane. A row that does not verify is set to `failed` and left out."""
         corrupt: list[int] = []
@@ -421,17 +316,17 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return [row for row in rows if row.state == "pending"]
 
     @reads
-    def outbox_row(self, key: str) -> OutboxRow | None:
+    def row(self, key: str) -> OutboxRow | None:
         """One row by its key, in any state."""
         found = self._db.one(_OUTBOX_ID, (key,))
         return self._get(OUTBOX, _OUTBOX, found[0]) if found else None
 
     @reads
-    def outbox_of(self, session_id: str, prefix: str) -> list[OutboxRow]:
+    def of(self, session_id: str, prefix: str) -> list[OutboxRow]:
         """The rows of a session whose keys begin so, in any state, oldest first. Those that do not verify are left out."""
         return list(self._each(OUTBOX, _OUTBOX, self._db.all(_OUTBOX_OF_SESSION, (session_id, prefix))))
 
-    def _outbox(self, row_id: int) -> OutboxRow:
+    def _changed(self, row_id: int) -> OutboxRow:
         """A row that is going to be changed."""
         row = self._closed(OUTBOX, _OUTBOX + self._db.for_update, row_id)
         if row is None:
@@ -439,17 +334,17 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return row
 
     @writes_suspended
-    def outbox_attempt(self, row_id: int, attempts: int, now: str) -> bool:
+    def attempt(self, row_id: int, attempts: int, now: str) -> bool:
         """Count an attempt, durably, before the request is made. False, and nothing is changed, where the row is not as it
         was read: it has another number of `attempts`, or is not pending any more."""
-        row = self._outbox(row_id)
+        row = self._changed(row_id)
         if (row.attempts, row.state) != (attempts, "pending"):
             return False
         self._update(OUTBOX, row.but(attempts=attempts + 1, attempted_at=now))
         return True
 
     @writes_suspended
-    def outbox_finish(
+    def finish(
         self,
         row_id: int,
         rev: int,
@@ -462,7 +357,7 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
     ) -> bool:
         """Record what became of an attempt, and ingest what follows (`prompt shown`), in one transaction.
         When the row was replaced meanwhile (`rev` moved) the result is kept and the row stays pending: False. A result that was there stays when none is given."""
-        row = self._outbox(row_id)
+        row = self._changed(row_id)
         after = row.but(result=row.result if result is None else result)
         if row.rev == rev:
             after = after.but(state=state, not_before=not_before)
@@ -470,13 +365,15 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         if after.state == "pending" and after.not_before is None:
             self._db.notify("outbox")
         for item in items:
-            self._receive(item, now)
+            self._inbox.receive(item, now)
         return row.rev == rev
 
-    # -- marks
+
+class MarkTable(Tables):
+    """How far catch-up reads have come, and notes of that kind."""
 
     @reads
-    def mark(self, scope: str) -> str | None:
+    def ts(self, scope: str) -> str | None:
         """How far a catch-up read has come in that thread or channel (a Slack ts)."""
         try:
             found = self._get(MARKS, _MARK, scope)
@@ -486,17 +383,17 @@ class RowTables(FlowTables, LockTables, SpendTables, KeptTables, CountTables):
         return found.ts if found else None
 
     @reads
-    def marks(self, prefix: str) -> list[tuple[str, str]]:
+    def rows(self, prefix: str) -> list[tuple[str, str]]:
         """The marks whose scope begins so, each with its ts, in the order of their scopes. Those that do not verify are
         left out."""
         found = (MARKS.verified(self._sealer, row) for row in self._db.all(_MARKS, (prefix,)))
         return [(mark.scope, mark.ts) for mark in found if mark is not None]
 
     @writes
-    def set_mark(self, scope: str, ts: str) -> None:
+    def move(self, scope: str, ts: str) -> None:
         """Move a mark forward; it never goes back. A mark that does not verify counts as none."""
         self._db.hold(f"mark {scope}")
-        before = self.mark(scope)
+        before = self.ts(scope)
         if before is None or _ts_order(ts) > _ts_order(before):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
             if scope.startswith(TOLD_MARKS):

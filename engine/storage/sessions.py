@@ -8,48 +8,41 @@ row when anything has moved.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec.structs import astuple
 
 from engine.journal.records import (
     Commit,
-    CommitResult,
-    Conflict,
     Head,
     Loaded,
-    Lost,
     NewSession,
     Quarantine,
-    Row,
     Snapshot,
-    Stored,
 )
 from engine.language.errors import (
     Corrupt,
-    DayBudgetSpent,
     Fenced,
-    KeptMoved,
-    LockHeld,
     Overtaken,
     Owned,
-    RowRefused,
     SessionError,
     SessionQuarantined,
     StorageError,
     UnknownSession,
 )
 from engine.storage.database import UNREADABLE, Database, SqlValue
-from engine.storage.packing import packed, packed_together, unpacked
-from engine.storage.rows import RowTables
+from engine.storage.flows import FlowTable
+from engine.storage.packing import packed, unpacked
 from engine.storage.sealing import (
     JournalRecord,
     Sealer,
     StoredHead,
     advanced,
+    check_chain,
     check_new,
     check_pin,
     created,
@@ -63,6 +56,7 @@ from engine.storage.tables import (
     HEADS,
     QUARANTINE,
     SNAPSHOTS,
+    Tables,
     at_most,
     listed,
     reads,
@@ -73,10 +67,6 @@ from engine.storage.tables import (
 _REMEMBERED = 4_096
 _UNVERIFIED = "its head does not verify: it was changed outside this program"
 """What lists say of a session that nobody has set aside yet, but should."""
-Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
-"""Commits, each with its events packed."""
-PartResult: TypeAlias = CommitResult | Exception
-"""What became of one commit of a batch; an error concerns that one alone."""
 
 _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
@@ -114,26 +104,45 @@ _NUMBER = "SELECT n FROM sessions WHERE session_id = ?"
 # What is over is found by when it ended, the rest among what is open: nobody reads all sessions to see what is new.
 _STIRRED = """SELECT n FROM sessions WHERE ended_at >= ?1
  UNION ALL SELECT n FROM sessions WHERE status IN ('idle', 'running', 'paused') AND updated_at >= ?1"""
-DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
-DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
+_JOURNAL = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
+_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE session_id = ?"
+_DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 
 
-class _NothingStored(Exception):
-    """Every part of a batch was undone: the transaction need not wait for the disk."""
+_SLICE_SECONDS = 0.004
+"""How long a transaction deletes: commits of others are not held up for longer."""
+_BEING_DELETED = "it is being deleted"
+"""Why a session is set aside while its long journal is deleted in pieces."""
+
+_ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
+_EVENTS_AT_ONCE = 500
+_DELETE_EVENTS = """DELETE FROM journal WHERE n IN
+ (SELECT n FROM journal WHERE session = ? ORDER BY seq DESC LIMIT ?)"""
+_DELETE = (
+    _DROP_SNAPSHOT,
+    _DROP_QUARANTINE,
+    "DELETE FROM prompts WHERE session_id = ?",
+    "DELETE FROM timers WHERE session_id = ?",
+    "DELETE FROM outbox WHERE session_id = ?",
+    "DELETE FROM locks WHERE session_id = ?",
+    "DELETE FROM kept WHERE kind = 'files' AND scope = ?",
+    "DELETE FROM data_keys WHERE scope = ?",
+    "DELETE FROM sessions WHERE session_id = ?",
+)
 
 
-class SessionTables(RowTables):
-    """Sessions, with the rows that their commits carry."""
+class SessionTable(Tables):
+    """Heads of sessions with their journals, snapshots and notes of why they are set aside."""
 
-    def __init__(self, db: Database, sealer: Sealer, alive: Callable[[str], bool]) -> None:
+    def __init__(self, db: Database, sealer: Sealer, alive: Callable[[str], bool], flows: FlowTable) -> None:
         super().__init__(db, sealer)
-        self._alive = alive
-        self._known: dict[str, StoredHead] = {}
+        self._alive, self._flows = alive, flows
+        self.known: dict[str, StoredHead] = {}
         """Heads of sessions that this process owns."""
 
-    def _forget(self, session_id: str) -> None:
+    def forget(self, session_id: str) -> None:
         """Read this session's head again before the next commit."""
-        self._known.pop(session_id, None)
+        self.known.pop(session_id, None)
 
     # -- reading
 
@@ -278,89 +287,18 @@ class SessionTables(RowTables):
             self._warn(f"The snapshot of {head.session_id} {found}. The journal is read in its place.")
         return snapshot
 
+    @reads
+    def check_chain(self, session_id: str) -> None:
+        """Verify a session's journal from the beginning, without reading what is in it: that needs no key for what is encrypted,
+        and holds for what was erased. Raises `Corrupt`, `UnknownSession`."""
+        record = self._stored(session_id)
+        rows = self._db.all(_JOURNAL, (session_number(session_id),))
+        check_chain(self._sealer, record, [JournalRecord(*row) for row in rows])
+
     # -- writing
 
-    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
-        """Store all commits in one transaction, and tell for each what became of it. A failure of the transaction itself
-        raises, and nothing of the batch is stored then.
-
-        Nearly always all of them can be stored. Only where one cannot are they undone, and carried out once more so that each
-        can be undone alone."""
-        parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
-        results: list[PartResult] = []
-        self._batch(parts, results, alone=False)
-        if len(parts) > 1 and not all(isinstance(result, Stored) for result in results):
-            self._batch(parts, results, alone=True)
-        return results
-
-    def _batch(self, parts: Parts, results: list[PartResult], *, alone: bool) -> None:
-        """A write transaction of several sessions: what becomes of each, or, unless they are carried out `alone`, that one
-        of them cannot be stored. Where it is undone, what is remembered of them is forgotten."""
-
-        tried = False
-
-        def work() -> None:
-            nonlocal tried
-            results.clear()
-            if tried:
-                self._forget_all(parts)
-            tried = True
-            for number, part in enumerate(parts, 1):
-                results.append(
-                    self._part_alone(*part) if alone else self._part(*part, settle=number == len(parts))
-                )
-                if not (alone or isinstance(results[-1], Stored)):
-                    raise _NothingStored
-            if not any(isinstance(result, Stored) for result in results):
-                raise _NothingStored
-
-        try:
-            self._db.atomically(work)
-        except BaseException as error:
-            self._forget_all(parts)
-            if not isinstance(error, _NothingStored):
-                raise
-
-    def _forget_all(self, parts: Parts) -> None:
-        for commit, _ in parts:
-            self._forget(commit.session_id)
-
-    def _part_alone(self, commit: Commit, body: bytes) -> PartResult:
-        """One commit of a batch, undone alone where it cannot be stored."""
-        result: PartResult = Stored()
-        with contextlib.suppress(_NothingStored), self._db.savepoint():
-            result = self._part(commit, body, settle=True)
-            if not isinstance(result, Stored):
-                raise _NothingStored
-        return result
-
-    def _part(self, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
-        """Carry out one commit of a batch. Unless the database is waited for (`settle`), what is wrong may be wrong with one
-        before it. What concerns the whole database raises."""
-        try:
-            self._apply(commit, body)
-            self._consume(commit.consumed, commit.session_id)
-            self._put_all(commit.rows, commit.now)
-            if settle:
-                self._db.settle()
-            return Stored()
-        except (Overtaken, LockHeld, DayBudgetSpent, KeptMoved) as error:
-            result: PartResult = Conflict(error)
-        except (Fenced, Owned, SessionQuarantined) as error:
-            result = Lost(error)
-        except (StorageError, SessionError) as error:
-            result = error
-        except self._db.refused as error:
-            result = self._db.row_error(error) or error
-        except self._db.unreadable as error:
-            result = Corrupt(f"What {commit.session_id} is stored in is damaged: {error}.")
-        except UnicodeError as error:
-            result = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
-        self._forget(commit.session_id)
-        return result
-
-    def _apply(self, commit: Commit, body: bytes) -> None:
-        """Move the head, append the events, keep the snapshot. Raises `Fenced`, `Owned`, `UnknownSession`, `Corrupt`."""
+    def apply(self, commit: Commit, body: bytes) -> None:
+        """Move the head, append the events, keep the snapshot, inside a transaction. Raises `Fenced`, `Owned`, `UnknownSession`, `Corrupt`."""
         if commit.new is not None:
             head = self._created(commit, commit.new)
         elif commit.owner is not None:
@@ -376,7 +314,7 @@ class SessionTables(RowTables):
         else:
             self._db.post(*_advance(head, after), 1, partial(self._why_not, commit))
         if commit.pin is not None:
-            self._pin(commit.pin.flow_digest, commit.pin.flow_body)
+            self._flows.pin(commit.pin.flow_digest, commit.pin.flow_body)
         if row is not None:
             values = (session_number(commit.session_id), *astuple(row))
             self._db.post(_INSERT_EVENTS, values, 1, partial(_there_already, commit))
@@ -385,7 +323,7 @@ class SessionTables(RowTables):
             with contextlib.suppress(*self._db.unreadable):  # its place is damaged: the journal has all of it
                 self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         elif commit.snapshot is not None:
-            self._db.post(DROP_SNAPSHOT, (commit.session_id,))
+            self._db.post(_DROP_SNAPSHOT, (commit.session_id,))
         self._remember(after)
 
     def _claimable(self, commit: Commit, owner: str) -> StoredHead:
@@ -404,7 +342,7 @@ class SessionTables(RowTables):
 
     def _expected(self, commit: Commit) -> StoredHead:
         """The head that this commit builds on."""
-        head = self._known.get(commit.session_id)
+        head = self.known.get(commit.session_id)
         if head is None or (head.epoch, head.seq) != (commit.epoch, commit.seq):
             head = self._stored(commit.session_id)
             if (head.epoch, head.seq) != (commit.epoch, commit.seq):
@@ -432,21 +370,14 @@ class SessionTables(RowTables):
                     f"Session {new.parent_session_id} has no event {new.parent_seq} to fork at."
                 )
             parent = row[0]
-        self._pin(new.flow_digest, new.flow_body)
+        self._flows.pin(new.flow_digest, new.flow_body)
         if new.form is not None:
             self._update(FORMS, new.form)
         origin = self._sealer.origin(commit.session_id, new.parent_session_id, new.parent_seq, parent)
         return created(commit, new, origin)
 
-    @writes
-    def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
-        """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
-        as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the
-        first reason. With intents (the thread is told)."""
-        self._quarantine(session_id, reason, now)
-        self._put_all(rows, now)
-
-    def _quarantine(self, session_id: str, reason: str, now: str) -> None:
+    def set_aside(self, session_id: str, reason: str, now: str) -> None:
+        """See `Store.quarantine`; inside a transaction."""
         if not self._db.one(_EXISTS, (session_id,)) and not self._db.one(
             _ANY_EVENT, (session_number(session_id),)
         ):
@@ -454,24 +385,65 @@ class SessionTables(RowTables):
         self._put(QUARANTINE, _QUARANTINE, Quarantine(session_id, reason, now))
         with contextlib.suppress(*self._db.unreadable):  # what is damaged gives nobody a lock
             self._db.run(_LEAVE_QUEUES, (session_id,))
-        self._forget(session_id)
+        self.forget(session_id)
 
     @writes
     def release(self, session_id: str) -> None:
         """Take back a quarantine: its head and its whole journal are verified first, and its snapshot, which may be what
         was damaged, is deleted. `Corrupt` where they do not verify, and nothing is changed; `UnknownSession`."""
         self._whole(self._stored(session_id))
-        self._db.run(DROP_SNAPSHOT, (session_id,))
-        self._db.run(DROP_QUARANTINE, (session_id,))
-        self._forget(session_id)
+        self._db.run(_DROP_SNAPSHOT, (session_id,))
+        self._db.run(_DROP_QUARANTINE, (session_id,))
+        self.forget(session_id)
 
     def _remember(self, head: StoredHead) -> None:
         if head.owner is None or head.ended_at is not None:
-            self._forget(head.session_id)
+            self.forget(head.session_id)
             return
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[head.session_id] = head
+        if len(self.known) >= _REMEMBERED:
+            self.known.clear()
+        self.known[head.session_id] = head
+
+    # -- deleting
+
+    @reads
+    def ended(self, before: str, *, limit: int | None = 100) -> list[str]:
+        """Sessions that ended before that time, in the order of their starts. One whose head does not verify is left out:
+        a date that was changed must not delete a living session."""
+        heads = self._by_n(self._db.each(_ENDED, (before,)))
+        genuine_ones = (head for head in heads if genuine(self._sealer, head))
+        return [head.session_id for head in islice(genuine_ones, limit)]
+
+    @writes
+    def delete(self, session_ids: Sequence[str]) -> list[str]:
+        """Delete sessions with all their rows, for a few milliseconds; those that are still to be deleted. What was spent
+        stays, and consumed inbox rows, whose keys are needed longer. A session that has not ended raises `SessionError`
+        unless it is quarantined; one that does not exist is no error."""
+        left = list(session_ids)
+        until = time.monotonic() + _SLICE_SECONDS
+        while left and time.monotonic() < until:
+            if self._delete(left[0]):
+                del left[0]
+        return left
+
+    def _delete(self, session_id: str) -> bool:
+        """Delete a session, or, where its journal is long, the end of that; whether it is gone. In between it is set
+        aside, so that nobody takes what is left of its journal for damage."""
+        if self._reason(session_id) is None:
+            head = self._find(session_id)
+            if head is not None and head.ended_at is None:
+                raise SessionError(
+                    f"Session {session_id} is {head.status}: only what has ended can be deleted."
+                )
+            if head is not None and head.seq > _EVENTS_AT_ONCE:
+                self.set_aside(session_id, _BEING_DELETED, head.updated_at)
+        number = session_number(session_id)
+        if self._db.run(_DELETE_EVENTS, (number, _EVENTS_AT_ONCE)) == _EVENTS_AT_ONCE:
+            return False
+        for statement in _DELETE:
+            self._db.run(statement, (session_id,))
+        self.forget(session_id)
+        return True
 
 
 def _advance(head: StoredHead, after: StoredHead) -> tuple[str, tuple[SqlValue, ...]]:

@@ -12,13 +12,54 @@ Bodies are bytes that the caller encoded; a backend stores them, gives them a MA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from engine.language.errors import Corrupt, KeyMissing, StorePlain, WrongWorkspace
+from engine.journal.records import (
+    NOTICE,
+    Commit,
+    CommitResult,
+    Conflict,
+    Consumed,
+    Counts,
+    Derived,
+    DropLock,
+    DropTimer,
+    KeptRow,
+    LockRow,
+    Lost,
+    PromptRow,
+    PutLock,
+    PutOutbox,
+    PutSpend,
+    Row,
+    SettleSpend,
+    Stored,
+    Sweep,
+    TakeLock,
+    Timer,
+)
+from engine.language.errors import (
+    Corrupt,
+    DayBudgetSpent,
+    Fenced,
+    KeptMoved,
+    KeyMissing,
+    LockHeld,
+    Overtaken,
+    Owned,
+    RowRefused,
+    SessionError,
+    SessionQuarantined,
+    StorageError,
+    StorePlain,
+    WrongWorkspace,
+)
 from engine.storage.database import Database
-from engine.storage.deletion import SessionDeletion
+from engine.storage.flows import FLOWS_HELD, FlowTable
+from engine.storage.kept import KeptTable
 from engine.storage.leases import (
     FreeLease,
     Holder,
@@ -30,13 +71,16 @@ from engine.storage.leases import (
     read_holder,
     try_lease,
 )
-from engine.storage.sealing import BEGINS, JournalRecord, Sealer, check_chain
-from engine.storage.tables import reads, session_number
+from engine.storage.locks import LockTable, SpendTable
+from engine.storage.packing import packed_together
+from engine.storage.rows import SWEPT_AT_ONCE, InboxTable, MarkTable, OutboxTable, PromptTable, TimerTable
+from engine.storage.sealing import BEGINS, Sealer
+from engine.storage.sessions import SessionTable
+from engine.storage.tables import LOCKS, PROMPTS, TIMERS, Tables, reads, writes
 
 if TYPE_CHECKING:
     from engine.storage.vault import Vault
 
-_JOURNAL = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
 _ANY_KEY = "SELECT 1 FROM data_keys LIMIT 1"
 _ANY_BODY = """SELECT EXISTS (SELECT 1 FROM journal) OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts)
  OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM flows) OR EXISTS (SELECT 1 FROM kept)"""
@@ -48,6 +92,68 @@ _ANY_ROW = """SELECT EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM jo
  OR EXISTS (SELECT 1 FROM inbox) OR EXISTS (SELECT 1 FROM prompts) OR EXISTS (SELECT 1 FROM timers)
  OR EXISTS (SELECT 1 FROM outbox) OR EXISTS (SELECT 1 FROM marks)
  OR EXISTS (SELECT 1 FROM meta WHERE name = 'workspace')"""
+
+_SESSIONS = "SELECT status, count(*) FROM sessions WHERE status IN ('running', 'paused') GROUP BY status"
+_PROMPTS = (
+    "SELECT s.flow_name, count(*) FROM prompts p JOIN sessions s ON s.session_id = p.session_id "
+    "WHERE p.status IN ('requested', 'shown') "
+    "AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.session_id = s.session_id) GROUP BY s.flow_name"
+)
+_INBOX = "SELECT count(*), min(received_at) FROM inbox WHERE outcome IS NULL"
+_DEAD = "SELECT count(*) FROM inbox WHERE outcome = 'dead'"
+_OUTBOX = "SELECT count(*), min(created_at) FROM outbox WHERE state = 'pending'"
+_QUARANTINE = "SELECT count(*) FROM quarantine"
+
+_DERIVED = """SELECT 'prompt', 0, prompt_id, session_id, thread_key, status, deadline, body, mac FROM prompts
+  WHERE session_id = ?1 AND status IN ('requested', 'shown')
+ UNION ALL SELECT 'timer', 0, timer_id, session_id, due_at, NULL, NULL, NULL, mac FROM timers WHERE session_id = ?1
+ UNION ALL SELECT 'lock', n, name, session_id, requested_at, taken_at, NULL, NULL, mac FROM locks WHERE session_id = ?1"""
+_STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
+ AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
+ AND (session_id IS NOT NULL OR thread_key IS NULL
+      OR NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.thread_key = inbox.thread_key))
+ FROM inbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
+_STALE_OUTBOX = """SELECT id, created_at, state != 'pending' AND created_at < ?1
+ AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = outbox.session_id)
+ FROM outbox WHERE id > ?2 ORDER BY id LIMIT ?3"""
+_STALE_SPEND = "SELECT n, day, day < ?1 FROM spend WHERE n > ?2 ORDER BY n LIMIT ?3"
+_STALE_FLOWS = """SELECT digest, '', ?1 != '' AND NOT EXISTS
+ (SELECT 1 FROM sessions WHERE sessions.flow_digest = flows.digest) FROM flows WHERE digest > ?2 ORDER BY digest LIMIT ?3"""
+_STALE_KEPT = "SELECT n, '', expires_at < ?1 FROM kept WHERE n > ?2 ORDER BY n LIMIT ?3"
+_DROP_NOTICES = "DELETE FROM outbox WHERE state = 'pending' AND substr(key, 1, length(?1)) = ?1"
+
+
+class _NothingStored(Exception):
+    """Every part of a batch was undone: the transaction need not wait for the disk."""
+
+
+class Swept(NamedTuple):
+    """A table that is swept: `look` gives keys after one with their times and whether nobody needs them."""
+
+    look: str
+    delete: str
+    before: Callable[[Sweep], str]
+    first: int | str = 0
+    held: str | None = None
+    """What is held meanwhile: others might begin to need a row."""
+
+
+_EVER = "9999"
+_SWEPT = (
+    Swept(_STALE_INBOX, "DELETE FROM inbox WHERE id = ?", lambda at: at.inbox_before),
+    Swept(
+        _STALE_OUTBOX, "DELETE FROM outbox WHERE id = ? AND state != 'pending'", lambda at: at.ended_before
+    ),
+    Swept(_STALE_SPEND, "DELETE FROM spend WHERE n = ?", lambda at: at.ended_before[:10]),
+    Swept(_STALE_KEPT, "DELETE FROM kept WHERE n = ?", lambda at: at.ended_before),
+    Swept(_STALE_FLOWS, "DELETE FROM flows WHERE digest = ?", lambda at: _EVER, "", FLOWS_HELD),
+)
+
+
+Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
+"""Commits, each with its events packed."""
+PartResult: TypeAlias = CommitResult | Exception
+"""What became of one commit of a batch; an error concerns that one alone."""
 
 
 class AnyOwners(Protocol):
@@ -72,9 +178,10 @@ class AnyOwners(Protocol):
         """Stop being any owner."""
 
 
-class Store(SessionDeletion):
-    """A store on a database. Every method is one transaction; all raise `StorageError` subclasses and nothing else. Threads
-    may share it; their calls run one after the other."""
+class Store(Tables):
+    """A store on a database: its parts, and what concerns several of them. Every method is one transaction unless it says that
+    it belongs inside one; all raise `StorageError` subclasses and nothing else. Threads may share it; their calls run one
+    after the other."""
 
     file: Path | None = None
     """The database's file; None for one in memory or on a server."""
@@ -85,10 +192,20 @@ class Store(SessionDeletion):
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
-        super().__init__(db, sealer, owners.alive)
+        super().__init__(db, sealer)
+        self.flows = FlowTable(db, sealer)
+        self.sessions = SessionTable(db, sealer, owners.alive, self.flows)
+        self.inbox = InboxTable(db, sealer)
+        self.outbox = OutboxTable(db, sealer, self.inbox)
+        self.prompts = PromptTable(db, sealer)
+        self.timers = TimerTable(db, sealer)
+        self.locks = LockTable(db, sealer)
+        self.spend = SpendTable(db, sealer)
+        self.kept = KeptTable(db, sealer)
+        self.marks = MarkTable(db, sealer)
         self.vault = vault
         if vault is not None:
-            vault.owned = self._known
+            vault.owned = self.sessions.known
         self._owners = owners
         self._version = db.data_version()
 
@@ -119,13 +236,186 @@ class Store(SessionDeletion):
             "use another SAYSO_DATABASE_URL."
         )
 
+    # -- what concerns several parts
+
+    def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
+        """Store all commits in one transaction, and tell for each what became of it. A failure of the transaction itself
+        raises, and nothing of the batch is stored then.
+
+        Nearly always all of them can be stored. Only where one cannot are they undone, and carried out once more so that each
+        can be undone alone."""
+        parts = [(commit, packed_together(commit.events) if commit.events else b"") for commit in batch]
+        results: list[PartResult] = []
+        self._batch(parts, results, alone=False)
+        if len(parts) > 1 and not all(isinstance(result, Stored) for result in results):
+            self._batch(parts, results, alone=True)
+        return results
+
+    def _batch(self, parts: Parts, results: list[PartResult], *, alone: bool) -> None:
+        """A write transaction of several sessions: what becomes of each, or, unless they are carried out `alone`, that one
+        of them cannot be stored. Where it is undone, what is remembered of them is forgotten."""
+
+        tried = False
+
+        def work() -> None:
+            nonlocal tried
+            results.clear()
+            if tried:
+                self._forget_all(parts)
+            tried = True
+            for number, part in enumerate(parts, 1):
+                results.append(
+                    self._part_alone(*part) if alone else self._part(*part, settle=number == len(parts))
+                )
+                if not (alone or isinstance(results[-1], Stored)):
+                    raise _NothingStored
+            if not any(isinstance(result, Stored) for result in results):
+                raise _NothingStored
+
+        try:
+            self._db.atomically(work)
+        except BaseException as error:
+            self._forget_all(parts)
+            if not isinstance(error, _NothingStored):
+                raise
+
+    def _forget_all(self, parts: Parts) -> None:
+        for commit, _ in parts:
+            self.sessions.forget(commit.session_id)
+
+    def _part_alone(self, commit: Commit, body: bytes) -> PartResult:
+        """One commit of a batch, undone alone where it cannot be stored."""
+        result: PartResult = Stored()
+        with contextlib.suppress(_NothingStored), self._db.savepoint():
+            result = self._part(commit, body, settle=True)
+            if not isinstance(result, Stored):
+                raise _NothingStored
+        return result
+
+    def _part(self, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
+        """Carry out one commit of a batch. Unless the database is waited for (`settle`), what is wrong may be wrong with one
+        before it. What concerns the whole database raises."""
+        try:
+            self.sessions.apply(commit, body)
+            self.inbox.take(commit.consumed, commit.session_id)
+            self._put_all(commit.rows, commit.now)
+            if settle:
+                self._db.settle()
+            return Stored()
+        except (Overtaken, LockHeld, DayBudgetSpent, KeptMoved) as error:
+            result: PartResult = Conflict(error)
+        except (Fenced, Owned, SessionQuarantined) as error:
+            result = Lost(error)
+        except (StorageError, SessionError) as error:
+            result = error
+        except self._db.refused as error:
+            result = self._db.row_error(error) or error
+        except self._db.unreadable as error:
+            result = Corrupt(f"What {commit.session_id} is stored in is damaged: {error}.")
+        except UnicodeError as error:
+            result = RowRefused(f"A row of {commit.session_id!r} has text that is not Unicode: {error}.")
+        self.sessions.forget(commit.session_id)
+        return result
+
+    def _put_all(self, rows: Iterable[Row], now: str) -> None:
+        """Insert, replace or drop rows."""
+        for row in rows:
+            match row:
+                case PromptRow():
+                    self.prompts.put(row)
+                case Timer():
+                    self.timers.put(row)
+                case DropTimer():
+                    self.timers.drop(row)
+                case PutOutbox():
+                    self.outbox.put(row, now)
+                case PutLock():
+                    self.locks.put(row, now)
+                case TakeLock():
+                    self.locks.take(row, now)
+                case DropLock():
+                    self.locks.drop(row)
+                case PutSpend():
+                    self.spend.put(row)
+                case SettleSpend():
+                    self.spend.settle(row)
+                case KeptRow():
+                    self.kept.put(row)
+
+    @writes
+    def consume(self, consumed: Sequence[Consumed], now: str, rows: Sequence[Row] = ()) -> None:
+        """Mark rows as done outside of any session, with intents that follow, in one transaction."""
+        self.inbox.take(consumed)
+        self._put_all(rows, now)
+
+    @writes
+    def quarantine(self, session_id: str, reason: str, now: str, rows: Sequence[Row] = ()) -> None:
+        """Set the session aside: nobody claims it or commits to it (`Fenced`) until a person decides. Its rows stay
+        as they were found, and a lock that it took stays its own; a place in a queue it loses. A second call keeps the
+        first reason. With intents (the thread is told)."""
+        self.sessions.set_aside(session_id, reason, now)
+        self._put_all(rows, now)
+
     @reads
-    def check_chain(self, session_id: str) -> None:
-        """Verify a session's journal from the beginning, without reading what is in it: that needs no key for what is encrypted,
-        and holds for what was erased. Raises `Corrupt`, `UnknownSession`."""
-        record = self._stored(session_id)
-        rows = self._db.all(_JOURNAL, (session_number(session_id),))
-        check_chain(self._sealer, record, [JournalRecord(*row) for row in rows])
+    def derived(self, session_id: str) -> Derived:
+        """The rows of a session that follow from its journal, to be compared with it. Those that do not verify are left out,
+        but for locks."""
+        found = Derived([], [], [])
+        try:
+            rows = self._db.all(_DERIVED, (session_id,))
+        except UnicodeDecodeError:
+            return found  # all of it is written anew
+        for kind, n, *values, mac in rows:
+            if kind == "lock":
+                row = (n, *values[:4], mac)
+                found.locks.append(
+                    LOCKS.verified(self._sealer, row) or LockRow(*row[1:-1]).but(verified=False)
+                )
+            elif kind == "timer" and (timer := TIMERS.verified(self._sealer, (*values[:3], mac))):
+                found.timers.append(timer)
+            elif kind == "prompt" and (prompt := PROMPTS.verified(self._sealer, (*values, mac))):
+                found.prompts.append(prompt)
+        return found
+
+    @reads
+    def counts(self) -> Counts:
+        """How much there is of what waits, unverified: for metrics, never for a decision."""
+        inbox, outbox = self._db.one(_INBOX) or (0, None), self._db.one(_OUTBOX) or (0, None)
+        return Counts(
+            sessions=dict(self._db.all(_SESSIONS)),
+            prompts=dict(self._db.all(_PROMPTS)),
+            inbox=inbox[0],
+            oldest_inbox=inbox[1],
+            dead=(self._db.one(_DEAD) or (0,))[0],
+            outbox=outbox[0],
+            oldest_outbox=outbox[1],
+            quarantined=(self._db.one(_QUARANTINE) or (0,))[0],
+        )
+
+    @writes
+    def sweep(self, at: Sweep) -> Sweep | None:
+        """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
+        consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
+        none, what was spent, and notes that are over, from before the other time, texts of flows that nobody pins. Then free pages are given back. Rows are looked at in the order in which they came, so the first one that is too young ends
+        its table."""
+        if at.stage == len(_SWEPT):
+            return at if self._db.give_back() else None
+        table = _SWEPT[at.stage]
+        if table.held is not None:
+            self._db.hold(table.held)
+        before = table.before(at)
+        rows = self._all_held(table.look, (before, at.after, SWEPT_AT_ONCE))
+        self._db.many(table.delete, [(key,) for key, _, stale in rows if stale])
+        if len(rows) == SWEPT_AT_ONCE and rows[-1][1] < before:
+            return at.but(after=rows[-1][0])
+        stage = at.stage + 1
+        return at.but(stage=stage, after=_SWEPT[stage].first if stage < len(_SWEPT) else 0)
+
+    def unsuspend(self) -> None:
+        """Take what is stored for true, and allow writes: a person has seen to what may happen a second time."""
+        with self._db.write(suspended=True):
+            self._db.run(_DROP_NOTICES, (NOTICE,))
+        self._db.watch.release()
 
     # -- ownership
 

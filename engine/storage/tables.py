@@ -258,7 +258,7 @@ def listed(values: Sequence[str]) -> str:
 
 
 class Tables:
-    """What the parts of a store share. Each part implements the section of `Store` that concerns its tables."""
+    """Reads and writes the rows of a database: what the parts of a store share."""
 
     def __init__(self, db: Database, sealer: Sealer) -> None:
         self._db = db

@@ -13,33 +13,21 @@ from typing import Any, TypeAlias, cast
 from engine.journal.events import Event, decode_event
 from engine.journal.records import Commit, Lost
 from engine.language.errors import Fenced
-from engine.storage.sessions import PartResult
-from engine.storage.store import Store
+from engine.storage.store import PartResult, Store
 
 Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
 """Whether the process dies at the commits of this batch."""
 
 _DEAD = "this process is dead"
-_WRITES = frozenset(
-    {
-        "bind",
-        "consume",
-        "decide_letter",
-        "delete",
-        "empty_inbox",
-        "give_notice",
-        "ingest",
-        "keep_form",
-        "outbox_attempt",
-        "outbox_finish",
-        "quarantine",
-        "release",
-        "set_mark",
-        "sweep",
-        "unsuspend",
-    }
-)
-"""What changes the store beside `commit`."""
+WRITES = {
+    "": ("bind", "consume", "quarantine", "sweep", "unsuspend"),
+    "flows": ("keep_form",),
+    "inbox": ("decide_letter", "empty", "ingest"),
+    "marks": ("move",),
+    "outbox": ("attempt", "finish", "give_notice"),
+    "sessions": ("delete", "release"),
+}
+"""What changes the store beside `commit`, by its parts; what concerns several of them first."""
 
 
 def never(batch: Sequence[Commit]) -> bool:
@@ -95,9 +83,22 @@ class CrashingStore:
         return _dead(batch) if self.dead and not self._heard else outcomes
 
     def __getattr__(self, name: str) -> Any:
-        if self.dead and name in _WRITES:
+        if self.dead and name in WRITES[""]:
             raise Fenced(_DEAD)
-        return getattr(self.inner, name)
+        found = getattr(self.inner, name)
+        return _CrashingPart(self, found, WRITES[name]) if name in WRITES else found
+
+
+class _CrashingPart:
+    """A part of a store that serves one process."""
+
+    def __init__(self, store: CrashingStore, inner: object, writes: Sequence[str]) -> None:
+        self._store, self._inner, self._writes = store, inner, writes
+
+    def __getattr__(self, name: str) -> Any:
+        if self._store.dead and name in self._writes:
+            raise Fenced(_DEAD)
+        return getattr(self._inner, name)
 
 
 def _dead(batch: Sequence[object]) -> list[PartResult]:

@@ -261,7 +261,7 @@ class Rig:
 
     async def row(self, key: str) -> OutboxRow:
         """A row of the outbox."""
-        row: OutboxRow = await self.writer.peek(self.store.outbox_row, key)
+        row: OutboxRow = await self.writer.peek(self.store.outbox.row, key)
         return row
 
     async def settled(self, key: str) -> Json:

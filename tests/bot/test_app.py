@@ -20,8 +20,11 @@ from engine.journal.records import InboxItem
 from engine.language.errors import StorageBusy, StorageError
 from engine.run.stored import utc_now
 from engine.storage import backoff
+from engine.storage.database import Database
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
+from engine.storage.rows import InboxTable
+from engine.storage.sealing import Sealer
 from tests.simulation.mutants import a_live_reply_moves_the_mark, acknowledges_before_it_stores
 from tests.support.acting import Workspace
 from tests.support.workspace import running_workspace
@@ -67,12 +70,12 @@ async def test_a_payload_is_stored_before_it_is_acknowledged_while_slack_refuses
         body = _mention(workspace)
         answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
     assert answer.status == 200
-    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+    assert [row.kind for row in store.inbox.rows()] == [decisions.MESSAGE]
     writer.close()
 
 
-class _Full(MemoryStore):
-    """A store whose disk is full for a while."""
+class _Full(InboxTable):
+    """An inbox whose disk is full for a while."""
 
     full = True
 
@@ -84,7 +87,8 @@ class _Full(MemoryStore):
 
 async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
     """While the disk is full a message gets no acknowledgement; delivered again when there is room it is stored once."""
-    store = _Full()
+    store = MemoryStore()
+    store.inbox = inbox = _Full(store._db, store._sealer)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
@@ -98,15 +102,15 @@ async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
                 return 500  # the socket's handler sends nothing then
 
         assert await delivered() != 200
-        assert store.inbox() == []
-        store.full = False
+        assert store.inbox.rows() == []
+        inbox.full = False
         assert [await delivered(), await delivered()] == [200, 200]
-    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+    assert [row.kind for row in store.inbox.rows()] == [decisions.MESSAGE]
     writer.close()
 
 
-class _Held(MemoryStore):
-    """A store that another program holds at the first tries."""
+class _Held(InboxTable):
+    """An inbox that another program holds at the first tries."""
 
     tries = 2
 
@@ -122,22 +126,23 @@ async def test_what_comes_while_another_program_holds_the_store_waits_for_it(
 ) -> None:
     """Slack delivers a press once: it is stored and acknowledged when the other program lets go."""
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
-    store = _Held()
+    store = MemoryStore()
+    store.inbox = _Held(store._db, store._sealer)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
         slack, body = _app(workspace, writer), _mention(workspace)
         answer = await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
     assert answer.status == 200
-    assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+    assert [row.kind for row in store.inbox.rows()] == [decisions.MESSAGE]
     writer.close()
 
 
-class _Slow(MemoryStore):
-    """A store that stores once the test lets it."""
+class _Slow(InboxTable):
+    """An inbox that stores once the test lets it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, db: Database, sealer: Sealer) -> None:
+        super().__init__(db, sealer)
         self.asked, self.let = threading.Event(), threading.Event()
 
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
@@ -154,20 +159,21 @@ async def test_no_acknowledgement_leaves_before_the_row_is_stored(
     that acknowledges first, this is what shows it."""
     if fault:
         acknowledges_before_it_stores(monkeypatch)
-    store = _Slow()
+    store = MemoryStore()
+    store.inbox = inbox = _Slow(store._db, store._sealer)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
         slack, body = _app(workspace, writer), _mention(workspace)
         request = AsyncBoltRequest(mode="socket_mode", body=body)
         answer = asyncio.create_task(slack.app.async_dispatch(request))
-        assert await asyncio.to_thread(store.asked.wait, 20)
+        assert await asyncio.to_thread(inbox.asked.wait, 20)
         for _ in range(100):
             await asyncio.sleep(0)  # whatever can go on without the store has gone on
         assert answer.done() is fault
-        store.let.set()
+        inbox.let.set()
         assert (await answer).status == 200
-        assert fault or [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+        assert fault or [row.kind for row in store.inbox.rows()] == [decisions.MESSAGE]
     writer.close()
 
 
@@ -184,6 +190,6 @@ async def test_what_is_delivered_moves_no_mark(fault: bool, monkeypatch: pytest.
         slack = _app(workspace, writer)
         body = _mention(workspace)
         await slack.app.async_dispatch(AsyncBoltRequest(mode="socket_mode", body=body))
-    (row,) = store.inbox()
-    assert (store.mark(f"thread:{row.thread_key}") is None) is not fault
+    (row,) = store.inbox.rows()
+    assert (store.marks.ts(f"thread:{row.thread_key}") is None) is not fault
     writer.close()

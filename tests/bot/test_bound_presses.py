@@ -108,7 +108,7 @@ def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[
 
 def open_prompts(place: Town) -> int:
     """How many questions wait."""
-    return sum(prompt.status == "shown" for prompt in place.store.prompts())
+    return sum(prompt.status == "shown" for prompt in place.store.prompts.rows())
 
 
 def test_a_bot_that_does_not_look_at_the_block_is_noticed(
@@ -213,7 +213,7 @@ def forgery(
 
 async def journals(place: Town) -> list[list[str]]:
     """What has happened in each session."""
-    heads = place.store.heads()
+    heads = place.store.sessions.heads()
     return [[str(event) for event in await place.engine.journal(head.session_id)] for head in heads]
 
 

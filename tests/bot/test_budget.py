@@ -376,8 +376,8 @@ def test_doctor_names_what_is_used_up_and_how_many_wait() -> None:
     store = MemoryStore()
     store.consume([], "2026-01-01T00:00:00.000Z", [edit_row("edit:1", "lane", "C1", "1.0", "text")])
     now = time.time()
-    store.set_mark(f"{FULL}{EDIT}", f"{now + 30:.6f}")
-    store.set_mark(f"{FULL}{POST}", f"{now - 300:.6f}")
+    store.marks.move(f"{FULL}{EDIT}", f"{now + 30:.6f}")
+    store.marks.move(f"{FULL}{POST}", f"{now - 300:.6f}")
     (told,) = checks.check_limits(store)
     assert told.text.startswith("Slack's limit of chat.update is used up: 1 wait, until about ")
 

@@ -43,7 +43,7 @@ async def test_what_could_not_be_read_is_read_later(method: str) -> None:
         workspace.faults.clear()
         assert await catchup.run() == 1
         assert catchup.complete
-        assert [row.kind for row in store.inbox()] == [decisions.MESSAGE]
+        assert [row.kind for row in store.inbox.rows()] == [decisions.MESSAGE]
 
 
 async def test_a_right_that_is_missing_is_not_asked_for_again() -> None:

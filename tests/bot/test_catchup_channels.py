@@ -223,7 +223,7 @@ async def test_thousands_of_waiting_threads_are_read_within_the_limits(
     catchup = place.catchup()
     assert await place.read(catchup) <= most
     assert place.found() >= replies
-    assert len(place.store.inbox(limit=None)) >= len(place.called(REPLIES)) == moved
+    assert len(place.store.inbox.rows(limit=None)) >= len(place.called(REPLIES)) == moved
     assert catchup.complete
     assert place.refused == 0
 
@@ -322,7 +322,7 @@ async def test_a_mark_of_what_was_delivered_skips_no_message_when_the_thread_is_
     place = Threads()
     key = place.wait(0, HOUR)
     swallowed = place.reply(key, 300)
-    place.store.set_mark(f"known:{key}", f"{BEGAN - 200:.6f}")
+    place.store.marks.move(f"known:{key}", f"{BEGAN - 200:.6f}")
     later = place.reply(key, 100)
     await place.read(place.catchup())
     assert {swallowed, later} <= place.found()

@@ -35,7 +35,7 @@ async def test_what_a_command_asks_of_a_thread_is_done_by_the_bot(
 
         monkeypatch.setattr("engine.storage.open.open_store", opened)
         thread = await place.start("ana", "asks")
-        (head,) = place.store.heads(statuses=("paused",))
+        (head,) = place.store.sessions.heads(statuses=("paused",))
         (asked,) = (await place.engine.state(head.session_id)).open_prompts
         refused = await asyncio.to_thread(run, ["prompts", "answer", asked, "so"])
         assert (refused, "can answer this" in capsys.readouterr().err) == (5, True)

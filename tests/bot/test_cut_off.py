@@ -28,7 +28,7 @@ async def test_nothing_is_written_by_a_bot_that_was_cut_off(when: str, tmp_path:
     if when != "after":
         await bot._opened(identity())
     with pytest.raises(StorageBroken, match="Another process may serve"):
-        store.set_mark("scope", "1.0")
+        store.marks.move("scope", "1.0")
 
 
 def identity() -> Identity:

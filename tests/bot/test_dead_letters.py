@@ -116,7 +116,7 @@ def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
             await place.until(lambda: "heard go on" in str(place.thread(root)))
             assert place.seconds() - begin < SECONDS
             await place.settle()
-            (row,) = place.store.dead_letters()
+            (row,) = place.store.inbox.dead_letters()
             assert (row.key, row.outcome, len(tried)) == ("bad", DEAD, MOST_FAILURES)
             assert letter_json(row)["error"] == "ValueError"
             assert len(told(place, root)) == 1
@@ -234,8 +234,8 @@ def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_
                 await place.press("ana", *place.find(root, "sayso:cancel"))
             await place.until(lambda: "was set aside" in str(place.thread(root)))
             await place.settle()
-            assert place.store.dead_letters() == []
-            (head,) = place.store.heads(limit=None)
+            assert place.store.inbox.dead_letters() == []
+            (head,) = place.store.sessions.heads(limit=None)
             assert head.quarantined is not None
 
     play(story)
@@ -276,7 +276,7 @@ def test_a_retried_row_is_handled_by_the_bot_that_runs(tmp_path: Path) -> None:
             await put(place, decisions.CLICK, "bad", root)
             await place.settle()
             assert outcome(place, "bad") == DEAD
-            assert place.store.decide_letter("bad", again=True)
+            assert place.store.inbox.decide_letter("bad", again=True)
             place.bot.service.notify()
             await place.settle()
             assert outcome(place, "bad") == "applied"
@@ -303,6 +303,6 @@ def test_whoever_pressed_outside_of_a_thread_is_told_in_private(tmp_path: Path) 
 
 def outcome(place: Town, key: str) -> str | None:
     """What became of a row."""
-    row = place.store.inbox_row(key)
+    row = place.store.inbox.row(key)
     assert row is not None
     return row.outcome

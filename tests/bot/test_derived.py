@@ -113,8 +113,10 @@ async def test_prompts_beyond_a_page_are_compared_too(home: Home, monkeypatch: p
     """A session with more prompts than a reader usually asks for lacks none of them."""
     async with home.rig() as rig:
         await asked(rig)
-        prompts = rig.store.prompts
-        monkeypatch.setattr(rig.store, "prompts", lambda *, limit=0, **more: prompts(limit=limit, **more))
+        prompts = rig.store.prompts.rows
+        monkeypatch.setattr(
+            rig.store.prompts, "rows", lambda *, limit=0, **more: prompts(limit=limit, **more)
+        )
         assert told(rig.store) == []
 
 
@@ -128,7 +130,7 @@ async def test_a_store_that_refuses_is_no_session_that_cannot_be_read(
         def refuses(*args: Any, **more: Any) -> Any:
             raise StorageError("database is locked")
 
-        monkeypatch.setattr(rig.store, "prompts", refuses)
+        monkeypatch.setattr(rig.store.prompts, "rows", refuses)
         with pytest.raises(StorageError, match="locked"):
             told(rig.store)
 
@@ -139,7 +141,7 @@ async def test_a_question_that_may_have_been_shown_is_looked_for_first(home: Hom
         await asked(rig, shown=False)
         home.outside("DELETE FROM outbox WHERE kind = 'prompt'")
         mend(rig.store, utc_now())
-        [row] = [row for row in rig.store.outbox(now="9999") if row.kind == "prompt"]
+        [row] = [row for row in rig.store.outbox.due(now="9999") if row.kind == "prompt"]
         assert row.attempts == 1
 
 
@@ -166,10 +168,10 @@ async def test_a_holder_gets_its_place_back_before_those_who_wait(home: Home) ->
     async with home.rig() as rig:
         holder, waits = await asked(rig), await asked(rig, shown=False)
         home.outside(f"DELETE FROM locks WHERE session_id = '{holder}'")  # noqa: S608 - our own names
-        assert rig.store.grants() == [waits]
+        assert rig.store.locks.grants() == [waits]
         mend(rig.store, utc_now())
-        assert rig.store.grants() == []
-        assert [row.session_id for row in rig.store.locks()] == [holder, waits]
+        assert rig.store.locks.grants() == []
+        assert [row.session_id for row in rig.store.locks.rows()] == [holder, waits]
 
 
 async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
@@ -180,7 +182,7 @@ async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
             (), utc_now(), [DropLock("api", holder), PutLock("api", waits), TakeLock("api", waits)]
         )
         mend(rig.store, utc_now())
-        head = rig.store.head(holder)
+        head = rig.store.sessions.head(holder)
         assert head is not None
         assert "lock was deleted" in (head.quarantined or "")
 
@@ -242,7 +244,7 @@ async def test_a_deleted_lock_is_not_taken_by_another_session(home: Home, change
     home.outside(change)
     async with home.rig() as rig:
         waits = await asked(rig, shown=False)
-        assert rig.store.locks("api")[-1].session_id == waits
+        assert rig.store.locks.rows("api")[-1].session_id == waits
         assert not (await rig.engine.state(waits)).open_prompts
         assert told(rig.store) == [] or "session-x" in change
 

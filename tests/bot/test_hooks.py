@@ -76,7 +76,7 @@ class Served:
 
     def stored(self) -> list[Any]:
         """What is to be started."""
-        return [decode(row.payload) for row in self.store.inbox()]
+        return [decode(row.payload) for row in self.store.inbox.rows()]
 
 
 @pytest.fixture

@@ -262,7 +262,7 @@ async def test_hostile_replies_stay_texts(tmp_path: Path, part: int) -> None:
         town(tmp_path, {"gauntlet": gauntlet(folder, server.port)}) as place,
     ):
         await go_through(place, texts)
-        (head,) = place.store.heads(limit=2)
+        (head,) = place.store.sessions.heads(limit=2)
         assert head.status == "failed"
         assert broken_by(server, folder, place, texts) == []
 

@@ -117,7 +117,7 @@ def changed(body: Json, path: tuple[Any, ...], value: Any) -> Json:
 
 def waiting(place: Town) -> list[InboxRow]:
     """Rows that are not handled yet. In a channel that was made up nothing can be shown, so replies wait there."""
-    return [row for row in place.store.inbox() if (row.thread_key or "").split(":")[1:2] != ["x"]]
+    return [row for row in place.store.inbox.rows() if (row.thread_key or "").split(":")[1:2] != ["x"]]
 
 
 def test_no_change_of_a_payload_does_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,7 +140,7 @@ def test_no_change_of_a_payload_does_harm(tmp_path: Path, caplog: pytest.LogCapt
                 except Exception as error:
                     raise AssertionError(f"{path} = {value!r} in {body}") from error
             await place.until(lambda: not waiting(place), most=3600)
-            assert [(row.key, row.payload, row.result) for row in place.store.dead_letters()] == []
+            assert [(row.key, row.payload, row.result) for row in place.store.inbox.dead_letters()] == []
             assert place.app.skipped[MALFORMED] > 0
             root = place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
             await place.until(lambda: "Say it" in str(place.thread(root)))
@@ -163,7 +163,7 @@ def test_a_malformed_message_is_acknowledged_and_counted(tmp_path: Path, field: 
             place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
             await place.settle()
             assert place.app.skipped[MALFORMED] == 2
-            assert place.store.heads() == []
+            assert place.store.sessions.heads() == []
 
     play(story)
 
@@ -204,9 +204,9 @@ def test_what_identifies_a_payload_can_be_stored(tmp_path: Path, strange: str) -
                 for path in [path for path in places(body) if path[-1] in ids]:
                     await place.deliver(changed(body, path, strange))
             await place.until(lambda: not waiting(place), most=3600)
-            assert not [row.key for row in place.store.inbox() if strange in row.key]
+            assert not [row.key for row in place.store.inbox.rows() if strange in row.key]
             assert place.app.skipped[MALFORMED] >= 20
-            assert place.store.dead_letters() == []
+            assert place.store.inbox.dead_letters() == []
 
     play(story)
 

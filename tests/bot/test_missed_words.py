@@ -158,7 +158,7 @@ def test_an_edit_of_what_was_read_before_is_found_where_the_thread_is_read(tmp_p
             async with missing(place):
                 ts = place.say("ana", "won", root)
                 edit(place, ts, "one")
-            taken = place.store.inbox_row(f"message:{place.core.state.team_id}:{place.channel().id}:{ts}")
+            taken = place.store.inbox.row(f"message:{place.core.state.team_id}:{place.channel().id}:{ts}")
             message = place.core.state.message(place.channel().id, ts)
             assert taken is not None
             assert message is not None
@@ -247,7 +247,7 @@ def test_a_mention_that_an_edit_adds_starts_nothing_also_not_later(tmp_path: Pat
             ]
             async with missing(place):
                 pass
-            assert place.store.heads() == []
+            assert place.store.sessions.heads() == []
             assert len(whispers(place)) == 1
 
     play(story)
@@ -262,7 +262,7 @@ def test_an_edited_text_never_approves(tmp_path: Path) -> None:
             async with missing(place):
                 edit(place, place.say("ben", "no", root) and place.say("ana", "hm", root), "approve")
             assert "went" not in shown(place, root)
-            (prompt,) = place.store.prompts()
+            (prompt,) = place.store.prompts.rows()
             assert prompt.status == "shown"
 
     play(story)
@@ -295,7 +295,7 @@ def test_a_reply_that_no_event_told_of_is_read_after_an_unarchive(tmp_path: Path
         async with town(tmp_path, {"talk": TALK}) as place:
             root, admin = await place.start("ana", "talk"), Admin(place.core)
             admin.archive(place.channel())
-            await place.until(lambda: place.store.heads()[0].phase == "unreachable")
+            await place.until(lambda: place.store.sessions.heads()[0].phase == "unreachable")
             place.channel().is_archived = False
             place.sockets.away = True
             place.say("ana", "meanwhile", root)
@@ -314,7 +314,7 @@ def test_a_reply_is_read_when_a_thread_is_within_reach_again_though_no_event_say
         async with town(tmp_path, {"talk": TALK}) as place:
             root, ops = await place.start("ana", "talk"), place.channel()
             Admin(place.core).archive(ops)
-            await place.until(lambda: place.store.heads()[0].phase == "unreachable")
+            await place.until(lambda: place.store.sessions.heads()[0].phase == "unreachable")
             place.sockets.away, ops.is_archived = True, False
             place.say("ana", "meanwhile", root)
             place.sockets.away = False

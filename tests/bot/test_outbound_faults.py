@@ -151,7 +151,7 @@ async def test_a_root_whose_answer_is_lost_is_found_in_its_channel(rig: Rig) -> 
     await rig.put(root_row("root:1", "C0LOCALOPS", "Ana started *x*", then))
     await rig.settled("root:1")
     (message,) = copies(rig, "root:1")
-    (item,) = [row for row in await rig.writer.peek(rig.store.inbox) if row.key == "rooted:1"]
+    (item,) = [row for row in await rig.writer.peek(rig.store.inbox.rows) if row.key == "rooted:1"]
     assert item.kind == "slack.rooted"
     assert decode(item.payload) == {
         "text": "run x",
@@ -168,7 +168,7 @@ async def test_a_copy_that_appears_late_is_disarmed(rig: Rig) -> None:
 
     async def before(method: str) -> None:
         nonlocal posts
-        posts += method == "outbox_attempt"
+        posts += method == "attempt"
         if posts == 3:
             rig.workspace.faults.set_scopes(None)
 
@@ -227,7 +227,7 @@ async def test_a_crash_before_the_request_posts_once(rig: Rig) -> None:
     ts = await root(rig)
     await rig.put(a_note(ts))
     row = await rig.row("note:1")
-    await rig.writer.peek(rig.store.outbox_attempt, row.id, 0, utc_now())
+    await rig.writer.peek(rig.store.outbox.attempt, row.id, 0, utc_now())
     rig.send()
     await rig.settled("note:1")
     assert len(copies(rig, "note:1")) == 1
@@ -241,13 +241,13 @@ async def test_a_card_that_another_process_records_keeps_nothing_back(rig: Rig) 
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
 
     async def the_other_process(method: str) -> None:
-        if method != "outbox":
+        if method != "due":
             return
         row = await rig.row(key)
         if row.state == "pending" and row.attempts:
             (card,) = copies(rig, key)
             result = encode({**decode(row.result or b"{}"), "channel": "C0LOCALOPS", "ts": card["ts"]})
-            finish = rig.store.outbox_finish
+            finish = rig.store.outbox.finish
             await rig.writer.peek(finish, row.id, row.rev, now=rig.now(), state="sent", result=result)
 
     rig.writer.before = the_other_process
@@ -267,7 +267,7 @@ async def test_two_copies_after_a_crash_leave_one_that_counts(rig: Rig) -> None:
             channel="C0LOCALOPS", thread_ts=ts, text=made.text, blocks=made.blocks, metadata=made.metadata
         )
     first, second = copies(rig, "note:1")
-    await rig.writer.peek(rig.store.outbox_attempt, row.id, 0, utc_now())
+    await rig.writer.peek(rig.store.outbox.attempt, row.id, 0, utc_now())
     rig.send(look_delays=NEVER)
     assert (await rig.settled("note:1"))["ts"] == first["ts"]
     (duplicate,) = rig.posts("posted twice")
@@ -284,7 +284,7 @@ async def test_a_copy_of_somebody_else_is_not_adopted(rig: Rig) -> None:
     )
     (theirs,) = copies(rig, "note:1")
     rig.workspace.state.message("C0LOCALOPS", theirs["ts"])["user"] = "U0OTHERBOT"  # type: ignore[index]  # is there
-    await rig.writer.peek(rig.store.outbox_attempt, (await rig.row("note:1")).id, 0, utc_now())
+    await rig.writer.peek(rig.store.outbox.attempt, (await rig.row("note:1")).id, 0, utc_now())
     rig.send()
     assert (await rig.settled("note:1"))["ts"] != theirs["ts"]
 
@@ -296,7 +296,7 @@ async def test_a_record_that_cannot_be_written_loses_nothing(rig: Rig) -> None:
 
     async def before(method: str) -> None:
         nonlocal failed
-        if method == "outbox_finish" and not failed:
+        if method == "finish" and not failed:
             failed = True
             raise StorageFull("no space is left")
 
@@ -436,7 +436,7 @@ async def test_a_store_that_is_busy_for_a_moment_is_asked_again(rig: Rig) -> Non
 
     async def before(method: str) -> None:
         nonlocal failed
-        if method == "outbox" and not failed:
+        if method == "due" and not failed:
             failed = True
             raise StorageError("the database is busy")
 

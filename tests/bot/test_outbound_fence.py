@@ -42,17 +42,17 @@ def leased(rig: Rig) -> Lease:
 
 def once_stored(rig: Rig, then: Callable[[], object]) -> asyncio.Event:
     """Do this, once, when the first attempt is stored and before its request."""
-    real, happened = rig.store.outbox_attempt, asyncio.Event()
+    real, happened = rig.store.outbox.attempt, asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def outbox_attempt(row_id: int, attempts: int, now: str) -> bool:
         made = real(row_id, attempts, now)
-        rig.store.outbox_attempt = real  # type: ignore[method-assign]
+        rig.store.outbox.attempt = real  # type: ignore[method-assign]
         then()
         loop.call_soon_threadsafe(happened.set)
         return made
 
-    rig.store.outbox_attempt = outbox_attempt  # type: ignore[method-assign]
+    rig.store.outbox.attempt = outbox_attempt  # type: ignore[method-assign]
     return happened
 
 
@@ -104,13 +104,13 @@ async def test_a_sender_that_stood_still_inside_its_attempt_adopts_what_another_
     ts = await root(rig)
     await rig.put(a_note(ts))
     other = rig.store.another()  # type: ignore[attr-defined]  # a `MemoryStore`
-    real = rig.store.outbox_attempt
+    real = rig.store.outbox.attempt
     posted: list[Posted] = []
 
     async def before(method: str) -> None:
-        if method == "outbox_attempt" and not posted:
+        if method == "attempt" and not posted:
             row = await rig.row("note:1")
-            assert other.outbox_attempt(row.id, row.attempts, utc_now())
+            assert other.outbox.attempt(row.id, row.attempts, utc_now())
             with under(FREE):
                 posted.append(await post(rig, ts))
 
@@ -118,7 +118,7 @@ async def test_a_sender_that_stood_still_inside_its_attempt_adopts_what_another_
     rig.send()
     assert (await rig.settled("note:1"))["ts"] == posted[0].ts
     assert rig.calls("chat.postMessage") == len(copies(rig, "note:1")) == 1
-    assert rig.store.outbox_attempt == real
+    assert rig.store.outbox.attempt == real
     other.close()
 
 

@@ -75,7 +75,7 @@ async def test_an_ephemeral_whose_answer_is_lost_is_not_sent_again(rig: Rig) -> 
 async def test_an_ephemeral_that_was_attempted_before_a_crash_is_not_sent_again(rig: Rig) -> None:
     """The next process cannot know, and does not call."""
     await rig.put(whisper())
-    await rig.writer.peek(rig.store.outbox_attempt, (await rig.row("ephemeral:1")).id, 0, utc_now())
+    await rig.writer.peek(rig.store.outbox.attempt, (await rig.row("ephemeral:1")).id, 0, utc_now())
     rig.send()
     assert (await rig.settled("ephemeral:1"))["state"] == "failed"
     assert rig.calls("chat.postEphemeral") == 0

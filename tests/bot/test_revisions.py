@@ -215,7 +215,7 @@ async def test_a_session_says_which_version_it_was_started_of(tmp_path: Path) ->
         thread = await start_flow(workspace, "ana", "ops", "one")
         await thread.says("hello")
         await thread.says("flows at `release-41`")
-        (head,) = town.engine.store.heads(limit=None)
+        (head,) = town.engine.store.sessions.heads(limit=None)
         events, state = await town.engine.journal(head.session_id), await town.engine.state(head.session_id)
     assert {record.flow_revision for record in audit(events)} == {"release-41"}
     assert from_json(to_json(state)) == state

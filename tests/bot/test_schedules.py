@@ -48,7 +48,7 @@ async def looked(schedules: Schedules, times: Clock, writer: Writer, *moments: s
     for moment in moments:
         times.now = moment
         await schedules.look()
-    return [row.key.split(":", 3)[3] for row in await writer.call(writer.store.inbox)]
+    return [row.key.split(":", 3)[3] for row in await writer.call(writer.store.inbox.rows)]
 
 
 def schedules(tmp_path: Path, writer: Writer, times: Clock) -> Schedules:
@@ -110,7 +110,7 @@ async def test_a_restart_between_ingest_and_mark_fires_nothing_twice(tmp_path: P
     await first.look()
     writer.call = real  # type: ignore[method-assign]
     await schedules(tmp_path, writer, times).look()
-    rows = await writer.call(writer.store.inbox)
+    rows = await writer.call(writer.store.inbox.rows)
     assert [decode(row.payload)["flow"] for row in rows] == ["report"]
 
 

@@ -125,7 +125,7 @@ async def test_all_that_a_session_shows_has_one_shard(tmp_path: Path) -> None:
     """A card names no channel: it goes with its session's thread."""
     async with running_rig(tmp_path, "memory:") as rig:
         session_id = await rig.start(TWO)
-        shards = Shards(rig.writer, lambda: 1, lambda name: rig.writer.peek(rig.store.head, name))
+        shards = Shards(rig.writer, lambda: 1, lambda name: rig.writer.peek(rig.store.sessions.head, name))
         channel = rig.workspace.channel("ops").id
         assert await shards.of(row(card_row(session_id, 1))) == shard_of(channel)
         whisper = ephemeral_row("e", channel, "U0LOCALANA", None, "x")
@@ -145,7 +145,7 @@ async def two_posters(rig: Rig, living: int) -> AsyncIterator[None]:
         writer = Writer(store.another())
         writer.start()
         writers.append(writer)
-        shards = Shards(writer, lambda: living, lambda name: rig.writer.peek(rig.store.head, name))
+        shards = Shards(writer, lambda: living, lambda name: rig.writer.peek(rig.store.sessions.head, name))
         if outbound is None:
             outbound = Outbound(
                 rig.writer,

@@ -354,7 +354,7 @@ class Killing:
 
     async def __call__(self, method: str) -> None:
         """Before each call of the store."""
-        if method in ("outbox_attempt", "outbox_finish"):
+        if method in ("attempt", "finish"):
             self.left -= 1
             if self.left <= 0:
                 raise RuntimeError("killed")

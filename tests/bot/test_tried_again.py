@@ -59,10 +59,10 @@ def test_a_press_tries_a_failed_run_again_at_the_step_that_failed(tmp_path: Path
             await place.until(lambda: any(one["text"] == "restarted" for one in place.thread(root)))
             await place.settle()
             assert service.ran == ["first", "restart", "restart"]
-            heads = place.store.heads(limit=None)
+            heads = place.store.sessions.heads(limit=None)
             assert sorted(head.status for head in heads) == ["complete", "failed"]
             assert RETRY not in str(place.thread(root))
-            assert place.store.dead_letters() == []
+            assert place.store.inbox.dead_letters() == []
 
     play(story)
 
@@ -98,7 +98,7 @@ def test_only_who_may_start_the_flow_may_try_it_again(tmp_path: Path) -> None:
             await broken(place, root)
             await place.press("ben", *place.find(root, RETRY))
             await place.settle()
-            assert len(place.store.heads(limit=None)) == 1
+            assert len(place.store.sessions.heads(limit=None)) == 1
             assert place.find(root, RETRY)
 
     play(story)

@@ -185,14 +185,14 @@ async def desk() -> AsyncIterator[Desk]:
 async def test_only_what_is_right_spends_the_key(desk: Desk) -> None:
     """A refusal stands in the acknowledgement and stores nothing; what is right is stored once, and closes the view."""
     assert await desk.receive("oops") == {"response_action": "errors", "errors": {"field:x": "wrong"}}
-    assert desk.store.inbox_row("view:T1:V1") is None
+    assert desk.store.inbox.row("view:T1:V1") is None
     assert await desk.receive("right") == {}
     assert await desk.receive("right") == {}
-    row = desk.store.inbox_row("view:T1:V1")
+    row = desk.store.inbox.row("view:T1:V1")
     assert row is not None
     stored = {"team": "T1", "user": "U1", "kind": "form", "x": "right"}
     assert (row.kind, json.loads(row.payload)) == ("slack.view", stored)
-    assert len(desk.store.inbox(after=0)) == 1
+    assert len(desk.store.inbox.rows(after=0)) == 1
 
 
 async def test_what_is_sent_again_with_other_values_is_not_taken_in_silence(desk: Desk) -> None:
@@ -201,7 +201,7 @@ async def test_what_is_sent_again_with_other_values_is_not_taken_in_silence(desk
     refused = await desk.receive("right too")
     assert list(refused["errors"]) == ["field:x"]
     assert "sent before, with other values" in refused["errors"]["field:x"]
-    row = desk.store.inbox_row("view:T1:V1")
+    row = desk.store.inbox.row("view:T1:V1")
     assert row is not None
     assert json.loads(row.payload)["x"] == "right"
 
@@ -209,8 +209,8 @@ async def test_what_is_sent_again_with_other_values_is_not_taken_in_silence(desk
 async def test_a_page_is_stored_before_the_next_one_is_shown(desk: Desk) -> None:
     """The key of the view is not spent by a page, which has one of its own."""
     assert (await desk.receive("page"))["response_action"] == "update"
-    assert desk.store.inbox_row("view:T1:V1") is None
-    kept = desk.store.inbox_row("view:T1:V1:0")
+    assert desk.store.inbox.row("view:T1:V1") is None
+    kept = desk.store.inbox.row("view:T1:V1:0")
     assert kept is not None
     assert json.loads(kept.payload)["values"] == {"x": "page"}
 
@@ -224,7 +224,7 @@ async def test_without_the_store_there_is_no_acknowledgement(
     def broken(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(desk.store, "ingest", broken)
+    monkeypatch.setattr(desk.store.inbox, "ingest", broken)
     with pytest.raises(Exception, match="disk full"):
         await desk.receive(value)
 

@@ -48,7 +48,7 @@ def test_a_refused_command_posts_nothing_in_the_channel(tmp_path: Path) -> None:
             assert any(
                 "Only ben@example.com can start this" in str(call.args) for call in place.calls[before:]
             )
-            assert place.store.heads(limit=9) == []
+            assert place.store.sessions.heads(limit=9) == []
             await command(place, "ben", "run deploy")
             assert any("started *deploy*" in str(call.args["text"]) for call in place.posted(before))
 

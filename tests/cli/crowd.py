@@ -154,18 +154,18 @@ class Crowd:
     def heads(self) -> list[Head]:
         """All sessions."""
         with self.store() as store:
-            return store.heads()
+            return store.sessions.heads()
 
     def waiting(self) -> list[PromptState]:
         """The open questions."""
         with self.store() as store:
-            return prompt_store.waiting(store)
+            return prompt_store.waiting(store.prompts)
 
     def journals(self) -> dict[str, list[Event]]:
         """Every session's journal, verified."""
         with self.store() as store:
-            ids = [head.session_id for head in store.heads()]
-            return {known: [decode_event(row) for row in store.journal(known)] for known in ids}
+            ids = [head.session_id for head in store.sessions.heads()]
+            return {known: [decode_event(row) for row in store.sessions.journal(known)] for known in ids}
 
     # --- the bot -------------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class Crowd:
                 return
             waiting = {prompt.session_id: prompt for prompt in self.waiting()}
             with self.store() as store:
-                behind = {row.session_id for row in store.locks()[1:]}
+                behind = {row.session_id for row in store.locks.rows()[1:]}
             for head in [head for head in heads if head.session_id not in behind]:
                 self._step(head, waiting.get(head.session_id))
         raise AssertionError(f"no end: {[(head.session_id, head.status, head.phase) for head in heads]}")

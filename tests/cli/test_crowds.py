@@ -111,7 +111,7 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
     store = open_sqlite(folder / "sayso.db")
     try:
         store.register("bot")
-        head = store.head(session_id)
+        head = store.sessions.head(session_id)
         assert head is not None
         request = request_of(session_id, Act("pause", {}), Actor.local("ana"))
         receipt = await asyncio.to_thread(ask, store, head, request, patience=0)

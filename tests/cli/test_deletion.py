@@ -21,7 +21,7 @@ from bot.serve import chores
 from engine.journal.records import InboxItem, KeptRow
 from engine.language.errors import SessionError, StorageError
 from engine.run.stored import utc_now
-from engine.storage import connection, deletion
+from engine.storage import connection, sessions
 from engine.storage.group_commit import Writer
 from engine.storage.open import open_store
 from engine.storage.store import Store
@@ -54,7 +54,7 @@ def filled(settings: Settings) -> Store:
     ended(store, "session-one")
     ended(store, "session-two", commits=MANY)
     done(store, new_session("session-open", None, event("x"), status="paused", phase="waiting"))
-    for head in store.heads():
+    for head in store.sessions.heads():
         folder = settings.home / "sessions" / head.session_id
         folder.mkdir(parents=True)
         (folder / "file").write_text("x")
@@ -65,7 +65,7 @@ def left(settings: Settings) -> tuple[list[str], list[str]]:
     """The sessions in the database, and those with a folder."""
     store = open_store(settings.database_url, None)
     try:
-        heads = sorted(head.session_id for head in store.heads())
+        heads = sorted(head.session_id for head in store.sessions.heads())
     finally:
         store.close()
     return heads, sorted(path.name for path in (settings.home / "sessions").iterdir())
@@ -113,9 +113,9 @@ def pieces(settings: Settings) -> int:
     steps, gone = 0, False
     while not gone:
         with store._db.write():  # type: ignore[attr-defined]
-            gone = store._delete("session-two")  # type: ignore[attr-defined]
+            gone = store.sessions._delete("session-two")  # type: ignore[attr-defined]
         steps += 1
-        head = store.head("session-two")
+        head = store.sessions.head("session-two")
         assert (head is None) == gone
         assert head is None or head.quarantined == "it is being deleted"
     store.close()
@@ -129,7 +129,7 @@ def test_a_long_journal_goes_in_pieces(settings: Settings) -> None:
 
 def test_a_journal_that_goes_at_once_is_noticed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeded fault: were all of it deleted in one transaction, whoever else writes would wait for that."""
-    monkeypatch.setattr(deletion, "_EVENTS_AT_ONCE", MANY + 1)
+    monkeypatch.setattr(sessions, "_EVENTS_AT_ONCE", MANY + 1)
     assert pieces(settings) == 1
 
 
@@ -141,7 +141,7 @@ def kept(settings: Settings) -> list[str]:
     done(store, new_session("session-young", None, event("x"), status="complete", phase="ended", now=NOW))
     try:
         retention.at_once(retention.full_round(retention.Retention.of(settings, store), NOW))
-        return sorted(head.session_id for head in store.heads())
+        return sorted(head.session_id for head in store.sessions.heads())
     finally:
         store.close()
 
@@ -155,8 +155,8 @@ def test_a_round_that_looks_at_no_dates_is_noticed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were everything taken for old that has ended, what ended just now would go too."""
-    dateless = deletion._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
-    monkeypatch.setattr(deletion, "_ENDED", dateless)
+    dateless = sessions._ENDED.replace("ended_at < ?", "ended_at <= max(?, ended_at)")
+    monkeypatch.setattr(sessions, "_ENDED", dateless)
     assert "session-young" not in kept(settings)
 
 
@@ -164,7 +164,7 @@ def test_a_round_that_takes_what_waits_is_refused(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seeded fault: were the last change looked at instead of the end, the store would refuse to delete what waits."""
-    monkeypatch.setattr(deletion, "_ENDED", deletion._ENDED.replace("ended_at <", "updated_at <"))
+    monkeypatch.setattr(sessions, "_ENDED", sessions._ENDED.replace("ended_at <", "updated_at <"))
     with pytest.raises(SessionError, match="session-open is paused"):
         kept(settings)
 
@@ -185,15 +185,15 @@ def test_a_round_goes_on_where_it_was_cut(settings: Settings) -> None:
 def test_inbox_keys_stay_a_week_longer(settings: Settings) -> None:
     """What Slack delivers again after its session was deleted is still known."""
     store = filled(settings)
-    (row,) = store.ingest([InboxItem("key", "x", b"{}", "session-one")], at(0))
+    (row,) = store.inbox.ingest([InboxItem("key", "x", b"{}", "session-one")], at(0))
     assert row is not None
     store.consume([retention_consumed(row)], at(0))
     kept = retention.Retention.of(settings, store)
     retention.at_once(retention.full_round(kept, "2027-02-21T12:00:00.000Z"))
-    assert store.head("session-one") is None
-    assert store.inbox_row("key") is not None
+    assert store.sessions.head("session-one") is None
+    assert store.inbox.row("key") is not None
     retention.at_once(retention.full_round(kept, "2027-03-01T12:00:00.000Z"))
-    assert store.inbox_row("key") is None
+    assert store.inbox.row("key") is None
     store.close()
 
 
@@ -250,7 +250,7 @@ async def test_by_a_clock_that_jumped_nothing_is_old(settings: Settings) -> None
     engine: Any = SimpleNamespace(store=store, writer=Writer(store), clock_jumped=lambda: True)
     engine.writer.start()
     assert await chores._retained(settings, engine, NOW) == 0
-    assert len(store.heads()) == 3
+    assert len(store.sessions.heads()) == 3
     engine.clock_jumped = lambda: False
     assert await chores._retained(settings, engine, NOW) == 2
     engine.writer.close()
@@ -280,7 +280,7 @@ def test_compact_makes_an_old_file_shrinkable(settings: Settings, capsys: pytest
     assert "MiB now" in capsys.readouterr().out
     store = open_store(settings.database_url, None)
     assert store._db.raw.pragma("auto_vacuum") == 2  # type: ignore[attr-defined]
-    assert len(store.heads()) == 3
+    assert len(store.sessions.heads()) == 3
     store.close()
 
 
@@ -328,7 +328,7 @@ def kept_blobs(settings: Settings) -> list[str]:
         asyncio.run(blobs.put(session_id, io.BytesIO(b"x")))
     try:
         retention.at_once(retention.full_round(retention.Retention.of(settings, store), NOW))
-        assert store.kept_row("files:session-open") == row
+        assert store.kept.row("files:session-open") == row
         return sorted(blobs.sessions())
     finally:
         store.close()
@@ -346,7 +346,7 @@ def test_a_round_that_goes_by_age_alone_is_noticed(
     real = retention.orphans_round
 
     def by_age(kept: retention.Retention, *rest: Any) -> retention.Steps:
-        blind = SimpleNamespace(head=lambda session_id: None)
+        blind = SimpleNamespace(sessions=SimpleNamespace(head=lambda session_id: None))
         return real(replace(kept, store=blind), *rest)
 
     monkeypatch.setattr(retention, "orphans_round", by_age)
@@ -371,8 +371,8 @@ def test_a_deleted_session_leaves_no_row_of_its_files(settings: Settings) -> Non
     row = KeptRow("files:session-a", "files", "session-a", 1, "9999-12-31T00:00:00.000Z", b"x")
     over = {"status": "complete", "phase": "ended", "rows": (row,)}
     done(store, new_session("session-a", None, event("x"), **over))
-    assert store.delete(["session-a"]) == []
-    assert store.kept("files") == []
+    assert store.sessions.delete(["session-a"]) == []
+    assert store.kept.rows("files") == []
     store.close()
 
 
@@ -399,7 +399,7 @@ def test_what_was_deleted_stands_nowhere_in_the_file(
     (tmp_path / "flows" / "gate.yml").write_text(GATE)
     assert run(["--home", "home", "run", "gate", "-i", "note=open sesame", "--no-input"]) == 3
     with closing(open_store(settings.database_url, None)) as other:
-        [head] = other.heads()
+        [head] = other.sessions.heads()
         assert run(["--home", "home", "sessions", "resume", head.session_id, "swordfish", "--no-wait"]) == 0
         assert left_of(settings.home, b"open sesame", b"swordfish")
         what = [head.session_id] if how == "by id" else ["--older-than", "0s"]

@@ -70,7 +70,7 @@ def test_the_key_of_a_start_is_plain_nowhere(home: Cli) -> None:
     assert not any(b"heron-7" in content for content in files)
     store = open_store(f"sqlite:///{home.cwd / '.sayso' / 'sayso.db'}", None, [bytes.fromhex(OLD)])
     try:
-        assert len([row for row in store.inbox() if row.key.startswith("start-flow:")]) == 1
+        assert len([row for row in store.inbox.rows() if row.key.startswith("start-flow:")]) == 1
     finally:
         store.close()
 

@@ -62,8 +62,8 @@ async def test_a_thread_whose_node_type_is_gone_is_told_and_goes_on_after_its_re
         await bot.close()
         package.install()
         with closing(bot.store.another()) as store:
-            (head,) = (head for head in store.heads(limit=None) if head.quarantined)
-            store.release(head.session_id)
+            (head,) = (head for head in store.sessions.heads(limit=None) if head.quarantined)
+            store.sessions.release(head.session_id)
         await bot.open()
         await waits.reply("ana", "ben")
         await waits.says("paged ben")

@@ -99,7 +99,7 @@ async def test_a_refusal_of_what_agents_may_do_stops_nothing(tmp_path: Path) -> 
         await thread.says("First?")
         await thread.reply("ana", "fine")
         await thread.says("Completed")
-        await workspace.wait_for(lambda: "paid_teams_only" in (bot.store.mark(AGENT_REFUSED) or ""))
+        await workspace.wait_for(lambda: "paid_teams_only" in (bot.store.marks.ts(AGENT_REFUSED) or ""))
 
 
 @simulated

@@ -67,7 +67,7 @@ def values_of(message: dict[str, Any]) -> list[str]:
 
 async def state_of(bot: Town) -> State:
     """The only session."""
-    (head,) = bot.store.heads()
+    (head,) = bot.store.sessions.heads()
     return await bot.engine.state(head.session_id)
 
 
@@ -149,8 +149,8 @@ async def pressed_while_it_dies(folder: Path, dies_at: int) -> None:
         assert bot.told("ana", since) == []
         assert len(cards(bot, root)) == 1
         assert values_of(cards(bot, root)[0]) == []
-        (head,) = bot.store.heads()
-        events = [decode_event(body) for body in bot.store.journal(head.session_id)]
+        (head,) = bot.store.sessions.heads()
+        events = [decode_event(body) for body in bot.store.sessions.journal(head.session_id)]
         answered = [event.prompt_id for event in events if isinstance(event, PromptAnswered)]
         assert sorted(answered) == sorted((await state_of(bot)).prompts)
 

@@ -124,9 +124,9 @@ def _unsaid(database: Path, session_id: str) -> list[str]:
     store = open_sqlite(database, encryption_keys=[bytes.fromhex(KEY)])
     with store._db.read():
         keys = store._db.all("SELECT key FROM inbox WHERE outcome IS NOT NULL")
-    said = [row.payload for (key,) in keys if (row := store.inbox_row(key)) is not None]
+    said = [row.payload for (key,) in keys if (row := store.inbox.row(key)) is not None]
     with suppress(Erased):
-        said += store.journal(session_id)
+        said += store.sessions.journal(session_id)
     store.close()
     return [word for word in WORDS if word.encode() not in b"".join(said)]
 

@@ -50,22 +50,22 @@ async def answered(folder: Path) -> AsyncIterator[tuple[Town, str]]:
         bot.say("ana", "web-1", root)
         await bot.until(lambda: "That was it." in str(bot.thread(root)))
         await bot.settle()
-        (head,) = bot.store.heads()
+        (head,) = bot.store.sessions.heads()
         assert head.status == "complete"
         yield bot, head.session_id
 
 
 def rated(bot: Town) -> list[tuple[str, str]]:
     """What is recorded of the answer: what was said of it, and by whom."""
-    (head,) = bot.store.heads()
-    said = feedback_in(bot.store.outbox_of(head.session_id, FEEDBACK))
+    (head,) = bot.store.sessions.heads()
+    said = feedback_in(bot.store.outbox.of(head.session_id, FEEDBACK))
     assert {one.turn for one in said} <= {ANSWER}
     return [(one.value, str(one.person["name"])) for one in said]
 
 
 def root_of(bot: Town) -> str:
     """The message that the only thread begins with."""
-    (head,) = bot.store.heads()
+    (head,) = bot.store.sessions.heads()
     return str(head.thread_key).split(":")[2]
 
 
@@ -148,16 +148,16 @@ async def test_feedback_goes_with_its_session(tmp_path: Path) -> None:
     async with answered(tmp_path) as (bot, session_id):
         await press(bot, "ana", "Helpful")
         message, (block, element) = bot.find(root_of(bot), RATE)
-        (row,) = bot.store.outbox_of(session_id, FEEDBACK)
+        (row,) = bot.store.outbox.of(session_id, FEEDBACK)
         kept = Retention(bot.store, SessionFiles(bot.settings.home), None, days=1)
         at_once(full_round(kept, timestamps.after(bot.engine.now(), 2 * 86400)))
-        assert bot.store.outbox_of(session_id, FEEDBACK) == []
+        assert bot.store.outbox.of(session_id, FEEDBACK) == []
         since = len(bot.calls)
         await bot.press("ana", message, (block, element), element["negative_button"]["value"])
         await bot.settle()
         (told,) = bot.told("ana", since)
         assert "not known here any more" in told.args["text"]
-        assert bot.store.outbox_row(row.key) is None
+        assert bot.store.outbox.row(row.key) is None
 
 
 @simulated
@@ -165,7 +165,7 @@ async def test_whoever_runs_the_flow_sees_it(tmp_path: Path, capsys: pytest.Capt
     """`sayso sessions show` names who said what of which answer, in words and as JSON."""
     async with answered(tmp_path) as (bot, session_id):
         await press(bot, "ana", "Helpful")
-        head = bot.store.head(session_id)
+        head = bot.store.sessions.head(session_id)
         assert head is not None
         _show(bot.store, head, Place(), Look(events=False, at=None, whole=False, as_json=False))
         assert "helpful: look, says Ana Ruiz" in capsys.readouterr().out

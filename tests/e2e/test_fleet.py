@@ -148,7 +148,7 @@ async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read_by_the_l
     async with fleet(workspace, tmp_path, two_steps(log), "all", **UNLIMITED) as bots:
         threads = await begun(workspace, 1)
         with bots.database() as store:
-            await until(lambda: store.mark(GAP) == store.mark(READ), pause=0.05)
+            await until(lambda: store.marks.ts(GAP) == store.marks.ts(READ), pause=0.05)
         workspace.leave(workspace.bot_user_id, "ops")
         await threads[0].reply("ana", "n0")
         workspace.join(workspace.bot_user_id, "ops")
@@ -166,7 +166,7 @@ async def test_what_slack_sends_to_a_frozen_bot_after_it_was_given_up_is_read(
         bots.freeze(bots.bots[0])
         await until(lambda: len(bots.members()) == 1, pause=0.1)
         with bots.database() as store:
-            await until(lambda: store.mark(GAP) == store.mark(READ), pause=0.1)
+            await until(lambda: store.marks.ts(GAP) == store.marks.ts(READ), pause=0.1)
         workspace.faults.ack_timeout = 100
         await answered(threads)
         check(threads, log)

@@ -185,7 +185,7 @@ async def allowed_widely(
         chosen = {"selected_option": {"value": scope}}
         await bot.submit("ana", view, {"in": {"in": chosen}})
         await bot.settle()
-        (row,) = bot.store.kept("grant")
+        (row,) = bot.store.kept.rows("grant")
         yield bot, root, row.kept_id
 
 
@@ -212,7 +212,7 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
         third = await bot.start("ana", "asked")
         assert "wants to use" in str(bot.thread(third)), back
         assert "Marked." not in str(bot.thread(third))
-        (row,) = bot.store.kept("grant")
+        (row,) = bot.store.kept.rows("grant")
         (end,) = json.loads(row.body)["changes"]
         assert (end["did"], end["by"]["name"]) == ("revoked", "Ben Okafor")
 
@@ -224,12 +224,12 @@ async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_o
         "- text", '- tools: [{name: ask_human, input: {question: "More?"}}]\n  - text'
     )
     async with allowed_widely(tmp_path, "flow", turns) as (bot, root, _):
-        (head,) = bot.store.heads()
+        (head,) = bot.store.sessions.heads()
         await bot.engine.migrate(head.session_id, flow_of(ALLOWS), actor=member(bot, "ana"))
         message, where = bot.find(root, REVOKE)
         await bot.press("ana", message, where, where[1]["value"])
         await bot.settle()
-        (row,) = bot.store.kept("grant")
+        (row,) = bot.store.kept.rows("grant")
         assert row.expires_at <= bot.engine.now()
 
 

@@ -77,7 +77,7 @@ async def test_a_person_clears_what_waits_from_the_home(
             line = LINES[number % len(LINES)].format(n=number)
             await start_flow(seen, "ana", ("ops", "releases")[number % 2], line)
         await seen.wait_for(
-            lambda: len(bot.engine.store.prompts(statuses=("shown",), limit=None)) == count, 200
+            lambda: len(bot.engine.store.prompts.rows(statuses=("shown",), limit=None)) == count, 200
         )
         await visit.go_to("sayso")
         await visit.page.get_by_test_id("tab-home").click()
@@ -90,7 +90,7 @@ async def test_a_person_clears_what_waits_from_the_home(
         print(f"{count} prompts cleared in {seconds:.1f} s")
         assert seconds < 300
         await seen.wait_for(
-            lambda: not bot.engine.store.prompts(statuses=("requested", "shown"), limit=1), 60
+            lambda: not bot.engine.store.prompts.rows(statuses=("requested", "shown"), limit=1), 60
         )
 
 

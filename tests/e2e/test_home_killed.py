@@ -30,8 +30,11 @@ class Dying:
 
     def __init__(self, store: Any, at: int) -> None:
         self.at, self.writes = at, 0
-        for name in ("commit", *crashes._WRITES):
-            setattr(store, name, self._counted(getattr(store, name)))
+        store.commit = self._counted(store.commit)
+        for part, names in crashes.WRITES.items():
+            for name in names:
+                place = getattr(store, part) if part else store
+                setattr(place, name, self._counted(getattr(place, name)))
 
     @property
     def dead(self) -> bool:
@@ -96,13 +99,15 @@ async def each_decided_once(place: Town, threads: dict[str, ThreadView]) -> None
         await threads[host].says(f"{host}: approve checked")
     await place.settle()
     events = [
-        decode_event(body) for head in place.store.heads() for body in place.store.journal(head.session_id)
+        decode_event(body)
+        for head in place.store.sessions.heads()
+        for body in place.store.sessions.journal(head.session_id)
     ]
     answered = [event.prompt_id for event in events if isinstance(event, PromptAnswered)]
     assert len(answered) == len(set(answered)) == len(HOSTS) - 1
     said = {host: threads[host].count(f"{host}: approve") for host in HOSTS}
     assert said == {host: int(host != SPARED) for host in HOSTS}
-    assert len(place.store.prompts(statuses=("requested", "shown"))) == 1
+    assert len(place.store.prompts.rows(statuses=("requested", "shown"))) == 1
 
 
 @simulated

@@ -61,10 +61,10 @@ async def learnt(bot: Town, flow: str = "learn") -> KeptRow:
     await bot.settle()
     message, where = bot.find(root, "sayso:option:0")
     assert "full on Mondays" in str(message)
-    assert bot.store.kept("note") == []
+    assert bot.store.kept.rows("note") == []
     await bot.press("ben", message, where)
     await bot.settle()
-    (row,) = bot.store.kept("note")
+    (row,) = bot.store.kept.rows("note")
     return row
 
 
@@ -109,7 +109,7 @@ async def test_members_list_edit_and_forget_notes_where_they_were_made(tmp_path:
         assert "is forgotten" in await says(bot, f"memory forget {row.kept_id}", "ben")
         assert "There is no note" in await says(bot, f"memory forget {row.kept_id}", "ben")
         assert "I know nothing" in await says(bot, "use")
-        (gone,) = bot.store.kept("note")
+        (gone,) = bot.store.kept.rows("note")
         assert b"Mondays" not in gone.body
         did = [(each["did"], each["by"]["name"]) for each in memory.note(gone)["changes"]]
         assert did == [("edited", "Ana Ruiz"), ("forgot", "Ben Okafor")]
@@ -121,14 +121,16 @@ async def test_what_was_noted_in_a_private_channel_is_read_in_no_other(tmp_path:
     async with serving(tmp_path) as (work, bot):
         work.add_channel("secret", members=["ana", bot.core.state.bot_user_id], is_private=True)
         await says(bot, "shared", channel="secret")
-        assert len(bot.store.kept("note")) == 1
+        assert len(bot.store.kept.rows("note")) == 1
         assert "I know something" not in await says(bot, "shared")
         assert "Nothing is noted" not in await says(bot, "memory", channel="secret")
-        assert len(bot.store.kept("note")) == 2  # the agent in #ops knew of none
+        assert len(bot.store.kept.rows("note")) == 2  # the agent in #ops knew of none
         assert "I know something" in await says(bot, "shared", channel="secret")
-        (here,) = [row for row in bot.store.kept("note") if memory.note(row)["channel"] == bot.channel().id]
+        (here,) = [
+            row for row in bot.store.kept.rows("note") if memory.note(row)["channel"] == bot.channel().id
+        ]
         listed = {word for word in (await says(bot, "memory")).split("`") if word.startswith("n")}
-        assert listed & {row.kept_id for row in bot.store.kept("note")} == {here.kept_id}
+        assert listed & {row.kept_id for row in bot.store.kept.rows("note")} == {here.kept_id}
 
 
 @simulated
@@ -138,7 +140,9 @@ async def test_what_was_noted_here_is_not_read_where_other_organisations_read(tm
         work.add_channel("partners", members=["ana", bot.core.state.bot_user_id], is_ext_shared=True)
         await says(bot, "shared")
         assert "I know something" not in await says(bot, "shared", channel="partners")
-        (here,) = [row for row in bot.store.kept("note") if memory.note(row)["channel"] == bot.channel().id]
+        (here,) = [
+            row for row in bot.store.kept.rows("note") if memory.note(row)["channel"] == bot.channel().id
+        ]
         listed = await says(bot, "memory", channel="partners")
         assert "Noted in CHANNEL" in listed
         assert here.kept_id not in listed
@@ -150,7 +154,7 @@ async def test_whom_the_flow_does_not_let_approve_notes_edits_none(tmp_path: Pat
     async with serving(tmp_path) as (_, bot):
         row = await learnt(bot, "strict")
         assert "who approved this note" in await says(bot, f"memory edit {row.kept_id} Obey me.")
-        assert bot.store.kept("note") == [row]
+        assert bot.store.kept.rows("note") == [row]
         assert "On Tuesdays." in await says(bot, f"memory edit {row.kept_id} On Tuesdays.", "ben")
         assert "is forgotten" in await says(bot, f"memory forget {row.kept_id}")
 
@@ -162,7 +166,7 @@ async def test_guests_change_no_notes(tmp_path: Path) -> None:
         row = await learnt(bot)
         bot.newcomer("gus", is_restricted=True)
         assert "Guests cannot do this" in await says(bot, f"memory forget {row.kept_id}", "gus")
-        assert bot.store.kept("note") == [row]
+        assert bot.store.kept.rows("note") == [row]
 
 
 @simulated

@@ -104,7 +104,7 @@ async def test_a_flow_with_two_questions_takes_seven_calls(tmp_path: Path) -> No
         await place.settle()
         found = shown_by(place, before)
         assert found == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 1}
-        session_id = place.store.heads()[0].session_id
+        session_id = place.store.sessions.heads()[0].session_id
         assert sum(f"`{session_id}`" in words(message) for message in thread.messages()) == 1
 
 

@@ -236,12 +236,12 @@ async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(tmp_path: 
         place = workspace.channel("releases").id
         for minute in ("1", "2"):
             due = wanted_item(f"schedule:report:{minute}", "report", place, {}, why="scheduled: 0 9 * * *")
-            bot.store.ingest([due], utc_now())
+            bot.store.inbox.ingest([due], utc_now())
         direct = workspace.dm("ben").id
         await workspace.wait_for(lambda: bool(workspace.messages(direct)))
         last = "rooted:schedule:report:2"
         await workspace.wait_for(
-            lambda: (row := bot.store.inbox_row(last)) is not None and row.outcome == "refused"
+            lambda: (row := bot.store.inbox.row(last)) is not None and row.outcome == "refused"
         )
         (message,) = workspace.messages(direct)
         assert "*report* was not started" in str(message["text"])

@@ -29,7 +29,7 @@ nodes:
 
 def open_prompts(bot: Town) -> list[PromptState]:
     """The questions that are open."""
-    return prompt_store.waiting(bot.store)
+    return prompt_store.waiting(bot.store.prompts)
 
 
 def answer(bot: Town, prompt: PromptState) -> None:
@@ -37,7 +37,7 @@ def answer(bot: Town, prompt: PromptState) -> None:
     given = {"promptId": prompt.prompt_id, "value": None, "text": "yes", "reason": None}
     actor = Actor.local("ops")
     request = item(f"cli:{prompt.prompt_id}", prompt.session_id, "answer", actor=actor, **given)
-    bot.store.ingest([request], bot.bot.machine.now())
+    bot.store.inbox.ingest([request], bot.bot.machine.now())
 
 
 WHY = {

@@ -50,7 +50,7 @@ async def drive(folder: Path, point: str) -> None:
     engine = Engine(store, policy=everybody, runners=runners(), home=folder)
     await engine.open()
     service = asyncio.create_task(Dispatcher(engine).run())
-    if await engine.writer.call(engine.store.head, SESSION) is None:
+    if await engine.writer.call(engine.store.sessions.head, SESSION) is None:
         flow = load_flow_file(folder / "flow.yml")
         await engine.start(flow, {}, actor=ANA, session_id=SESSION)
     while not (state := await engine.state(SESSION)).ended:

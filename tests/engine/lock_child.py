@@ -28,7 +28,7 @@ async def drive(folder: Path, session_id: str, point: str) -> None:
     over = asyncio.Event()
     engine.subscribe(lambda state, events: over.set() if state.ended else None)
     serving = asyncio.create_task(service.run())
-    if await engine.writer.call(engine.store.head, session_id) is None:
+    if await engine.writer.call(engine.store.sessions.head, session_id) is None:
         flow = load_flow_file(folder / "flow.yml")
         await engine.start(flow, {"who": session_id}, actor=ANA, session_id=session_id)
     if not (await engine.state(session_id)).ended:

@@ -157,7 +157,7 @@ async def test_a_request_waits_in_the_inbox_for_the_second_look(backing: Backing
         now.advance(3 * HOUR)
         request = item("r1", session_id, "answer", actor=ANA, promptId=prompt.prompt_id, text="fine")
         await rig.engine.writer.ingest([request], now())
-        row = await rig.engine.writer.call(rig.engine.store.inbox_row, "r1")
+        row = await rig.engine.writer.call(rig.engine.store.inbox.row, "r1")
         with pytest.raises(ClockJumped):
             await perform(rig.engine, row)
-        assert (await rig.engine.writer.call(rig.engine.store.inbox_row, "r1")).outcome is None
+        assert (await rig.engine.writer.call(rig.engine.store.inbox.row, "r1")).outcome is None

@@ -50,7 +50,7 @@ async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing,
             prompt = await rig.open_prompt(session_id)
             assert prompt.escalated == (0, 1)
             assert prompt.who == ("requester", "@leads")
-            assert len(rig.store.timers()) == 2
+            assert len(rig.store.timers.rows()) == 2
 
 
 async def test_a_start_after_the_deadline_only_ends_the_question(backing: Backing, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_a_start_after_the_deadline_only_ends_the_question(backing: Backin
         found = await told(rig, session_id)
         assert found == {"prompt:requested": 1, "prompt:shown": 1, "prompt:expired": 1}
         assert (await rig.engine.state(session_id)).status == "failed"
-        assert rig.store.timers() == []
+        assert rig.store.timers.rows() == []
 
 
 async def test_a_reminder_whose_commit_fails_comes_once(backing: Backing, tmp_path: Path) -> None:

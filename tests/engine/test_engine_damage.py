@@ -26,7 +26,7 @@ async def test_an_outcome_that_cannot_be_written_sets_its_session_aside(
         await rig.shop.finish("a")
         async with asyncio.timeout(10):
             await rig.engine.parked(session_id)
-        head = rig.store.head(session_id)
+        head = rig.store.sessions.head(session_id)
         assert head is not None
         assert "cannot be written" in (head.quarantined or "")
 

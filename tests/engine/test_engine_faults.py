@@ -48,7 +48,7 @@ async def test_a_full_disk_makes_no_session(backing: Backing, tmp_path: Path) ->
             await rig.start(ASK)
         async with served(rig.engine):
             pass
-        assert rig.store.heads() == []
+        assert rig.store.sessions.heads() == []
         assert rig.live() == []
         assert rig.engine.sessions.stale() == frozenset()
 
@@ -151,7 +151,7 @@ async def test_a_cancelled_caller_takes_nothing_back(backing: Backing, tmp_path:
 
 def phase_of(rig: EngineRig, session_id: str) -> str:
     """Where the session stands in the store."""
-    head = rig.store.head(session_id)
+    head = rig.store.sessions.head(session_id)
     assert head is not None
     return head.phase
 
@@ -217,11 +217,11 @@ async def test_a_row_is_consumed_with_what_it_caused(backing: Backing, tmp_path:
     """Row and events are one commit; a second step with the same row is refused and changes nothing."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
-        (row_id,) = rig.store.ingest([InboxItem("m1", "message", b"{}", session_id)], rig.clock.now)
+        (row_id,) = rig.store.inbox.ingest([InboxItem("m1", "message", b"{}", session_id)], rig.clock.now)
         assert row_id is not None
         consumed = [Consumed(row_id, "applied")]
         await rig.engine.apply(session_id, Message("fine", ANA, "m1"), consumed=consumed)
-        row = rig.store.inbox_row("m1")
+        row = rig.store.inbox.row("m1")
         assert row is not None
         assert row.outcome == "applied"
         await rig.engine.parked(session_id)
@@ -238,7 +238,7 @@ async def test_a_row_that_was_consumed_before_disturbs_no_running_node(
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(WORK)
         work = await rig.shop.running("a")
-        (row_id,) = rig.store.ingest([InboxItem("m1", "message", b"{}", session_id)], rig.clock.now)
+        (row_id,) = rig.store.inbox.ingest([InboxItem("m1", "message", b"{}", session_id)], rig.clock.now)
         assert row_id is not None
         await rig.engine.writer.call(rig.engine.store.consume, [Consumed(row_id, "elsewhere")], rig.clock.now)
         with pytest.raises(Fenced):
@@ -254,7 +254,7 @@ async def test_a_row_that_was_consumed_before_disturbs_no_running_node(
 async def test_a_start_consumes_its_row_once(backing: Backing, tmp_path: Path) -> None:
     """Two starts from one mention make one session."""
     async with running(backing.open(), tmp_path) as rig:
-        (row_id,) = rig.store.ingest([InboxItem("m1", "message", b"{}")], rig.clock.now)
+        (row_id,) = rig.store.inbox.ingest([InboxItem("m1", "message", b"{}")], rig.clock.now)
         assert row_id is not None
         starts = [
             rig.engine.start(flow_of(ASK), {}, actor=ANA, consumed=[Consumed(row_id, "started")])
@@ -262,7 +262,7 @@ async def test_a_start_consumes_its_row_once(backing: Backing, tmp_path: Path) -
         ]
         outcomes = await asyncio.gather(*starts, return_exceptions=True)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Fenced", "Fenced", "str"]
-        assert len(rig.store.heads()) == 1
+        assert len(rig.store.sessions.heads()) == 1
 
 
 async def test_a_delivery_of_an_old_attempt_changes_nothing(backing: Backing, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_a_delivery_of_an_old_attempt_changes_nothing(backing: Backing, tm
     flow = "nodes: [{id: tell, type: message, with: {text: Hi}}, {id: q, type: ask, with: {message: How?}}]"
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(flow)).session_id
-        assert [row.kind for row in rig.store.outbox(now=rig.clock.now)] == ["message"]
+        assert [row.kind for row in rig.store.outbox.due(now=rig.clock.now)] == ["message"]
         await rig.engine.apply(session_id, NodeDone("tell", 1, {"channel": "C1", "ts": "1"}))
         await rig.engine.apply(session_id, NodeDone("tell", 1, {"channel": "C1", "ts": "2"}))
         state = await rig.engine.parked(session_id)

@@ -13,6 +13,7 @@ from engine.journal.state import State
 from engine.language.errors import SessionError, SessionQuarantined, SnapshotRefused
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
+from engine.storage.locks import LockTable
 from engine.storage.open import MemoryStore
 from engine.storage.store import Store
 from tests.support.engine import ANA, BEN, Backing, EngineRig, FaultyStore, abandon, running, served
@@ -43,7 +44,7 @@ async def queued(rig: EngineRig, flow: str = DEPLOY) -> str:
 
 def order(store: Store) -> list[tuple[str, bool]]:
     """Who stands in the queue, and whether that one took the lock."""
-    return [(row.session_id, row.taken_at is not None) for row in store.locks("deploy-api")]
+    return [(row.session_id, row.taken_at is not None) for row in store.locks.rows("deploy-api")]
 
 
 async def test_a_free_lock_costs_no_commit_of_its_own(backing: Backing, tmp_path: Path) -> None:
@@ -96,12 +97,23 @@ class Late:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        self.locks = LateQueue(inner.locks)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class LateQueue:
+    """The queues of such a store."""
+
+    def __init__(self, inner: LockTable) -> None:
+        self.inner = inner
         self.looks = 0
 
-    def locks(self, name: str | None = None) -> list[LockRow]:
+    def rows(self, name: str | None = None) -> list[LockRow]:
         """Empty at the first look."""
         self.looks += 1
-        return [] if self.looks == 1 else self.inner.locks(name)
+        return [] if self.looks == 1 else self.inner.rows(name)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -115,7 +127,7 @@ async def test_whoever_looked_too_early_decides_again(backing: Backing, tmp_path
             late: Any = Late(backing.open())
             async with running(late, tmp_path) as other:
                 state = await other.settled(flow, service="api")
-                assert (state.status, late.looks) == (status, 2)
+                assert (state.status, late.locks.looks) == (status, 2)
                 assert "lock:acquired" not in await other.types(state.session_id)
 
 
@@ -207,7 +219,7 @@ async def test_a_fork_that_may_not_wait_for_its_lock_is_refused(backing: Backing
         seq = (await rig.engine.state(parent)).seq
         with pytest.raises(SessionError, match=f"held by {parent}"):
             await rig.engine.fork(parent, seq, actor=BEN)
-        assert [head.session_id for head in rig.store.heads()] == [parent]
+        assert [head.session_id for head in rig.store.sessions.heads()] == [parent]
         await rig.engine.abort(parent, actor=ANA)
         fork = await rig.engine.fork(parent, seq, actor=BEN)
         assert order(rig.store) == [(fork, True)]
@@ -253,7 +265,7 @@ async def test_a_session_that_is_brought_here_takes_its_lock_here(tmp_path: Path
         holder = await holding(rig)
         with pytest.raises(SnapshotRefused, match=holder):
             await rig.engine.resume_from_snapshot(data)
-        assert rig.store.head(waits) is None
+        assert rig.store.sessions.head(waits) is None
         await rig.shop.finish("a")
         await rig.engine.parked(holder)
         await rig.engine.resume_from_snapshot(data)

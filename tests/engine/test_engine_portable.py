@@ -56,7 +56,7 @@ async def test_a_session_goes_on_in_another_store(
     async with running(elsewhere.open(KEY), tmp_path) as there:
         brought = await there.engine.resume_from_snapshot(data)
         assert to_json(brought) == to_json(before)
-        assert there.store.outbox(now=there.clock.now) == []
+        assert there.store.outbox.due(now=there.clock.now) == []
         assert await there.engine.inspect(session_id)
         state = await there.engine.resume_from_snapshot(data, message="moved", actor=ANA)
         state = await there.engine.parked(session_id)
@@ -84,7 +84,7 @@ async def test_a_timer_travels(backing: Backing, elsewhere: Backing, tmp_path: P
         data = await here.engine.export(session_id)
     async with running(elsewhere.open(KEY), tmp_path) as there:
         await there.engine.resume_from_snapshot(data)
-        assert [timer.session_id for timer in there.store.timers()] == [session_id]
+        assert [timer.session_id for timer in there.store.timers.rows()] == [session_id]
 
 
 async def test_another_key_is_refused(backing: Backing, elsewhere: Backing, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_another_key_is_refused(backing: Backing, elsewhere: Backing, tmp_
     async with running(elsewhere.open(b"x" * 32), tmp_path) as there:
         with pytest.raises(SnapshotRefused, match="another key"):
             await there.engine.resume_from_snapshot(data)
-        assert there.store.heads() == []
+        assert there.store.sessions.heads() == []
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -124,7 +124,7 @@ async def test_a_file_that_was_changed_is_refused(
     async with running(elsewhere.open(KEY), tmp_path) as there:
         with pytest.raises(SnapshotRefused):
             await there.engine.resume_from_snapshot(orjson.dumps(file))
-        assert there.store.heads() == []
+        assert there.store.sessions.heads() == []
 
 
 @pytest.mark.parametrize(

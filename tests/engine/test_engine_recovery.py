@@ -154,7 +154,7 @@ async def test_a_shutdown_cuts_what_does_not_finish(
         await rig.shop.running("a")
         await rig.engine.drain(0)
         assert "node:interrupted" in await rig.types(session_id)
-        head = rig.store.head(session_id)
+        head = rig.store.sessions.head(session_id)
         assert head is not None
         assert head.owner is None
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
@@ -278,7 +278,7 @@ async def test_a_timer_fires_after_a_restart(backing: Backing, tmp_path: Path) -
     async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
         await rig.committed.until("session:end", session_id)
         assert (await rig.types(session_id)).count("timer:fired") == 1
-        assert rig.store.timers() == []
+        assert rig.store.timers.rows() == []
 
 
 async def test_a_timer_does_not_fire_before_its_time(backing: Backing, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing
 
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
-        head = rig.store.head(session_id)
+        head = rig.store.sessions.head(session_id)
         assert head is not None
         epoch = claim(rig.store, session_id, rig.engine.sessions.owner, rig.clock.now)
         step = Commit(
@@ -383,10 +383,10 @@ async def test_a_damaged_journal_or_head_sets_the_session_aside(
             await rig.engine.apply(session_id, None)
         with pytest.raises(SessionQuarantined):
             await rig.engine.apply(session_id, None)
-        head = rig.store.head(session_id)
+        head = rig.store.sessions.head(session_id)
         assert head is not None
         assert head.quarantined
-        assert [row.key for row in rig.store.outbox(now=rig.clock.now)] == [note.key]
+        assert [row.key for row in rig.store.outbox.due(now=rig.clock.now)] == [note.key]
         assert (await rig.reply(other, "fine")).status == "complete"
         assert rig.shop.ran == []
         assert rig.live() == []
@@ -402,7 +402,7 @@ async def test_a_damaged_head_stops_no_sweep(backing: Backing, tmp_path: Path) -
         assert (await rig.engine.parked(sound)).status == "complete"
         assert rig.shop.ran == ["a", "b"]
     store = backing.open()
-    head = store.head(damaged)
+    head = store.sessions.head(damaged)
     assert head is not None
     assert head.quarantined
     store.close()
@@ -429,7 +429,7 @@ async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
         rig.store.quarantine(session_id, "for a test", rig.clock.now)
-        before = list(rig.store.journal(session_id))
+        before = list(rig.store.sessions.journal(session_id))
         calls: list[Any] = [
             rig.engine.abort(session_id, actor=ANA),
             rig.engine.resume(session_id, "x", actor=ANA),
@@ -439,7 +439,7 @@ async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp
             with pytest.raises(SaysoError, match="for a test"):
                 await call
         assert (await rig.engine.inspect(session_id))["phase"] == "quarantined"
-        assert list(rig.store.journal(session_id)) == before
+        assert list(rig.store.sessions.journal(session_id)) == before
 
 
 async def test_the_kept_state_is_the_fold_of_the_journal(backing: Backing, tmp_path: Path) -> None:
@@ -485,8 +485,8 @@ async def snapshots_of_a_long_run(backing: Backing, tmp_path: Path) -> tuple[lis
 
         rig.store.commit = noted  # type: ignore[method-assign]
         state = await rig.settled(LONG)
-        loaded = rig.store.load(state.session_id)
-        assert derive_state(map(decode_event, rig.store.journal(state.session_id))) == state
+        loaded = rig.store.sessions.load(state.session_id)
+        assert derive_state(map(decode_event, rig.store.sessions.journal(state.session_id))) == state
         assert len(loaded.events) < state.seq / 2
     return seqs, state.seq
 
@@ -522,18 +522,18 @@ async def test_every_pause_leaves_one_snapshot(backing: Backing, tmp_path: Path)
     async with running(backing.open(), tmp_path, extensions=[rows_of_prompts]) as rig:
         session_id = (await rig.settled(TWO)).session_id
         for reply in ("first", "second"):
-            loaded = rig.store.load(session_id)
+            loaded = rig.store.sessions.load(session_id)
             assert (loaded.snapshot_seq, loaded.events) == (loaded.head.seq, ())
             assert loaded.snapshot is not None
             assert read_document(loaded.snapshot) == await rig.engine.state(session_id)
             prompt = await rig.open_prompt(session_id)
-            row = rig.store.prompt(prompt.prompt_id)
+            row = rig.store.prompts.row(prompt.prompt_id)
             assert row is not None
             assert PromptState.from_bytes(row.body).snapshot_seq == loaded.snapshot_seq
             await rig.engine.apply(session_id, Shown(prompt.prompt_id, {"channel": "C1", "ts": "1.2"}))
-            assert rig.store.load(session_id).events == ()
+            assert rig.store.sessions.load(session_id).events == ()
             await rig.reply(session_id, reply)
-        assert rig.store.load(session_id).snapshot is None
+        assert rig.store.sessions.load(session_id).snapshot is None
 
 
 SNAPSHOT_LOST = {
@@ -563,10 +563,10 @@ async def test_a_lost_snapshot_is_the_journal_read_again(
     db.close()
     async with running(file.open(), tmp_path) as rig:
         for _ in range(2):
-            assert fold(rig.store.load(session_id)) == paused
+            assert fold(rig.store.sessions.load(session_id)) == paused
         state = await rig.reply(session_id, "second")
         assert state.status == "complete"
-        assert derive_state(map(decode_event, rig.store.journal(session_id))) == state
+        assert derive_state(map(decode_event, rig.store.sessions.journal(session_id))) == state
     said = [line for line in caplog.messages if "The journal is read in its place." in line]
     assert len([line for line in said if session_id in line]) == 1
 
@@ -577,13 +577,13 @@ async def read_by_an_answer(backing: Backing, tmp_path: Path) -> list[bytes]:
         session_id = (await rig.settled(LONG)).session_id
     store, read = backing.open(), []
     async with running(store, tmp_path) as rig:
-        events = store._events
+        events = store.sessions._events
 
         def noted(*about: Any) -> Any:
             read.extend(found := events(*about))
             return found
 
-        store._events = noted  # type: ignore[method-assign]
+        store.sessions._events = noted  # type: ignore[method-assign]
         assert (await rig.reply(session_id, "yes")).status == "complete"
     return read
 

@@ -23,11 +23,11 @@ async def test_what_verifies_again_is_released_and_goes_on(
         with pytest.raises(SessionQuarantined):
             await rig.engine.apply(session_id, None)
         with pytest.raises(Corrupt):
-            rig.store.release(session_id)
+            rig.store.sessions.release(session_id)
         head = await rig.engine.head(session_id)
         assert head.quarantined is not None
         damage(backing, table, session_id)
-        backing.open().release(session_id)
+        backing.open().sessions.release(session_id)
         assert (await rig.engine.head(session_id)).quarantined is None
         assert (await rig.reply(session_id, "fine")).status == "complete"
 
@@ -36,4 +36,4 @@ async def test_a_session_that_is_not_known_is_not_released(backing: Backing, tmp
     """There is nothing to verify."""
     async with running(backing.open(), tmp_path) as rig:
         with pytest.raises(UnknownSession):
-            rig.store.release("session-none")
+            rig.store.sessions.release("session-none")

@@ -37,12 +37,12 @@ TELL = "nodes: [{id: tell, type: message, with: {text: Hi}}, {id: b, type: shell
 
 def put(store: Store, item: InboxItem) -> None:
     """What another process does."""
-    assert store.ingest([item], "2026-11-21T09:00:00.000Z") != [None]
+    assert store.inbox.ingest([item], "2026-11-21T09:00:00.000Z") != [None]
 
 
 def outcome(store: Store, key: str) -> str | None:
     """What became of a row."""
-    row = store.inbox_row(key)
+    row = store.inbox.row(key)
     assert row is not None
     return row.outcome
 
@@ -73,7 +73,7 @@ async def test_a_refused_request_is_consumed_with_the_reason(backing: Backing, t
         put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=BEN))
         put(rig.store, remote_commands.item("cli:2", "session-none", "abort", actor=BEN))
         await until(lambda: None not in (outcome(rig.store, "cli:1"), outcome(rig.store, "cli:2")))
-        row = rig.store.inbox_row("cli:1")
+        row = rig.store.inbox.row("cli:1")
         assert row is not None
         assert row.result is not None
         assert decode(row.result) == {"error": "not_allowed", "message": "ben may not cancel"}
@@ -271,11 +271,11 @@ async def test_sessions_that_are_not_wanted_are_left_alone(backing: Backing, tmp
     async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine, wants=never):
         assert rig.shop.ran == []
         assert outcome(rig.store, "cli:1") is None
-        assert [(head.session_id, head.owner) for head in rig.store.heads()] == [
+        assert [(head.session_id, head.owner) for head in rig.store.sessions.heads()] == [
             (orphan, None),
             (waiting, None),
         ]
-        assert [timer.session_id for timer in rig.store.timers()] == [waiting]
+        assert [timer.session_id for timer in rig.store.timers.rows()] == [waiting]
 
 
 async def test_many_timers_that_are_not_wanted_hold_back_none_that_is(
@@ -294,7 +294,7 @@ async def test_many_timers_that_are_not_wanted_hold_back_none_that_is(
             for _ in range(3):
                 service.notify()
             await rig.committed.until("session:end", ours)
-            assert len(rig.store.timers(limit=500)) == len(theirs)
+            assert len(rig.store.timers.rows(limit=500)) == len(theirs)
 
 
 async def test_a_session_that_waits_for_a_delivery_is_taken_up_once(backing: Backing, tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ async def test_a_store_that_fails_for_a_while_is_asked_again(backing: Backing, t
     """Neither a failing look at the store nor a failing wake-up ends the service."""
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig, served(rig.engine) as service:
-        store.answers = {"changed": StorageError("busy"), "timers": StorageError("busy")}
+        store.answers = {"changed": StorageError("busy"), "timers.rows": StorageError("busy")}
         service.notify()
         session_id = (await rig.settled(ASK)).session_id
         store.answers = {}

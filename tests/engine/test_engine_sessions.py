@@ -71,7 +71,7 @@ async def test_a_start_is_durable_when_it_returns(backing: Backing, tmp_path: Pa
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(ASK)
         other = backing.open()
-        head = other.head(session_id)
+        head = other.sessions.head(session_id)
         assert head is not None
         assert (head.status, head.owner) == ("paused", None)
         other.close()
@@ -100,7 +100,7 @@ async def test_what_a_start_refuses_leaves_no_session(backing: Backing, tmp_path
             await rig.start(ASK, surplus=1)
         with pytest.raises(NotAllowed, match="ben may not start"):
             await rig.start(ASK, actor=BEN)
-        assert rig.store.heads() == []
+        assert rig.store.sessions.heads() == []
         assert rig.live() == []
 
 
@@ -207,15 +207,15 @@ async def test_every_kind_of_answer_resumes_from_the_snapshot(kind: str, way: st
         prompt_id = (await rig.open_prompt(session_id)).prompt_id
     async with running(backing.open(), tmp_path) as rig:
         resumed: list[object] = []
-        resume, load, read = rig.engine.resume, rig.store.load, []
-        rig.store.load = lambda wanted: read.append(found := load(wanted)) or found  # type: ignore[method-assign]
+        resume, load, read = rig.engine.resume, rig.store.sessions.load, []
+        rig.store.sessions.load = lambda wanted: read.append(found := load(wanted)) or found  # type: ignore[method-assign]
         rig.engine.resume = lambda *a, **k: resumed.append(a[1]) or resume(*a, **k)  # type: ignore[method-assign]
         if way == "handler":
             await rig.engine.hear(session_id, Answer(prompt_id, ANA, "k", **given))
         else:
             item = remote_commands.item("k", session_id, "answer", actor=ANA, promptId=prompt_id, **given)
             await rig.engine.writer.ingest([item], rig.clock.now)
-            row = rig.store.inbox_row("k")
+            row = rig.store.inbox.row("k")
             assert row is not None
             await perform(rig.engine, row)
         assert resumed == [Answer(prompt_id, ANA, "k", **given)]
@@ -324,14 +324,14 @@ async def test_inspection_shows_a_waiting_node(backing: Backing, tmp_path: Path)
     """A waiting node's output is `{awaiting, promptId}`; status, phase and place are there; nothing is claimed."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(STEPS)).session_id
-        before = rig.store.head(session_id)
+        before = rig.store.sessions.head(session_id)
         data = await rig.engine.inspect(session_id)
         prompt = await rig.open_prompt(session_id)
         assert data["outputs"]["q"] == {"awaiting": True, "promptId": prompt.prompt_id}
         assert data["outputs"]["one"]["stdout"] == "1"
         assert (data["status"], data["phase"], data["currentNodeId"]) == ("paused", "waiting", "q")
         assert (data["owner"], data["quarantined"]) == (None, None)
-        assert rig.store.head(session_id) == before
+        assert rig.store.sessions.head(session_id) == before
 
 
 async def test_an_abort_of_a_running_node_waits_for_its_end(backing: Backing, tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ async def test_many_pure_nodes_do_not_stop_half_way(backing: Backing, tmp_path: 
     async with running(backing.open(), tmp_path) as rig:
         state = await asyncio.wait_for(rig.settled(f"nodes:\n{nodes}"), 30)
         assert state.status == "complete"
-        head = rig.store.head(state.session_id)
+        head = rig.store.sessions.head(state.session_id)
         assert head is not None
         assert head.status == "complete"
 
@@ -386,7 +386,7 @@ async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
     store = FaultyStore(backing.open())
-    store.answers |= {"flow": body, "form": None}  # another release has no form of it
+    store.answers |= {"flows.text": body, "flows.form": None}  # another release has no form of it
     async with running(store, tmp_path) as rig:
         with pytest.raises(error, match=told):
             await rig.engine.resume(session_id, "x", actor=ANA)

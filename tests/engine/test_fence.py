@@ -141,7 +141,7 @@ async def test_work_waits_for_a_store_that_is_away_after_a_gap(
                 super().__init__("away")
 
         def away(session_id: str) -> None:
-            store.answers["head"] = Away()
+            store.answers["sessions.head"] = Away()
             real = rig.engine.writer.call
 
             async def call(method: object, *args: object, **named: object) -> object:
@@ -157,7 +157,7 @@ async def test_work_waits_for_a_store_that_is_away_after_a_gap(
         session_id = await rig.start(WORK)
         await asked.wait()
         assert rig.shop.ran == []
-        del store.answers["head"]
+        del store.answers["sessions.head"]
         assert (await rig.engine.parked(session_id)).status == "complete"
         assert rig.shop.ran == ["a"]
 
@@ -166,7 +166,7 @@ async def test_a_frontend_is_called_once_although_its_process_stood_still(tmp_pa
     """It had stored that it is about to show a message: after the gap it reads again what is to be shown."""
     store, lease, shown = MemoryStore(), Lease(), Recorder()
     store.generation, store.holds = lease.generation, lease.holds  # type: ignore[method-assign]
-    real, attempts = store.outbox_attempt, []
+    real, attempts = store.outbox.attempt, []
 
     def outbox_attempt(row_id: int, before: int, now: str) -> bool:
         made = real(row_id, before, now)
@@ -175,7 +175,7 @@ async def test_a_frontend_is_called_once_although_its_process_stood_still(tmp_pa
             lease.gap()
         return made
 
-    store.outbox_attempt = outbox_attempt  # type: ignore[method-assign]
+    store.outbox.attempt = outbox_attempt  # type: ignore[method-assign]
     with closing(store):
         async with Runtime(store, home=tmp_path, frontend=shown) as place:
             assert (await begun(place, SAYS)).status == "complete"

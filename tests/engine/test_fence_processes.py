@@ -73,8 +73,8 @@ async def test_a_frozen_worker_runs_nothing_that_is_not_its_own_any_more(
         await until(lambda: stopped(worker.pid))
         assert counted(log) == []
         async with running(open_postgres(url, postgres.KEY), tmp_path, runners=shell_runners()) as rig:
-            await until(lambda: rig.store.orphans() != [])
-            [session_id] = rig.store.orphans()
+            await until(lambda: rig.store.sessions.orphans() != [])
+            [session_id] = rig.store.sessions.orphans()
             if aborted:
                 await rig.engine.apply(session_id, Abort(ANA))
             async with served(rig.engine):

@@ -123,7 +123,7 @@ async def test_a_form_of_another_text_is_not_used(tmp_path: Path, read: list[byt
     session_id = await paused(store, tmp_path)
     form = form_of(flow_of(TEXT.replace("Now?", "Other?")))
     assert form is not None
-    store.keep_form(FlowForm(flow_of(TEXT).digest, stored.release(), form))
+    store.flows.keep_form(FlowForm(flow_of(TEXT).digest, stored.release(), form))
     await ended(store, tmp_path, session_id)
     assert len(read) == 1
 

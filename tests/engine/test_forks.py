@@ -193,7 +193,7 @@ async def test_waits_keep_their_time(rig: EngineRig) -> None:
     (timer,) = (await rig.engine.state(fork)).timers.values()
     assert timer.timer_id == f"{fork}:a"
     assert [timer.due_at] == [old.due_at for old in state.timers.values()]
-    stored = await rig.engine.writer.call(rig.engine.store.timers)
+    stored = await rig.engine.writer.call(rig.engine.store.timers.rows)
     assert {row.session_id for row in stored} == {parent, fork}
 
 
@@ -214,7 +214,7 @@ async def test_an_answer_that_fits_no_question_starts_nothing(rig: EngineRig, ba
     for answers in ({"b": "x"}, {"a": "q"}):
         with pytest.raises(InvalidAnswer):
             await rig.engine.fork(parent, at, actor=ANA, answers=answers)
-    heads = await rig.engine.writer.call(rig.engine.store.heads)
+    heads = await rig.engine.writer.call(rig.engine.store.sessions.heads)
     assert [head.session_id for head in heads] == [parent]
 
 

@@ -68,7 +68,7 @@ def journal(folder: Path) -> list[Event]:
     """What the child stored."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        return [decode_event(row) for row in store.journal(SESSION)]
+        return [decode_event(row) for row in store.sessions.journal(SESSION)]
     finally:
         store.close()
 
@@ -108,7 +108,7 @@ def stored(folder: Path) -> bool:
     """Whether the child got as far as a session."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        return store.head(SESSION) is not None
+        return store.sessions.head(SESSION) is not None
     finally:
         store.close()
 

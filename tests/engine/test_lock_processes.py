@@ -51,7 +51,7 @@ def queue(folder: Path) -> list[str]:
     """Who stands in the queue."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        return [row.session_id for row in store.locks("one")]
+        return [row.session_id for row in store.locks.rows("one")]
     finally:
         store.close()
 

@@ -58,14 +58,14 @@ class Fleet:
         names = [f"session-{len(self.sessions) + n}" for n in range(count)]
         self.sessions += names
         rows = [InboxItem(f"start:{name}", "start", b"{}", name, f"T1:C1:{name}") for name in names]
-        self.store.ingest(rows, utc_now())
+        self.store.inbox.ingest(rows, utc_now())
         return names
 
     def events(self, session: str) -> list[dict[str, object]]:
         """The journal as it stands there, whatever wrote it."""
         with of_release(NEWER):
-            there = self.store.head(session) is not None
-            return [orjson.loads(body) for body in self.store.journal(session)] if there else []
+            there = self.store.sessions.head(session) is not None
+            return [orjson.loads(body) for body in self.store.sessions.journal(session)] if there else []
 
     def answer(self, sessions: Sequence[str]) -> None:
         """Answer everything that these ask and that was not answered yet."""
@@ -78,7 +78,7 @@ class Fleet:
                         f"answer:{prompt}", session, "answer", actor=ANA, promptId=prompt, text="yes"
                     )
                     row = InboxItem(asked.key, asked.kind, asked.payload, session, f"T1:C1:{session}")
-                    self.store.ingest([row], utc_now())
+                    self.store.inbox.ingest([row], utc_now())
 
     async def until_ended(self, sessions: list[str]) -> None:
         """Answer these until they have ended."""
@@ -99,7 +99,7 @@ class Fleet:
 
     def status(self, session: str) -> str | None:
         """How a session stands."""
-        head = self.store.head(session)
+        head = self.store.sessions.head(session)
         return None if head is None else head.status
 
 
@@ -117,18 +117,18 @@ def check(fleet: Fleet) -> None:
     """Nothing was lost, doubled, or taken for damage."""
     with of_release(NEWER):
         for session in fleet.sessions:
-            head = fleet.store.head(session)
+            head = fleet.store.sessions.head(session)
             assert head is not None
             assert (head.status, head.quarantined) == ("complete", None)
-            events = [decode_event(body) for body in fleet.store.journal(session)]
+            events = [decode_event(body) for body in fleet.store.sessions.journal(session)]
             derive_state(events)
             check_starts(events)
             answers = Counter(event.prompt_id for event in events if event.type == "prompt:answered")
             assert list(answers.values()) == [1, 1]
     assert max(Counter(map(tuple, ran(fleet.folder))).values()) == 1
-    assert fleet.store.inbox() == []
-    assert fleet.store.dead_letters() == []
-    assert fleet.store.outbox(now="9999") == []
+    assert fleet.store.inbox.rows() == []
+    assert fleet.store.inbox.dead_letters() == []
+    assert fleet.store.outbox.due(now="9999") == []
 
 
 async def test_an_upgrade_and_a_rollback_under_load_lose_and_double_nothing(fleet: Fleet) -> None:
@@ -150,12 +150,12 @@ async def test_an_upgrade_and_a_rollback_under_load_lose_and_double_nothing(flee
     fleet.answer(fleet.sessions)
     older = fleet.begin(2)
     await fleet.until_ended(older)
-    waiting = {row.session_id for row in fleet.store.inbox(limit=None)}
+    waiting = {row.session_id for row in fleet.store.inbox.rows(limit=None)}
     assert set(newer) <= waiting, "the older release answers nothing for the newer one"
     assert [fleet.status(name) for name in newer] == ["paused", "paused"]
     await fleet.replace(NEWER, kill=False)
     await fleet.until_ended(fleet.sessions)
-    await until(lambda: not fleet.store.inbox())
+    await until(lambda: not fleet.store.inbox.rows())
     check(fleet)
 
 
@@ -167,15 +167,17 @@ async def test_what_only_the_newer_release_knows_is_left_to_it(fleet: Fleet) -> 
     asked = str(next(e["promptId"] for e in fleet.events(session) if e["type"] == "prompt:requested"))
     reply = item("answer:kind", session, "answer", actor=ANA, promptId=asked, text="yes")
     dance = item("dance", session, "dance", actor=ANA)
-    fleet.store.ingest(
+    fleet.store.inbox.ingest(
         [InboxItem(dance.key, dance.kind, dance.payload, session, f"T1:C1:{session}")], utc_now()
     )
-    fleet.store.ingest([InboxItem(reply.key, "newer", reply.payload, session, f"T1:C1:{session}")], utc_now())
+    fleet.store.inbox.ingest(
+        [InboxItem(reply.key, "newer", reply.payload, session, f"T1:C1:{session}")], utc_now()
+    )
     other = fleet.begin(1)
     await fleet.until_ended(other)
-    assert {row.key for row in fleet.store.inbox()} >= {"dance", "answer:kind"}
+    assert {row.key for row in fleet.store.inbox.rows()} >= {"dance", "answer:kind"}
     await fleet.add(NEWER)
-    await until(lambda: [row.key for row in fleet.store.inbox()] == ["dance"])
-    row = fleet.store.inbox_row("answer:kind")
+    await until(lambda: [row.key for row in fleet.store.inbox.rows()] == ["dance"])
+    row = fleet.store.inbox.row("answer:kind")
     assert row is not None
     assert row.outcome == "applied"

@@ -28,7 +28,7 @@ NEWER = SCHEMA_VERSION + 1
 
 def written(store: Store, session_id: str, **fields: object) -> None:
     """An event that some release added to a paused session, well signed, in a commit of its own."""
-    head = store.head(session_id)
+    head = store.sessions.head(session_id)
     assert head is not None
     owner = store.register("other")
     epoch = claim(store, session_id, owner, START)
@@ -59,13 +59,13 @@ async def test_an_unknown_event_is_left_for_a_newer_release(backing: Backing, tm
     session = await paused(backing, tmp_path)
     written(backing.open(), session, type="node:dreamed", path="q")
     async with running(backing.open(), tmp_path) as rig:
-        before = list(rig.store.journal(session))
+        before = list(rig.store.sessions.journal(session))
         with pytest.raises(SchemaTooNew, match="newer release"):
             await rig.engine.apply(session, message(rig))
-        head = rig.store.head(session)
+        head = rig.store.sessions.head(session)
         assert head is not None
         assert (head.quarantined, head.owner, head.status) == (None, None, "paused")
-        assert list(rig.store.journal(session)) == before
+        assert list(rig.store.sessions.journal(session)) == before
         assert rig.live() == []
 
 
@@ -124,7 +124,7 @@ async def test_what_is_left_is_said_once(
             for _ in range(3):
                 with pytest.raises(SchemaTooNew):
                     await rig.engine.verified_state(session)
-        assert [row.kind for row in rig.store.outbox(now=START)] == ["note"]
+        assert [row.kind for row in rig.store.outbox.due(now=START)] == ["note"]
     told = [record for record in caplog.records if record.name == "sayso.engine"]
     assert len([record for record in told if session in record.getMessage()]) == 1
 
@@ -140,7 +140,7 @@ async def test_a_row_for_a_newer_session_is_kept_unread(backing: Backing, tmp_pa
             await rig.engine.writer.ingest([InboxItem(key, "request", body, about)], START)
         async with served(rig.engine):
             await rig.committed.until("session:end", other)
-        assert [row.key for row in rig.store.inbox()] == ["one"]
+        assert [row.key for row in rig.store.inbox.rows()] == ["one"]
 
 
 def _ana() -> dict[str, object]:
@@ -153,8 +153,8 @@ async def test_a_version_that_was_changed_is_damage(backing: Backing, tmp_path: 
     """The version is covered by the row's MAC: nobody gets a session left alone by raising it."""
     session = await paused(backing, tmp_path)
     store = backing.open()
-    head = store.head(session)
-    rows = list(store.journal(session))
+    head = store.sessions.head(session)
+    rows = list(store.sessions.journal(session))
     assert head is not None
     sealer = sealing.Sealer(b"k" * 32)
     origin = sealer.origin(session, None, None, b"")

@@ -197,7 +197,7 @@ async def test_a_question_without_a_frontend_waits_at_once(tmp_path: Path) -> No
         assert (await session.ended()).status == "complete"
         for kind in ("ask", "close"):
             key = f"{kind}:{asked.prompt_id}~{asked.generation}"
-            assert await place.engine.writer.call(place.engine.store.outbox_row, key) is None
+            assert await place.engine.writer.call(place.engine.store.outbox.row, key) is None
 
 
 async def test_a_question_is_left_to_the_server_of_its_database(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_what_is_said_elsewhere_reaches_the_owner(tmp_path: Path) -> None:
             while not there.questions:
                 await there.refresh()
             receipt = await there.answer("x", actor=ANA)
-            assert (await owner.engine.writer.call(owner.engine.store.inbox_row, receipt.key)) is not None
+            assert (await owner.engine.writer.call(owner.engine.store.inbox.row, receipt.key)) is not None
             assert not there.questions
             await there.abort(actor=ANA)
             assert (await session.ended()).status == "aborted"
@@ -344,8 +344,10 @@ async def test_what_was_read_is_loaded_once_and_looked_at_again(
     async with runtime(tmp_path) as one, runtime(tmp_path) as other:
         session = await begun(one, text)
         loaded = []
-        load = other.engine.store.load
-        monkeypatch.setattr(other.engine.store, "load", lambda name: loaded.append(name) or load(name))
+        load = other.engine.store.sessions.load
+        monkeypatch.setattr(
+            other.engine.store.sessions, "load", lambda name: loaded.append(name) or load(name)
+        )
         there = await other.session(session.id)
         assert not other.engine.sessions.known(session.id)
         await there.answer("a", actor=ANA)

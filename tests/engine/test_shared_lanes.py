@@ -58,7 +58,7 @@ class Fleet:
 
     def says(self, thread: str, *keys: str) -> None:
         """Somebody says something in a thread."""
-        self.store.ingest([InboxItem(key, "said", b"{}", thread_key=thread) for key in keys], NOW)
+        self.store.inbox.ingest([InboxItem(key, "said", b"{}", thread_key=thread) for key in keys], NOW)
         self.one.service.notify()
         self.two.service.notify()
 
@@ -68,7 +68,7 @@ class Fleet:
 
     def done(self, key: str) -> bool:
         """Whether a row is consumed."""
-        row = self.store.inbox_row(key)
+        row = self.store.inbox.row(key)
         return row is not None and row.outcome is not None
 
 
@@ -294,7 +294,7 @@ async def unheard(tmp_path: Path, sweep_seconds: float) -> bool:
         )
         task = asyncio.create_task(service.run())
         await asyncio.sleep(0.02)
-        store.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
+        store.inbox.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(handled.wait(), 0.5)
         service.stop()
@@ -320,7 +320,7 @@ async def test_a_lane_that_is_given_back_while_it_is_asked_for_is_asked_for_agai
     monkeypatch.setattr(shared_lanes, "BACKOFF_SECONDS", (60.0,))
     begun: list[str] = []
     lanes = SharedLanes(fleet.one.rig.engine, ["kept"], begun.append, lambda: None)
-    fleet.store.ingest([InboxItem("k", "kept", b"{}", thread_key="T")], NOW)
+    fleet.store.inbox.ingest([InboxItem("k", "kept", b"{}", thread_key="T")], NOW)
 
     async def refused(name: str) -> bool:
         lanes.given_back()

@@ -76,7 +76,7 @@ async def test_a_file_with_lines_goes_on_elsewhere(backing: Backing, tmp_path: P
     folder = files_in(tmp_path)
     async with running(backing.open(KEY), tmp_path, snapshot_dir=folder) as rig:
         data = (await answered(rig, folder, 4)).read_bytes()
-        (session_id,) = [head.session_id for head in rig.store.heads()]
+        (session_id,) = [head.session_id for head in rig.store.sessions.heads()]
         before = await rig.engine.state(session_id)
     elsewhere = Backing(backing.kind, tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()

@@ -60,7 +60,7 @@ def runtime(url: str, folder: Path, name: str, now: str) -> Runtime:
 
 def started_twice(store: Store, session_id: str) -> list[str]:
     """The nodes of which the journal has two starts."""
-    events = map(decode_event, store.journal(session_id))
+    events = map(decode_event, store.sessions.journal(session_id))
     starts = Counter(
         event.path for event in events if event.type in ("node:started", "container:childStarted")
     )

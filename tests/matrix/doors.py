@@ -176,6 +176,7 @@ class _Looking:
 
     def __init__(self, town: Town) -> None:
         self._store = town.store.another()
+        self._ingest, self._store.inbox.ingest = self._store.inbox.ingest, self._noted  # type: ignore[method-assign]
         self.keys: list[str] = []
 
     def close(self) -> None:
@@ -184,9 +185,9 @@ class _Looking:
     def serving(self) -> frozenset[str]:
         return frozenset()
 
-    def ingest(self, items: Any, now: str) -> Any:
+    def _noted(self, items: Any, now: str) -> Any:
         self.keys += [item.key for item in items]
-        return self._store.ingest(items, now)
+        return self._ingest(items, now)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -212,7 +213,7 @@ def at_terminal(command: Callable[[Any, Stage], int]) -> Act:
             return str(error)
         await town.settle()
         for key in looking.keys:
-            for row in (town.store.inbox_row(key), town.store.inbox_row(f"rooted:{key}")):
+            for row in (town.store.inbox.row(key), town.store.inbox.row(f"rooted:{key}")):
                 if row is not None and row.outcome == "refused":
                     return str(json.loads(row.result or b"{}").get("message"))
         return None

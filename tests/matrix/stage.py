@@ -77,7 +77,9 @@ async def set_up(town: Town, scenario: str, state: str) -> Stage:
     if scenario in ("openly", "closely", "needs"):
         return stage
     stage.root = await town.start(id_of("ana"), scenario)
-    (head,) = town.store.heads(thread_key=f"{town.core.state.team_id}:{town.channel().id}:{stage.root}")
+    (head,) = town.store.sessions.heads(
+        thread_key=f"{town.core.state.team_id}:{town.channel().id}:{stage.root}"
+    )
     stage.session_id = head.session_id
     await stage.look()
     await _prepare(stage)

@@ -39,7 +39,7 @@ def actor_of(event: Any) -> str | None:
 
 async def sessions(place: Town) -> int:
     """How many runs there are."""
-    return len(place.store.heads(limit=1_000_000))
+    return len(place.store.sessions.heads(limit=1_000_000))
 
 
 async def cell(stage: Stage, door: Door, state: str, name: str, expected: bool) -> tuple[bool, list[str]]:

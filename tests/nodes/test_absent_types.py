@@ -141,7 +141,7 @@ async def set_aside(rig: EngineRig, session_id: str) -> None:
 
 async def release(rig: EngineRig, session_id: str) -> None:
     """As `sayso sessions release` does."""
-    await rig.engine.writer.call(rig.engine.store.release, session_id)
+    await rig.engine.writer.call(rig.engine.store.sessions.release, session_id)
 
 
 async def test_it_is_set_aside_and_goes_on_once_its_type_is_back_and_it_is_released(

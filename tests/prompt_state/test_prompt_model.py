@@ -278,10 +278,10 @@ class Rows:
         for put in puts:
             self._rows[put.prompt_id] = put
 
-    def prompt(self, prompt_id: str) -> PromptRow | None:
+    def row(self, prompt_id: str) -> PromptRow | None:
         return self._rows.get(prompt_id)
 
-    def prompts(
+    def rows(
         self,
         *,
         thread_key: str | None = None,

@@ -278,8 +278,10 @@ class Chaos:
         store = await asyncio.to_thread(open_postgres, self.server.get_uri(), KEY.encode())
 
         def open_work() -> int:
-            heads = store.heads(statuses=("running", "paused"), limit=None)
-            return len(heads) + len(store.inbox(limit=None)) + len(store.outbox(now="9999", limit=None))
+            heads = store.sessions.heads(statuses=("running", "paused"), limit=None)
+            return (
+                len(heads) + len(store.inbox.rows(limit=None)) + len(store.outbox.due(now="9999", limit=None))
+            )
 
         try:
             with suppress(TimeoutError):
@@ -360,13 +362,13 @@ def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
         found.said_twice += said_twice(person.thread.messages())
     store = open_postgres(made.server.get_uri(), KEY.encode())
     try:
-        for head in store.heads(limit=None):
-            check_starts([decode_event(row) for row in store.journal(head.session_id)])
+        for head in store.sessions.heads(limit=None):
+            check_starts([decode_event(row) for row in store.sessions.journal(head.session_id)])
             if head.status != "complete":
                 found.open.append(f"{head.session_id}: {head.status} {head.quarantined or ''}")
-        found.open += [f"inbox {row.key}" for row in store.inbox(limit=None)]
-        found.open += [f"outbox {row.key}" for row in store.outbox(now="9999", limit=None)]
-        found.open += [f"dead {row.key}" for row in store.dead_letters()]
+        found.open += [f"inbox {row.key}" for row in store.inbox.rows(limit=None)]
+        found.open += [f"outbox {row.key}" for row in store.outbox.due(now="9999", limit=None)]
+        found.open += [f"dead {row.key}" for row in store.inbox.dead_letters()]
     finally:
         store.close()
     return found

@@ -69,7 +69,7 @@ async def live(folder: Path, patience: float) -> int:
         service = Dispatcher(own)
         serving = asyncio.create_task(service.run())
         try:
-            if await own.writer.call(own.writer.store.head, SESSION) is None:
+            if await own.writer.call(own.writer.store.sessions.head, SESSION) is None:
                 flow = load_flow_file(folder / "flow.yml")
                 await own.start(flow, {}, actor=ANA, session_id=SESSION)
             return await advance(own, folder, serving, patience)
@@ -147,9 +147,9 @@ async def ask_for_answer(folder: Path, name: str) -> str:
     actor = replace(ANA, id=f"U0{name}", name=name)
     item = remote_commands.item(f"cli:{name}", SESSION, "answer", actor=actor, promptId=prompt_id, text=name)
     go()
-    store.ingest([item], utc_now())
+    store.inbox.ingest([item], utc_now())
     try:
-        while (row := store.inbox_row(item.key)) is None or row.outcome is None:  # noqa: ASYNC110 - no signal
+        while (row := store.inbox.row(item.key)) is None or row.outcome is None:  # noqa: ASYNC110 - no signal
             await asyncio.sleep(0.01)
         return f"{row.outcome} {decode(row.result)['error'] if row.result else ''}".strip()
     finally:
@@ -176,7 +176,7 @@ def ingest(folder: Path) -> None:
     go()
     for line in sys.stdin:
         key = line.strip()
-        assert store.ingest([InboxItem(key, "message", b"{}")], utc_now()) != [None]
+        assert store.inbox.ingest([InboxItem(key, "message", b"{}")], utc_now()) != [None]
         os.write(1, f"{key}\n".encode())
 
 

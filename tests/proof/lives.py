@@ -101,7 +101,7 @@ class Driver:
 
     async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
         """Start the session, or take it up where it stands; a held one is resumed."""
-        if await self.engine.writer.call(self.engine.store.head, SESSION) is None:
+        if await self.engine.writer.call(self.engine.store.sessions.head, SESSION) is None:
             if flow.lock is not None and flow.lock.raw == TAKEN:
                 await self._take_the_lock()
             await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
@@ -195,7 +195,7 @@ class Driver:
     async def _work(self, state: State, path: str) -> None:
         run = state.nodes[path]
         if state.lock is not None:
-            queue = await self.engine.writer.call(self.engine.store.locks, state.lock.name)
+            queue = await self.engine.writer.call(self.engine.store.locks.rows, state.lock.name)
             assert [row.session_id for row in queue] == [SESSION], f"{path} runs without its lock"
         live = self.engine.sessions.active.get(SESSION)
         task = live.tasks.get(f"{path}#{run.attempt}") if live else None
@@ -297,8 +297,8 @@ async def live(
     """One life over a store. With `kill` a drop is SIGKILL."""
     canon = Canon()
     clock = Clock(START)
-    if store.head(SESSION) is not None:
-        for row in store.journal(SESSION):
+    if store.sessions.head(SESSION) is not None:
+        for row in store.sessions.journal(SESSION):
             canon.take(decode_event(row))
     mortal = Mortal(store, canon, life.drop_after, kill=kill)
     ended, driver = False, None
@@ -352,10 +352,10 @@ async def run(
 
 def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
     """What a store and the log say about a run that has ended. The journal must fold to the stored state."""
-    events = [decode_event(row) for row in store.journal(SESSION)]
+    events = [decode_event(row) for row in store.sessions.journal(SESSION)]
     state = derive_state(events)
     assert state.ended, "the journal does not end"
-    assert SESSION not in {row.session_id for row in store.locks()}, "its lock was not given back"
+    assert SESSION not in {row.session_id for row in store.locks.rows()}, "its lock was not given back"
     assert to_bytes(derive_state(events)) == to_bytes(state), "the fold is not deterministic"
     check_once(events)
     outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}

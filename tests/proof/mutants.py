@@ -21,7 +21,7 @@ from engine.journal.events import IterationStarted, decode_event
 from engine.journal.state import ROOT, Frame, State, below, scope_of
 from engine.run.executor import ActiveSession
 from engine.run.sessions import Sessions
-from engine.storage.open import MemoryStore
+from engine.storage.sessions import SessionTable
 
 Change = Callable[[Flow, State], State]
 
@@ -201,9 +201,9 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
 
 def clear_log(patch: pytest.MonkeyPatch) -> None:
     """The log begins anew when a session is taken up after a crash."""
-    journal = MemoryStore.journal
+    journal = SessionTable.journal
 
-    def cleared(self: MemoryStore, session_id: str, *, after: int = 0) -> Iterator[bytes]:
+    def cleared(self: SessionTable, session_id: str, *, after: int = 0) -> Iterator[bytes]:
         rows = list(journal(self, session_id, after=after))
         types = [decode_event(row).type for row in rows]
         kept = max(
@@ -212,7 +212,7 @@ def clear_log(patch: pytest.MonkeyPatch) -> None:
         )
         return iter(rows[kept + 1 :])
 
-    patch.setattr(MemoryStore, "journal", cleared)
+    patch.setattr(SessionTable, "journal", cleared)
 
 
 def swallow_pause(patch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def rows(folder: Path) -> list[bytes]:
     try:
         store = open_sqlite(copy / "sayso.db")
         try:
-            return list(store.journal(SESSION)) if store.head(SESSION) is not None else []
+            return list(store.sessions.journal(SESSION)) if store.sessions.head(SESSION) is not None else []
         finally:
             store.close()
     finally:

@@ -234,7 +234,7 @@ async def live(
 
 async def begin(engine: Engine, flow: Flow, session_id: str) -> None:
     """Start a session, or take it up where it stands."""
-    if await engine.writer.call(engine.store.head, session_id) is None:
+    if await engine.writer.call(engine.store.sessions.head, session_id) is None:
         await engine.start(flow, {}, actor=ANA, session_id=session_id)
     else:
         await engine.apply(session_id, None)
@@ -292,8 +292,8 @@ class Stage:
     def finished(self, mind: Mind) -> Run:
         """What the store and the files say about a run that has ended."""
         store = open_sqlite(self.database)
-        events = [decode_event(row) for row in store.journal(SESSION)]
-        spent = store.spent(START[:10])
+        events = [decode_event(row) for row in store.sessions.journal(SESSION)]
+        spent = store.spend.on(START[:10])
         store.close()
         state = derive_state(events)
         assert state.ended, "the journal does not end"

@@ -209,7 +209,7 @@ async def test_sessions_at_once_never_bill_more_than_the_cap_of_the_day(
         assert mind.refused == []
         assert mind.billed <= cap, f"billed {mind.billed} of {cap}"
         store = mortal(backing.open())
-        assert mind.billed * 10**9 <= store.spent(START[:10]) <= cap * 10**9
+        assert mind.billed * 10**9 <= store.spend.on(START[:10]) <= cap * 10**9
         store.close()
         hit["days of four sessions that loop"] += 1
     assert SESSION not in SESSIONS

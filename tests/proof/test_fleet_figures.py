@@ -133,7 +133,7 @@ async def test_replies_and_acknowledgements(tmp_path: Path) -> None:
         store = open_postgres(made.server.get_uri(), KEY.encode())
         waited = []
         for word, at in (line.split() for line in log.read_text().splitlines()):
-            row = store.inbox_row(keys[word])
+            row = store.inbox.row(keys[word])
             assert row is not None
             waited.append(float(at) - timestamps.from_text(row.received_at).timestamp())
         store.close()

@@ -88,7 +88,7 @@ def one_winner(folder: Path) -> None:
     """One answer, by the winner; its effect once; the session complete."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        events = [decode_event(row) for row in store.journal(child.SESSION)]
+        events = [decode_event(row) for row in store.sessions.journal(child.SESSION)]
     finally:
         store.close()
     winner = (folder / "winner").read_text()
@@ -131,7 +131,7 @@ def stored(folder: Path, keys: list[str]) -> list[str]:
     """Which of these keys the inbox has."""
     store = open_sqlite(folder / "sayso.db")
     try:
-        return [key for key in keys if store.inbox_row(key) is not None]
+        return [key for key in keys if store.inbox.row(key) is not None]
     finally:
         store.close()
 

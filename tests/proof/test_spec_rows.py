@@ -222,7 +222,7 @@ async def test_row_12_the_pause_is_told_once_and_after_its_commit(office: Office
         )
         await desk.pause()
         (seq,) = heard
-        stored = [decode_event(row) for row in desk.rig.store.journal(SESSION)]
+        stored = [decode_event(row) for row in desk.rig.store.sessions.journal(SESSION)]
         assert [event.seq for event in stored if event.type == "flow:paused"] == [seq]
 
 
@@ -346,7 +346,7 @@ async def test_row_20_a_bad_journal_is_set_aside_and_never_run_cold(
         monkeypatch.setattr(sessions, "derive_state", refuse)
         with pytest.raises(SessionQuarantined, match="event 3"):
             await desk.engine.apply(SESSION, Message("go on", ANA, "key-1"))
-        head = desk.rig.store.head(SESSION)
+        head = desk.rig.store.sessions.head(SESSION)
         assert head is not None
         assert head.quarantined is not None
     assert office.done == []

@@ -49,9 +49,9 @@ class Session:
 
     def __init__(self, store: Any, head: Any) -> None:
         self.head = head
-        self.events: list[Event] = [decode_event(row) for row in store.journal(head.session_id)]
+        self.events: list[Event] = [decode_event(row) for row in store.sessions.journal(head.session_id)]
         self.state: State = derive_state(self.events)
-        self.flow = _flow(store.flow(head.flow_digest))
+        self.flow = _flow(store.flows.text(head.flow_digest))
 
     def of(self, kind: str) -> list[Any]:
         """The events of a type."""
@@ -62,7 +62,7 @@ def check(world: World) -> Iterator[str]:
     """Everything that is wrong, in words."""
     store = open_sqlite(world.database, key=KEY, encryption_keys=world.encryption_keys)
     try:
-        heads = store.heads(limit=100)
+        heads = store.sessions.heads(limit=100)
         damaged = [head for head in heads if head.quarantined is not None]
         yield from (f"{head.session_id} was set aside: {head.quarantined}" for head in damaged)
         try:
@@ -81,7 +81,7 @@ def check(world: World) -> Iterator[str]:
         yield from _presses(world, store, sessions)
         yield from form_checks.submissions(world, store, TEAM)
         yield from _messages(world, store, sessions)
-        if store.outbox(now="9999-01-01T00:00:00.000Z"):
+        if store.outbox.due(now="9999-01-01T00:00:00.000Z"):
             yield "the outbox is not empty"
     finally:
         store.close()
@@ -241,7 +241,7 @@ def _replies(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
     used = {e.key for s in sessions for e in s.of("prompt:answered")}
     for said in world.people.said.values():
         key = f"message:{TEAM}:{CHANNEL}:{said.ts}"
-        row = store.inbox_row(key)
+        row = store.inbox.row(key)
         if row is None:
             if _too_early(world, said):
                 continue
@@ -306,7 +306,7 @@ def _obeyed(world: World, said: Said, row: Any, ends: dict[str, str]) -> Iterato
 
 
 def _told(store: Any, row: Any) -> bool:
-    return bool(store.outbox_row(f"note:{row.key}") or store.outbox_row(f"ephemeral:{row.key}"))
+    return bool(store.outbox.row(f"note:{row.key}") or store.outbox.row(f"ephemeral:{row.key}"))
 
 
 def _message_ts(body: dict[str, Any]) -> str:
@@ -322,7 +322,7 @@ def _presses(world: World, store: Any, sessions: list[Session]) -> Iterator[str]
     for press in world.people.pressed:
         body = press.delivery.body
         ts, user = body["actions"][0]["action_ts"], body["user"]["id"]
-        row = store.inbox_row(f"click:{TEAM}:{body['container']['message_ts']}:{user}:{ts}")
+        row = store.inbox.row(f"click:{TEAM}:{body['container']['message_ts']}:{user}:{ts}")
         if row is None:
             if press.delivery.acknowledged:
                 yield f"the press {press.label!r} at {ts} is lost"
@@ -351,7 +351,7 @@ def _messages(world: World, store: Any, sessions: list[Session]) -> Iterator[str
             yield f"the card of {session.head.session_id} shows {shown and shown['text']!r}, not {wanted!r}"
     for session in sessions:
         for event in session.of("prompt:answered"):
-            row = store.outbox_row(f"prompt:{event.prompt_id}")
+            row = store.outbox.row(f"prompt:{event.prompt_id}")
             message = by_key.get(f"prompt:{event.prompt_id}")
             if row is not None and message is None and "dropped" not in decode(row.result or b"{}"):
                 yield f"{event.prompt_id} is not shown any more"

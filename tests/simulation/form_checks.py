@@ -29,7 +29,7 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
         if not sent.taken:
             continue
         what = f"{sent.kind} {sent.view} with {sent.meant}"
-        row = store.inbox_row(f"view:{team}:{sent.view}")
+        row = store.inbox.row(f"view:{team}:{sent.view}")
         if not sent.fits:
             yield f"{what} was taken and is wrong"
         elif row is None:
@@ -38,7 +38,7 @@ def submissions(world: World, store: Any, team: str) -> Iterator[str]:
             yield f"{what} is {row.outcome}"
         elif not _same(sent, decode(row.payload)):
             yield f"{what} was taken, and what counts is {decode(row.payload)}"
-        elif row.outcome == "refused" and not store.outbox_row(f"ephemeral:{row.key}"):
+        elif row.outcome == "refused" and not store.outbox.row(f"ephemeral:{row.key}"):
             yield f"{what} was refused without a word"
 
 
@@ -52,7 +52,7 @@ def _paged(sent: Sent, store: Any, team: str) -> Iterator[str]:
         if not said or sent.is_last or said["response_action"] != "update" or "submit" not in said["view"]:
             continue
         digest = json.loads(said["view"]["private_metadata"])["pages"][-1]
-        row = store.inbox_row(f"view:{team}:{sent.view}:{digest}")
+        row = store.inbox.row(f"view:{team}:{sent.view}:{digest}")
         if row is None:
             continue  # then it must not be needed again
         stored = {name: str(value) for name, value in decode(row.payload)["values"].items()}
@@ -283,7 +283,7 @@ def told(world: World, store: Any, session: Session) -> Iterator[str]:
 
 
 def _dropped(store: Any, key: str) -> bool:
-    row = store.outbox_row(key)
+    row = store.outbox.row(key)
     return row is not None and "dropped" in decode(row.result or b"{}")
 
 

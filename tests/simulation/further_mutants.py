@@ -109,7 +109,7 @@ def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
 
     async def fresh(self: SlackApp, item: InboxItem) -> bool:
         while item.kind == payloads.REACTION and await self._writer.call(
-            self._writer.store.inbox_row, item.key
+            self._writer.store.inbox.row, item.key
         ):
             item = InboxItem(f"again/{item.key}", item.kind, item.payload, thread_key=item.thread_key)
         return await ingest(self, item)

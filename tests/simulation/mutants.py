@@ -18,8 +18,9 @@ from engine.decide.commands import Answer
 from engine.journal.records import Commit, InboxItem
 from engine.run.stepper import Stepper
 from engine.storage import rows as row_tables
-from engine.storage.sessions import PartResult
+from engine.storage.rows import InboxTable
 from engine.storage.sqlite import SqliteStore
+from engine.storage.store import PartResult
 from prompt_state import routing
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -66,24 +67,24 @@ def posts_again_without_looking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows, "is_uncertain", lambda row: False)
 
 
-def _fresh(store: SqliteStore, item: InboxItem) -> InboxItem:
+def _fresh(inbox: InboxTable, item: InboxItem) -> InboxItem:
     """The item under a key that is free: what a store without a unique key would do."""
-    while item.kind.startswith("slack.") and store.inbox_row(item.key) is not None:
+    while item.kind.startswith("slack.") and inbox.row(item.key) is not None:
         item = InboxItem(f"again/{item.key}", item.kind, item.payload, item.session_id, item.thread_key)
     return item
 
 
 def remembers_keys_in_memory(patch: pytest.MonkeyPatch) -> None:
     """What came before is known only to the process that took it."""
-    ingest = SqliteStore.ingest
+    ingest = InboxTable.ingest
 
-    def stored(self: SqliteStore, items: Sequence[InboxItem], now: str) -> list[int | None]:
+    def stored(self: InboxTable, items: Sequence[InboxItem], now: str) -> list[int | None]:
         known = self.__dict__.setdefault("_keys", set())
         new = [item if item.key in known else _fresh(self, item) for item in items]
         known.update(item.key for item in items)
         return ingest(self, new, now)
 
-    patch.setattr(SqliteStore, "ingest", stored)
+    patch.setattr(InboxTable, "ingest", stored)
 
 
 def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +97,7 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
         item = decision.item
         if item.kind == decisions.MESSAGE:
             await self._writer.call(
-                self._writer.store.set_mark, f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1]
+                self._writer.store.marks.move, f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1]
             )
 
     patch.setattr(SlackApp, "_take", marking)
@@ -133,7 +134,7 @@ def writes_what_it_decided_on_what_it_read(patch: pytest.MonkeyPatch) -> None:
 
     def unchecked(self: SqliteStore, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
         if commit.new is None:
-            head = self._stored(commit.session_id)
+            head = self.sessions._stored(commit.session_id)
             epoch = head.epoch if commit.owner is None else head.epoch + 1
             rows = [
                 self._db.one("SELECT outcome FROM inbox WHERE id = ?", (c.inbox_id,)) for c in commit.consumed

@@ -51,7 +51,7 @@ def ground() -> Iterator[Ground]:
         template = folder / "template" / "sayso.db"
         store = open_sqlite(template, key=KEY)
         store.bind("T0LOCAL01", "A0LOCAL01")
-        store.set_mark(INSTALLED, f"{EPOCH:.6f}")
+        store.marks.move(INSTALLED, f"{EPOCH:.6f}")
         store._db.raw.wal_checkpoint()
         store.close()
         forms._PAGE_FIELDS = PAGE_FIELDS

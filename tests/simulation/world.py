@@ -244,9 +244,9 @@ class World:
             return False
         store = self.life.store
         late = "9999-01-01T00:00:00.000Z"
-        if store.outbox(now=late) or store.inbox():
+        if store.outbox.due(now=late) or store.inbox.rows():
             return False
-        return not store.heads(statuses=("running", "paused"), limit=100)
+        return not store.sessions.heads(statuses=("running", "paused"), limit=100)
 
     def _lives(self) -> None:
         while not self.over:

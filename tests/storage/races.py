@@ -26,6 +26,7 @@ from engine.journal.records import (
     TakeLock,
 )
 from engine.storage import rows, sessions
+from engine.storage import store as stores
 from engine.storage.open import open_store
 from engine.storage.sealing import digest_of
 from engine.storage.store import Store
@@ -35,7 +36,7 @@ Part = Callable[[Store, str, int, int], object]
 """What process `me` does in a round; its `owner` is the second argument."""
 _ITEMS = 12
 _BATCHES = 5
-_OF_FLOWS = next(stage for stage, table in enumerate(rows._SWEPT) if table.held)
+_OF_FLOWS = next(stage for stage, table in enumerate(stores._SWEPT) if table.held)
 
 
 def claims(store: Store, owner: str, number: int, me: int) -> object:
@@ -51,7 +52,7 @@ def creations(store: Store, owner: str, number: int, me: int) -> object:
 
 def consumptions(store: Store, owner: str, number: int, me: int) -> object:
     """Consume one inbox row."""
-    row = store.inbox_row(f"taken-{number}")
+    row = store.inbox.row(f"taken-{number}")
     assert row is not None
     return outcome(lambda: store.consume([Consumed(row.id, "applied", b"%d" % me)], NOW))
 
@@ -59,7 +60,7 @@ def consumptions(store: Store, owner: str, number: int, me: int) -> object:
 def keys(store: Store, owner: str, number: int, me: int) -> object:
     """Store items under fresh keys, and one under a key that all have."""
     fresh = [InboxItem(f"fresh-{number}-{me}-{one}", "message", b"{}") for one in range(_ITEMS)]
-    return outcome(lambda: store.ingest([InboxItem(f"all-{number}", "message", b"{}"), *fresh], NOW))
+    return outcome(lambda: store.inbox.ingest([InboxItem(f"all-{number}", "message", b"{}"), *fresh], NOW))
 
 
 def intents(store: Store, owner: str, number: int, me: int) -> object:
@@ -83,23 +84,23 @@ def places(store: Store, owner: str, number: int, me: int) -> object:
 
 def marks(store: Store, owner: str, number: int, me: int) -> object:
     """Move one mark to somewhere."""
-    return outcome(lambda: store.set_mark(f"mark-{number}", f"{1000 + me}.000100"))
+    return outcome(lambda: store.marks.move(f"mark-{number}", f"{1000 + me}.000100"))
 
 
 def cursor(store: Store, owner: str, number: int, me: int) -> object:
     """Read the inbox from where reading ended, until everything was seen that the others store; or store it."""
     if me:
         for batch in range(_BATCHES):
-            store.ingest(
+            store.inbox.ingest(
                 [InboxItem(f"read-{number}-{me}-{batch}-{one}", "message", b"{}") for one in range(_ITEMS)],
                 NOW,
             )
         return None
-    first = store.inbox_row(f"before-{number}")
+    first = store.inbox.row(f"before-{number}")
     assert first is not None
     after, seen = first.id, 0
     for _ in range(100):
-        for row in store.inbox(after=after, limit=None):
+        for row in store.inbox.rows(after=after, limit=None):
             after = row.id
             seen += row.key.startswith(f"read-{number}-")
     return [seen, after]
@@ -130,16 +131,16 @@ def prepare(race: str, store: Store, number: int) -> None:
     if race == "claims":
         done(store, new_session(f"claimed-{number}", None, event("a")))
     elif race == "consumptions":
-        store.ingest([InboxItem(f"taken-{number}", "message", b"{}")], NOW)
+        store.inbox.ingest([InboxItem(f"taken-{number}", "message", b"{}")], NOW)
     elif race == "cursor":
-        store.ingest([InboxItem(f"before-{number}", "message", b"{}")], NOW)
+        store.inbox.ingest([InboxItem(f"before-{number}", "message", b"{}")], NOW)
     elif race == "pins":
         body = b'{"flow":"deploy-%d"}' % number
         new = NewSession("deploy", digest_of(body), body, None)
         name = f"pinned-{number}"
         done(store, Commit(name, 1, 0, NOW, "running", "running", events=(event("a"),), new=new))
         done(store, step(name, 1, 1, event("b"), status="complete", phase="ended", release=True))
-        while store.delete([name]):
+        while store.sessions.delete([name]):
             pass
 
 
@@ -160,26 +161,28 @@ def verdict(race: str, store: Store, number: int, found: list[Any]) -> object:
                 len({row_id for answer in found for row_id in answer if row_id}) == count * _ITEMS + 1,
             )
         case "intents":
-            card = store.outbox_row(f"card-{number}")
+            card = store.outbox.row(f"card-{number}")
             return found == [None] * count, card is not None and card.rev == count
         case "caps":
             return found.count(None) == 3, found.count("DayBudgetSpent") == count - 3
         case "places":
-            queue = store.locks(f"lock-{number}")
+            queue = store.locks.rows(f"lock-{number}")
             return found.count(None) == 1, found.count("LockHeld") == count - 1, queue[0].taken_at == NOW
         case "marks":
-            return found == [None] * count, store.mark(f"mark-{number}") == f"{1000 + count - 1}.000100"
+            return found == [None] * count, store.marks.ts(f"mark-{number}") == f"{1000 + count - 1}.000100"
         case "cursor":
             seen, after = found[0]
-            late = [row.key.startswith(f"read-{number}-") for row in store.inbox(after=after, limit=None)]
+            late = [
+                row.key.startswith(f"read-{number}-") for row in store.inbox.rows(after=after, limit=None)
+            ]
             return seen + sum(late) == (count - 1) * _ITEMS * _BATCHES
         case _:
             body = b'{"flow":"deploy-%d"}' % number
-            return found == [None] * count, outcome(lambda: store.flow(digest_of(body))) == body
+            return found == [None] * count, outcome(lambda: store.flows.text(digest_of(body))) == body
 
 
 def _owned(store: Store, number: int) -> bool:
-    head = store.head(f"claimed-{number}")
+    head = store.sessions.head(f"claimed-{number}")
     return head is not None and head.epoch == 2 and head.owner is not None
 
 

@@ -74,7 +74,7 @@ def step(session_id: str, epoch: int, seq: int, *events: bytes, **changes: Any) 
 def claim(store: Store, session_id: str, owner: str, now: str) -> int:
     """Claim a session with a commit that does nothing else; the new epoch."""
     while True:
-        head = store.head(session_id)
+        head = store.sessions.head(session_id)
         epoch, seq = (head.epoch, head.seq) if head else (0, 0)
         status, phase = (head.status, head.phase) if head else ("running", "running")
         [error] = tried(store, [Commit(session_id, epoch + 1, seq, now, status, phase, owner=owner)])
@@ -114,9 +114,9 @@ def outcome(work: Callable[[], object]) -> object:
 def reaped(store: Store, ended_before: str, inbox_before: str) -> int:
     """Everything that a round of the retention deletes; how many sessions went."""
     gone = 0
-    while found := store.ended(ended_before):
+    while found := store.sessions.ended(ended_before):
         gone += len(found)
-        while found := store.delete(found):
+        while found := store.sessions.delete(found):
             pass
     at: Sweep | None = Sweep(ended_before, inbox_before)
     while at is not None:
@@ -286,7 +286,7 @@ def rich_session(store: Store, session_id: str = "session-1") -> str:
     owner = store.register("bot")
     rows: Sequence[Row] = sample_rows(session_id)
     first = new_session(session_id, owner, event("a"), event("b"), rows=tuple(rows), snapshot=b'{"at":2}')
-    store.ingest([sample_item(session_id)], NOW)
+    store.inbox.ingest([sample_item(session_id)], NOW)
     taken = (Consumed(1, "applied", b"{}"),) if session_id == "session-1" else ()
     done(store, first, step(session_id, 1, 2, event("c"), consumed=taken))
     done(store, step(session_id, 1, 3, event("d")))

@@ -14,7 +14,7 @@ from engine.language.errors import FenceLost, StorageBroken, StorageBusy
 from engine.storage import fence, postgres_leases
 from engine.storage.fence import Signs, WorkPermit
 from engine.storage.postgres_leases import HeldLock
-from engine.storage.rows import RowTables
+from engine.storage.rows import OutboxTable
 from engine.storage.store import Store
 from tests.storage.storagekit import NOW, PostgresBackend, SqliteBackend
 from tests.support.fencing import Lease
@@ -207,7 +207,7 @@ async def test_work_that_nobody_can_ask_about_ends_at_a_gap() -> None:
 def a_row(store: Store) -> OutboxRow:
     """A row as a sender reads it."""
     store.consume([], NOW, [PutOutbox("note", "lane", "note", b"{}")])
-    [row] = store.outbox(now=NOW)
+    [row] = store.outbox.due(now=NOW)
     return row
 
 
@@ -216,13 +216,13 @@ def check_attempts(backend: SqliteBackend) -> None:
     first, second = backend.open(), backend.open()
     try:
         row = a_row(first)
-        assert first.outbox_attempt(row.id, row.attempts, NOW)
-        assert not second.outbox_attempt(row.id, row.attempts, NOW)
-        again = second.outbox_row("note")
+        assert first.outbox.attempt(row.id, row.attempts, NOW)
+        assert not second.outbox.attempt(row.id, row.attempts, NOW)
+        again = second.outbox.row("note")
         assert again is not None
         assert again.attempts == 1
-        first.outbox_finish(row.id, row.rev, now=NOW, state="sent")
-        assert not second.outbox_attempt(row.id, again.attempts, NOW)
+        first.outbox.finish(row.id, row.rev, now=NOW, state="sent")
+        assert not second.outbox.attempt(row.id, again.attempts, NOW)
     finally:
         first.close()
         second.close()
@@ -237,11 +237,11 @@ def test_an_attempt_without_compare_and_set_is_noticed(
     backend: SqliteBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both senders would post."""
-    real = RowTables.outbox_attempt
+    real = OutboxTable.attempt
 
-    def blind(self: RowTables, row_id: int, attempts: int, now: str) -> bool:
-        return real(self, row_id, self._outbox(row_id).attempts, now)
+    def blind(self: OutboxTable, row_id: int, attempts: int, now: str) -> bool:
+        return real(self, row_id, self._changed(row_id).attempts, now)
 
-    monkeypatch.setattr(RowTables, "outbox_attempt", blind)
+    monkeypatch.setattr(OutboxTable, "attempt", blind)
     with pytest.raises(AssertionError):
         check_attempts(backend)

@@ -72,78 +72,78 @@ def test_bind_takes_the_first_team_and_refuses_another(store: Store) -> None:
 def test_ingest_gives_new_ids_and_none_for_known_keys(store: Store) -> None:
     """A key is taken once, whether it comes again in the same call or later."""
     again = MESSAGE.but(payload=b'{"other":1}')
-    assert store.ingest([MESSAGE, again, InboxItem("m2", "click", b"{}")], NOW) == [1, None, 2]
-    assert store.ingest([again], at(1)) == [None]
-    row = store.inbox_row("m1")
+    assert store.inbox.ingest([MESSAGE, again, InboxItem("m2", "click", b"{}")], NOW) == [1, None, 2]
+    assert store.inbox.ingest([again], at(1)) == [None]
+    row = store.inbox.row("m1")
     assert row is not None
     assert astuple(row) == (1, "m1", "message", b"{}", "session-1", "T1:C1:1.0", NOW, None, None)
 
 
 def test_ingest_of_nothing_is_nothing(store: Store) -> None:
     """An empty ingest stores nothing and gives nothing."""
-    assert store.ingest([], NOW) == []
-    assert store.inbox() == []
+    assert store.inbox.ingest([], NOW) == []
+    assert store.inbox.rows() == []
 
 
 def test_inbox_lists_what_nobody_consumed_oldest_first(store: Store) -> None:
     """The inbox can be read in pages, and consumed rows are not in it."""
-    store.ingest([InboxItem(f"m{n}", "message", b"{}") for n in range(5)], NOW)
+    store.inbox.ingest([InboxItem(f"m{n}", "message", b"{}") for n in range(5)], NOW)
     store.consume([Consumed(2, "ignored")], NOW)
-    assert [row.id for row in store.inbox()] == [1, 3, 4, 5]
-    assert [row.id for row in store.inbox(after=1, limit=2)] == [3, 4]
+    assert [row.id for row in store.inbox.rows()] == [1, 3, 4, 5]
+    assert [row.id for row in store.inbox.rows(after=1, limit=2)] == [3, 4]
 
 
 def test_a_dead_letter_is_listed_and_opened_under_a_new_id(store: Store) -> None:
     """Readers that are past its old id find it again; its key, payload and time stay, and it is nobody's letter any more."""
-    store.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
+    store.inbox.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
     store.consume([Consumed(1, DEAD, b'{"error":"ValueError"}')], NOW)
-    (letter,) = store.dead_letters()
+    (letter,) = store.inbox.dead_letters()
     assert (letter.key, letter.result) == ("m1", b'{"error":"ValueError"}')
-    assert store.decide_letter("m1", again=True)
-    assert store.dead_letters() == []
-    assert store.inbox(after=2) == [letter.but(id=3, outcome=None, result=None)]
-    assert store.ingest([MESSAGE, InboxItem("m3", "message", b"{}")], NOW) == [None, 4]
+    assert store.inbox.decide_letter("m1", again=True)
+    assert store.inbox.dead_letters() == []
+    assert store.inbox.rows(after=2) == [letter.but(id=3, outcome=None, result=None)]
+    assert store.inbox.ingest([MESSAGE, InboxItem("m3", "message", b"{}")], NOW) == [None, 4]
 
 
 def test_a_dropped_letter_is_done(store: Store) -> None:
     """It is listed nowhere, its key stays taken, and only dead letters can be dropped."""
-    store.ingest([MESSAGE], NOW)
-    assert not store.decide_letter("m1", again=False)
+    store.inbox.ingest([MESSAGE], NOW)
+    assert not store.inbox.decide_letter("m1", again=False)
     store.consume([Consumed(1, DEAD)], NOW)
-    assert store.decide_letter("m1", again=False)
-    row = store.inbox_row("m1")
+    assert store.inbox.decide_letter("m1", again=False)
+    row = store.inbox.row("m1")
     assert row is not None
-    assert (row.outcome, store.dead_letters(), store.inbox()) == (DROPPED, [], [])
-    assert not store.decide_letter("m1", again=True)
-    assert not store.decide_letter("never", again=True)
-    assert store.ingest([MESSAGE], NOW) == [None]
+    assert (row.outcome, store.inbox.dead_letters(), store.inbox.rows()) == (DROPPED, [], [])
+    assert not store.inbox.decide_letter("m1", again=True)
+    assert not store.inbox.decide_letter("never", again=True)
+    assert store.inbox.ingest([MESSAGE], NOW) == [None]
 
 
 def test_an_unknown_key_has_no_inbox_row(store: Store) -> None:
     """Asking for a key that never came gives None."""
-    assert store.inbox_row("never") is None
+    assert store.inbox.row("never") is None
 
 
 def test_consume_keeps_outcome_and_result(store: Store) -> None:
     """What became of a row can be read by whoever asked."""
-    store.ingest([MESSAGE], NOW)
+    store.inbox.ingest([MESSAGE], NOW)
     store.consume([Consumed(1, "refused", b'{"why":"no"}')], NOW, [PutOutbox("k", "lane", "post", b"{}")])
-    row = store.inbox_row("m1")
+    row = store.inbox.row("m1")
     assert row is not None
     assert (row.outcome, row.result) == ("refused", b'{"why":"no"}')
-    assert store.outbox_row("k") is not None
+    assert store.outbox.row("k") is not None
 
 
 def test_a_row_is_consumed_once(store: Store) -> None:
     """Whoever consumes second is fenced, and nothing that came with it is stored."""
-    store.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
+    store.inbox.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
     store.consume([Consumed(1, "applied")], NOW)
     with pytest.raises(Fenced):
         store.consume(
             [Consumed(2, "applied"), Consumed(1, "late")], NOW, [PutOutbox("k", "l", "post", b"{}")]
         )
-    assert [row.id for row in store.inbox()] == [2]
-    assert store.outbox_row("k") is None
+    assert [row.id for row in store.inbox.rows()] == [2]
+    assert store.outbox.row("k") is None
 
 
 def test_consuming_an_absent_row_is_an_error(store: Store) -> None:
@@ -170,11 +170,11 @@ def test_owners_live_until_they_close(backend: SqliteBackend, store: Store) -> N
 
 def test_a_store_that_was_given_up_takes_nothing(store: Store) -> None:
     """Whoever serves in its place finds what was there before."""
-    store.ingest([MESSAGE], NOW)
+    store.inbox.ingest([MESSAGE], NOW)
     store.give_up("somebody else serves it")
     for work in (
-        lambda: store.ingest([InboxItem("m2", "click", b"{}")], NOW),
-        lambda: store.set_mark("scope", "1.0"),
+        lambda: store.inbox.ingest([InboxItem("m2", "click", b"{}")], NOW),
+        lambda: store.marks.move("scope", "1.0"),
         store.counts,
     ):
         with pytest.raises(StorageBroken, match="somebody else serves it"):
@@ -204,7 +204,7 @@ def test_claim_raises_the_epoch(store: Store) -> None:
     done(store, new_session("session-1", owner, event("a")))
     assert claim(store, "session-1", owner, at(1)) == 2
     assert claim(store, "session-1", owner, at(2)) == 3
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert (head.epoch, head.owner, head.seq, head.updated_at) == (3, owner, 1, at(2))
 
@@ -225,7 +225,7 @@ def test_release_frees_the_session(backend: SqliteBackend, store: Store) -> None
     other = backend.open()
     ours, theirs = store.register("bot"), other.register("bot")
     done(store, new_session("session-1", ours, event("a"), release=True))
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert head.owner is None
     assert claim(other, "session-1", theirs, NOW) == 2
@@ -243,7 +243,7 @@ def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
     found = tried(store, [step(name, 2, 0, owner=owner) for name in names])
     assert found[0] is None
     assert [type(outcome) for outcome in found[1:]] == [UnknownSession, SessionQuarantined]
-    head = store.head("session-a")
+    head = store.sessions.head("session-a")
     assert head is not None
     assert (head.owner, head.epoch) == (owner, 2)
     assert [type(outcome) for outcome in tried(store, [step("session-none", 2, 0, owner=owner)])] == [
@@ -258,9 +258,9 @@ def test_a_claim_builds_on_the_session_as_it_was_found(store: Store, epoch: int,
     done(store, new_session("session-1", owner, event("a"), release=True))
     [error] = tried(store, [step("session-1", epoch, seq, event("b"), owner=owner)])
     assert isinstance(error, Overtaken)
-    assert list(store.journal("session-1")) == [event("a")]
+    assert list(store.sessions.journal("session-1")) == [event("a")]
     done(store, step("session-1", 2, 1, event("b"), owner=owner, release=True))
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert (head.epoch, head.seq, head.owner) == (2, 2, None)
 
@@ -278,7 +278,7 @@ def test_a_new_session_is_all_there(store: Store) -> None:
     """The first commit stores head, flow, journal and rows together."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a"), event("b"), thread_key="T1:C1:1.0"))
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert asdict(head) == {
         "session_id": "session-1",
@@ -296,8 +296,8 @@ def test_a_new_session_is_all_there(store: Store) -> None:
         "ended_at": None,
         "quarantined": None,
     }
-    assert list(store.journal("session-1")) == [event("a"), event("b")]
-    assert store.flow(FLOW_DIGEST) == FLOW
+    assert list(store.sessions.journal("session-1")) == [event("a"), event("b")]
+    assert store.flows.text(FLOW_DIGEST) == FLOW
 
 
 def test_a_commit_moves_the_head(store: Store) -> None:
@@ -306,7 +306,7 @@ def test_a_commit_moves_the_head(store: Store) -> None:
     done(store, step("session-1", 1, 1, event("b"), status="paused", phase="waiting", now=at(1)))
     done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended", now=at(2)))
     done(store, step("session-1", 1, 3, status="complete", phase="ended", now=at(3)))
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert (head.status, head.phase, head.seq) == ("complete", "ended", 3)
     assert (head.updated_at, head.ended_at) == (at(3), at(2))
@@ -319,9 +319,9 @@ def test_a_commit_on_another_epoch_or_seq_is_fenced(store: Store, epoch: int, se
     rows = (Timer("t", "session-1", NOW),)
     [error] = tried(store, [step("session-1", epoch, seq, event("x"), rows=rows, snapshot=b"{}")])
     assert isinstance(error, Fenced)
-    assert list(store.journal("session-1")) == [event("a")]
-    assert store.timers() == []
-    assert store.load("session-1").snapshot is None
+    assert list(store.sessions.journal("session-1")) == [event("a")]
+    assert store.timers.rows() == []
+    assert store.sessions.load("session-1").snapshot is None
 
 
 def test_a_zombie_cannot_write_after_a_claim(backend: SqliteBackend, store: Store) -> None:
@@ -333,14 +333,14 @@ def test_a_zombie_cannot_write_after_a_claim(backend: SqliteBackend, store: Stor
     [error] = tried(zombie, [step("session-1", 1, 2, event("zombie"))])
     assert isinstance(error, Fenced)
     done(store, step("session-1", epoch, 2, event("c")))
-    assert list(zombie.journal("session-1")) == [event("a"), event("b"), event("c")]
+    assert list(zombie.sessions.journal("session-1")) == [event("a"), event("b"), event("c")]
 
 
 def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -> None:
     """In a group each commit stands or falls alone."""
     owner = store.register("bot")
     done(store, *(new_session(f"session-{n}", owner, event("a")) for n in (1, 2, 3)))
-    store.ingest([MESSAGE], NOW)
+    store.inbox.ingest([MESSAGE], NOW)
     outcomes = tried(
         store,
         [
@@ -351,9 +351,9 @@ def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -
         ],
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), Fenced, UnknownSession, type(None)]
-    assert [len(list(store.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 2]
-    assert [row.id for row in store.inbox()] == [1]
-    assert len(store.timers()) == 1
+    assert [len(list(store.sessions.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 2]
+    assert [row.id for row in store.inbox.rows()] == [1]
+    assert len(store.timers.rows()) == 1
 
 
 def test_commits_of_one_session_may_share_a_group(store: Store) -> None:
@@ -364,7 +364,7 @@ def test_commits_of_one_session_may_share_a_group(store: Store) -> None:
         step("session-1", 1, 1, event("b")),
         step("session-1", 1, 2, event("c")),
     )
-    assert list(store.journal("session-1")) == [event("a"), event("b"), event("c")]
+    assert list(store.sessions.journal("session-1")) == [event("a"), event("b"), event("c")]
 
 
 def test_after_a_failed_first_commit_the_second_of_the_group_is_refused(store: Store) -> None:
@@ -379,18 +379,18 @@ def test_after_a_failed_first_commit_the_second_of_the_group_is_refused(store: S
     )
     assert [type(outcome) for outcome in outcomes] == [StorageError, Fenced]
     done(store, step("session-1", 1, 1, event("d")))
-    assert list(store.journal("session-1")) == [event("a"), event("d")]
+    assert list(store.sessions.journal("session-1")) == [event("a"), event("d")]
 
 
 def test_consumption_is_atomic_with_the_commit(store: Store) -> None:
     """A commit that consumes what somebody else consumed stores none of its events."""
     done(store, new_session("session-1", store.register("bot"), event("a")))
-    store.ingest([MESSAGE], NOW)
+    store.inbox.ingest([MESSAGE], NOW)
     done(store, step("session-1", 1, 1, event("b"), consumed=(Consumed(1, "applied", b"1"),)))
     [error] = tried(store, [step("session-1", 1, 2, event("c"), consumed=(Consumed(1, "applied"),))])
     assert isinstance(error, Fenced)
-    assert len(list(store.journal("session-1"))) == 2
-    row = store.inbox_row("m1")
+    assert len(list(store.sessions.journal("session-1"))) == 2
+    row = store.inbox.row("m1")
     assert row is not None
     assert row.result == b"1"
 
@@ -401,7 +401,7 @@ def test_creating_an_existing_session_is_fenced(store: Store) -> None:
     done(store, new_session("session-1", owner, event("a")))
     [error] = tried(store, [new_session("session-1", owner, event("b"))])
     assert isinstance(error, Fenced)
-    assert list(store.journal("session-1")) == [event("a")]
+    assert list(store.sessions.journal("session-1")) == [event("a")]
 
 
 def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
@@ -417,9 +417,9 @@ def test_a_creation_that_makes_no_sense_is_refused(store: Store) -> None:
     ):
         [error] = tried(store, [bad])
         assert type(error) is StorageError
-    assert store.head("session-1") is None
+    assert store.sessions.head("session-1") is None
     with pytest.raises(StorageError, match="No flow"):
-        store.flow(FLOW_DIGEST)
+        store.flows.text(FLOW_DIGEST)
 
 
 def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
@@ -435,8 +435,8 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
     )
     assert [type(outcome) for outcome in outcomes] == [RowRefused, RowRefused, type(None)]
     with pytest.raises(StorageError):
-        store.ingest([InboxItem("\udfff", "message", b"{}")], NOW)
-    assert [head.session_id for head in store.heads()] == ["session-3"]
+        store.inbox.ingest([InboxItem("\udfff", "message", b"{}")], NOW)
+    assert [head.session_id for head in store.sessions.heads()] == ["session-3"]
 
 
 def test_a_fork_begins_at_its_parent(store: Store) -> None:
@@ -446,38 +446,38 @@ def test_a_fork_begins_at_its_parent(store: Store) -> None:
     done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended"))
     done(store, new_session("session-2", owner, event("x"), parent=("session-1", 2)))
     assert reaped(store, at(1), at(1)) == 1
-    head = store.head("session-2")
+    head = store.sessions.head("session-2")
     assert head is not None
     assert head.parent_session_id == "session-1"
-    assert list(store.journal("session-2")) == [event("x")]
+    assert list(store.sessions.journal("session-2")) == [event("x")]
 
 
 def test_a_session_can_be_pinned_to_another_flow(store: Store) -> None:
     """The head names the new flow, which is stored; the old one goes when no session has it any more."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
-    first = store.head("session-1")
+    first = store.sessions.head("session-1")
     body = b'{"another": 1}'
     digest = hashlib.sha256(body).hexdigest()
     done(store, step("session-1", 1, 1, event("b")).but(pin=Pin(digest, body)))
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert first is not None
     assert head is not None
     assert head.flow_digest == digest
-    assert (store.flow(digest), len(list(store.journal("session-1")))) == (body, 2)
+    assert (store.flows.text(digest), len(list(store.sessions.journal("session-1")))) == (body, 2)
     done(store, step("session-1", 1, 2, event("c")))
-    assert store.load("session-1").head.flow_digest == digest
+    assert store.sessions.load("session-1").head.flow_digest == digest
 
 
 def test_a_flow_with_another_digest_is_not_pinned(store: Store) -> None:
     """A pin whose digest is not that of its body is refused, and nothing of its step is stored."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a")))
-    before = store.head("session-1")
+    before = store.sessions.head("session-1")
     (error,) = tried(store, [step("session-1", 1, 1, event("b")).but(pin=Pin("00" * 32, b"{}"))])
     assert isinstance(error, StorageError)
-    assert store.head("session-1") == before
-    assert list(store.journal("session-1")) == [event("a")]
+    assert store.sessions.head("session-1") == before
+    assert list(store.sessions.journal("session-1")) == [event("a")]
 
 
 # --- reading sessions ------------------------------------------------------------------------------------
@@ -485,8 +485,8 @@ def test_a_flow_with_another_digest_is_not_pinned(store: Store) -> None:
 
 def test_unknown_sessions_are_none_or_an_error(store: Store) -> None:
     """A head may be absent; a journal or state may not."""
-    assert store.head("session-none") is None
-    for read in (store.load, store.journal):
+    assert store.sessions.head("session-none") is None
+    for read in (store.sessions.load, store.sessions.journal):
         with pytest.raises(UnknownSession):
             read("session-none")
 
@@ -500,7 +500,7 @@ def test_heads_are_listed_newest_first_and_filtered(store: Store) -> None:
         done(store, new_session(f"session-{n}", owner, status=status, thread_key=thread))
 
     def ids(**filters: object) -> list[str]:
-        return [head.session_id[-1] for head in store.heads(**filters)]  # type: ignore[arg-type]  # spread filters
+        return [head.session_id[-1] for head in store.sessions.heads(**filters)]  # type: ignore[arg-type]  # spread filters
 
     assert ids() == ["3", "2", "1", "0"]
     assert ids(limit=2) == ["3", "2"]
@@ -519,38 +519,38 @@ def test_orphans_are_running_sessions_without_a_living_owner(backend: SqliteBack
     done(store, new_session("session-paused", None, status="paused"))
     done(other, new_session("session-theirs", theirs), new_session("session-set-aside", theirs))
     store.quarantine("session-set-aside", "bad", NOW)
-    assert store.orphans() == ["session-free"]
+    assert store.sessions.orphans() == ["session-free"]
     other.close()
-    assert sorted(store.orphans()) == ["session-free", "session-theirs"]
-    assert store.orphans(limit=1) == ["session-free"]
+    assert sorted(store.sessions.orphans()) == ["session-free", "session-theirs"]
+    assert store.sessions.orphans(limit=1) == ["session-free"]
 
 
 def test_load_gives_the_snapshot_and_the_tail(store: Store) -> None:
     """With a snapshot only what follows it is read."""
     done(store, new_session("session-1", store.register("bot"), event("a"), event("b")))
-    loaded = store.load("session-1")
+    loaded = store.sessions.load("session-1")
     assert (loaded.snapshot, loaded.snapshot_seq, loaded.events) == (None, 0, (event("a"), event("b")))
     done(store, step("session-1", 1, 2, event("c"), snapshot=b'{"at":3}'))
-    loaded = store.load("session-1")
+    loaded = store.sessions.load("session-1")
     assert (loaded.snapshot, loaded.snapshot_seq, loaded.events) == (b'{"at":3}', 3, ())
     done(store, step("session-1", 1, 3, event("d")))
-    loaded = store.load("session-1")
+    loaded = store.sessions.load("session-1")
     assert (loaded.snapshot_seq, loaded.events) == (3, (event("d"),))
-    assert loaded.head == store.head("session-1")
+    assert loaded.head == store.sessions.head("session-1")
 
 
 def test_a_later_snapshot_takes_the_place_of_the_earlier(store: Store) -> None:
     """There is one snapshot, the latest."""
     done(store, new_session("session-1", store.register("bot"), event("a"), snapshot=b"1"))
     done(store, step("session-1", 1, 1, event("b"), snapshot=b"2"))
-    assert astuple(store.load("session-1"))[1:] == (b"2", 2, ())
+    assert astuple(store.sessions.load("session-1"))[1:] == (b"2", 2, ())
 
 
 def test_the_journal_can_be_read_from_a_seq(store: Store) -> None:
     """All of it is verified, and what follows `after` is given."""
     done(store, new_session("session-1", store.register("bot"), event("a"), event("b"), event("c")))
-    assert list(store.journal("session-1", after=2)) == [event("c")]
-    assert list(store.journal("session-1", after=9)) == []
+    assert list(store.sessions.journal("session-1", after=2)) == [event("c")]
+    assert list(store.sessions.journal("session-1", after=9)) == []
 
 
 def test_quarantine_sets_a_session_aside(store: Store) -> None:
@@ -562,12 +562,12 @@ def test_quarantine_sets_a_session_aside(store: Store) -> None:
         claim(store, "session-1", owner, NOW)
     [error] = tried(store, [step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Fenced)
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     assert (head.quarantined, head.owner, head.seq) == ("does not verify", None, 4)
-    assert store.heads() == [head]
-    assert store.outbox_row("q") is not None
-    assert len(list(store.journal("session-1"))) == 4
+    assert store.sessions.heads() == [head]
+    assert store.outbox.row("q") is not None
+    assert len(list(store.sessions.journal("session-1"))) == 4
 
 
 def test_a_commit_that_is_fenced_says_so_whatever_else_it_cannot_have(
@@ -587,17 +587,17 @@ def test_text_that_no_row_can_hold_is_refused_in_one_way(store: Store, text: str
     """By every store alike, where it is looked up as where it is stored."""
     text, owner = text.encode().decode("unicode_escape"), store.register("bot")
     writes: list[Callable[[], object]] = [
-        lambda: store.ingest([InboxItem(text, "message", b"{}")], NOW),
+        lambda: store.inbox.ingest([InboxItem(text, "message", b"{}")], NOW),
         lambda: store.consume([], NOW, [PutLock(text, "session-1")]),
         lambda: done(store, new_session(text, owner, event("a"))),
         lambda: done(store, new_session("session-1", owner, event("a"), thread_key=text)),
     ]
     lookups: list[Callable[[], object]] = [
-        lambda: store.heads(statuses=[text]),
-        lambda: store.heads(thread_key=text),
-        lambda: store.prompts(statuses=[text]),
-        lambda: store.kept("note", [text]),
-        lambda: store.inbox_row(text),
+        lambda: store.sessions.heads(statuses=[text]),
+        lambda: store.sessions.heads(thread_key=text),
+        lambda: store.prompts.rows(statuses=[text]),
+        lambda: store.kept.rows("note", [text]),
+        lambda: store.inbox.row(text),
     ]
     for write in writes:
         with pytest.raises(RowRefused):
@@ -605,14 +605,14 @@ def test_text_that_no_row_can_hold_is_refused_in_one_way(store: Store, text: str
     for look in lookups:
         with suppress(RowRefused):
             assert not look()
-    assert store.heads() == []
+    assert store.sessions.heads() == []
 
 
 def test_quarantine_of_an_unknown_session(store: Store) -> None:
     """Nothing is set aside where there is nothing."""
     with pytest.raises(UnknownSession):
         store.quarantine("session-none", "why", NOW, [PutOutbox("q", "l", "post", b"{}")])
-    assert store.outbox_row("q") is None
+    assert store.outbox.row("q") is None
 
 
 # --- housekeeping ----------------------------------------------------------------------------------------
@@ -626,12 +626,12 @@ def test_changed_tells_of_others_only(backend: SqliteBackend, store: Store) -> N
     """A commit of another connection is seen once; one's own is not."""
     other = backend.open()
     assert not store.changed()
-    store.ingest([MESSAGE], NOW)
+    store.inbox.ingest([MESSAGE], NOW)
     assert not store.changed()
-    other.ingest([InboxItem("m2", "message", b"{}")], NOW)
+    other.inbox.ingest([InboxItem("m2", "message", b"{}")], NOW)
     assert store.changed()
     assert not store.changed()
-    other.ingest([InboxItem("m2", "message", b"{}")], NOW)
+    other.inbox.ingest([InboxItem("m2", "message", b"{}")], NOW)
     assert other.changed()
     other.close()
 
@@ -643,15 +643,15 @@ def test_reap_deletes_old_sessions_with_all_their_rows(store: Store) -> None:
     done(store, step("session-1", 1, 4, event("z"), status="failed", phase="ended", now=at(5)))
     assert reaped(store, at(5), NOW) == 0
     assert reaped(store, at(6), NOW) == 1
-    assert store.head("session-1") is None
+    assert store.sessions.head("session-1") is None
     with pytest.raises(UnknownSession):
-        store.load("session-1")
-    assert [row.session_id for row in store.timers()] == ["session-2"]
-    assert [row.session_id for row in store.prompts()] == ["session-2"]
-    assert [row.session_id for row in store.outbox(now=NOW)] == ["session-2"]
-    assert store.inbox_row("message-session-1") is not None
-    assert store.flow(FLOW_DIGEST) == FLOW
-    assert len(store.load("session-2").events) == 2
+        store.sessions.load("session-1")
+    assert [row.session_id for row in store.timers.rows()] == ["session-2"]
+    assert [row.session_id for row in store.prompts.rows()] == ["session-2"]
+    assert [row.session_id for row in store.outbox.due(now=NOW)] == ["session-2"]
+    assert store.inbox.row("message-session-1") is not None
+    assert store.flows.text(FLOW_DIGEST) == FLOW
+    assert len(store.sessions.load("session-2").events) == 2
 
 
 def test_reap_deletes_flows_that_nobody_pins(store: Store) -> None:
@@ -659,7 +659,7 @@ def test_reap_deletes_flows_that_nobody_pins(store: Store) -> None:
     done(store, new_session("session-1", None, status="complete"))
     assert reaped(store, at(1), NOW) == 1
     with pytest.raises(StorageError):
-        store.flow(FLOW_DIGEST)
+        store.flows.text(FLOW_DIGEST)
 
 
 def test_reap_keeps_inbox_keys_longer_than_their_session(store: Store) -> None:
@@ -671,26 +671,26 @@ def test_reap_keeps_inbox_keys_longer_than_their_session(store: Store) -> None:
         InboxItem("loose", "message", b"{}"),
         InboxItem("open", "message", b"{}"),
     ]
-    store.ingest(items, NOW)
+    store.inbox.ingest(items, NOW)
     store.consume([Consumed(n, "applied") for n in (1, 2, 3)], NOW)
 
     def keys() -> list[str]:
-        return [item.key for item in items if store.inbox_row(item.key)]
+        return [item.key for item in items if store.inbox.row(item.key)]
 
     reaped(store, NOW, at(1))
     assert keys() == ["session", "thread", "open"]
     reaped(store, at(1), at(1))
     assert keys() == ["open"]
-    assert store.ingest([InboxItem("new", "message", b"{}")], NOW) == [5]
+    assert store.inbox.ingest([InboxItem("new", "message", b"{}")], NOW) == [5]
 
 
 def test_reap_deletes_old_intents_without_a_session(store: Store) -> None:
     """Hints that were sent long ago go; pending ones stay."""
     put(store, PutOutbox("sent", "a", "hint", b"{}"), PutOutbox("pending", "a", "hint", b"{}"))
-    store.outbox_finish(1, 1, now=NOW, state="sent")
+    store.outbox.finish(1, 1, now=NOW, state="sent")
     reaped(store, at(1), NOW)
-    assert store.outbox_row("sent") is None
-    assert store.outbox_row("pending") is not None
+    assert store.outbox.row("sent") is None
+    assert store.outbox.row("pending") is not None
 
 
 def test_reap_deletes_an_intent_that_came_after_its_session_was_deleted(store: Store) -> None:
@@ -701,19 +701,19 @@ def test_reap_deletes_an_intent_that_came_after_its_session_was_deleted(store: S
         PutOutbox("late", "a", "hint", b"{}", "session-gone"),
         PutOutbox("its", "a", "hint", b"{}", "session-1"),
     )
-    store.outbox_finish(1, 1, now=NOW, state="sent")
-    store.outbox_finish(2, 1, now=NOW, state="sent")
+    store.outbox.finish(1, 1, now=NOW, state="sent")
+    store.outbox.finish(2, 1, now=NOW, state="sent")
     reaped(store, at(1), NOW)
-    assert store.outbox_row("late") is None
-    assert store.outbox_row("its") is not None
+    assert store.outbox.row("late") is None
+    assert store.outbox.row("its") is not None
 
 
 def test_intents_of_a_session_are_found_by_how_their_keys_begin(store: Store) -> None:
     """In any state, in the order in which they came; neither others of the session nor those of other sessions."""
     keys = [("said:b", "session-1"), ("said:a", "session-1"), ("post", "session-1"), ("said:c", "session-2")]
     put(store, *(PutOutbox(key, "a", "hint", b"{}", session_id) for key, session_id in keys))
-    store.outbox_finish(1, 1, now=NOW, state="failed")
-    assert [row.key for row in store.outbox_of("session-1", "said:")] == ["said:b", "said:a"]
+    store.outbox.finish(1, 1, now=NOW, state="failed")
+    assert [row.key for row in store.outbox.of("session-1", "said:")] == ["said:b", "said:a"]
 
 
 def test_a_closed_store_says_so(backend: SqliteBackend) -> None:
@@ -722,9 +722,9 @@ def test_a_closed_store_says_so(backend: SqliteBackend) -> None:
     store.close()
     store.close()
     with pytest.raises(StorageError):
-        store.ingest([MESSAGE], NOW)
+        store.inbox.ingest([MESSAGE], NOW)
     with pytest.raises(StorageError):
-        store.heads()
+        store.sessions.heads()
 
 
 def test_signatures_depend_on_key_purpose_and_body(store: Store) -> None:
@@ -746,7 +746,7 @@ def test_a_stored_flow_is_verified(backend: SqliteBackend, store: Store) -> None
     done(store, new_session("session-1", None))
     backend.outside.execute("UPDATE flows SET body = x'7b7d'")
     with pytest.raises(Corrupt):
-        store.flow(FLOW_DIGEST)
+        store.flows.text(FLOW_DIGEST)
 
 
 # --- lists -----------------------------------------------------------------------------------------------
@@ -760,7 +760,7 @@ def test_lists_of_sessions_have_pages(store: Store) -> None:
         done(store, new_session(f"session-{number}", owner, event("a"), status=status, phase="waiting"))
 
     def ids(**wanted: Any) -> list[str]:
-        return [head.session_id for head in store.heads(**wanted)]
+        return [head.session_id for head in store.sessions.heads(**wanted)]
 
     assert ids(limit=2) == ["session-4", "session-3"]
     assert ids(limit=2, before="session-3") == ["session-2", "session-1"]
@@ -775,9 +775,9 @@ def test_what_changed_lately_is_found(store: Store) -> None:
         done(store, new_session(f"session-{name}", owner, event("a")))
     done(store, step("session-moved", 1, 1, event("b"), now=at(60)))
     done(store, step("session-ended", 1, 1, event("b"), now=at(70), status="complete", phase="ended"))
-    assert {head.session_id for head in store.stirred(at(60))} == {"session-moved", "session-ended"}
-    assert {head.session_id for head in store.stirred(at(61))} == {"session-ended"}
-    assert len(store.stirred("")) == 3
+    assert {head.session_id for head in store.sessions.stirred(at(60))} == {"session-moved", "session-ended"}
+    assert {head.session_id for head in store.sessions.stirred(at(61))} == {"session-ended"}
+    assert len(store.sessions.stirred("")) == 3
 
 
 def test_a_session_is_known_by_its_first_event_alone(store: Store) -> None:
@@ -785,6 +785,6 @@ def test_a_session_is_known_by_its_first_event_alone(store: Store) -> None:
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("first"), event("second")))
     done(store, step("session-1", 1, 2, event("third")))
-    assert store.opening("session-1") == event("first")
+    assert store.sessions.opening("session-1") == event("first")
     with pytest.raises(UnknownSession):
-        store.opening("session-2")
+        store.sessions.opening("session-2")

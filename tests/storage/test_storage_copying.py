@@ -41,9 +41,9 @@ def filled(path: Path) -> Store:
     rich_session(store)
     spend = PutSpend("session-1", "root/agent", 1, "deploy", "2026-11-21", 10, 30)
     store.consume([], NOW, [PutLock("deploy", "session-1"), spend])
-    store.set_mark("T1:C1", "1.000100")
+    store.marks.move("T1:C1", "1.000100")
     store.quarantine("session-1", "a test", NOW)
-    store.release("session-1")
+    store.sessions.release("session-1")
     store.close()
     return open_sqlite(path, key=KEY)
 
@@ -93,8 +93,8 @@ def test_a_paused_session_goes_on_in_the_copy(new: PostgresStore, tmp_path: Path
     owner = new.register("bot")
     epoch = claim(new, "session-1", owner, NOW)
     done(new, step("session-1", epoch, 4, event("e")))
-    assert new.ingest([InboxItem("later", "message", b"{}")], NOW) == [2]
-    assert len(list(new.journal("session-1"))) == 5
+    assert new.inbox.ingest([InboxItem("later", "message", b"{}")], NOW) == [2]
+    assert len(list(new.sessions.journal("session-1"))) == 5
 
 
 def test_a_copy_that_gives_out_old_numbers_is_noticed(
@@ -133,7 +133,7 @@ def test_a_copy_that_differs_is_undone(
 
     monkeypatch.setattr(copying._Copy, "_write", lossy)
     assert outcome(lambda: copy_store(old, new)) is StorageError
-    assert new.heads() == []
+    assert new.sessions.heads() == []
     old.close()
 
 
@@ -145,13 +145,13 @@ def test_what_is_written_meanwhile_is_not_left_behind(
     compare = copying._state_of
 
     def later(*given: Any) -> object:
-        other.ingest([InboxItem("late", "message", b"{}")], NOW)
+        other.inbox.ingest([InboxItem("late", "message", b"{}")], NOW)
         return compare(*given)
 
     monkeypatch.setattr(copying, "_state_of", later)
     with pytest.raises(StorageError, match="was written to meanwhile"):
         copy_store(old, new)
-    assert new.heads() == []
+    assert new.sessions.heads() == []
     other.close()
     old.close()
 
@@ -163,7 +163,7 @@ def test_a_row_that_the_other_store_cannot_hold_is_said_to_be_one(
     old = filled(tmp_path / "old.db")
     with monkeypatch.context() as unchecked:
         unchecked.setattr(tables, "check_texts", lambda what, values: None)
-        old.ingest([InboxItem("nul\0", "message", b"{}")], NOW)
+        old.inbox.ingest([InboxItem("nul\0", "message", b"{}")], NOW)
     with pytest.raises(StorageError, match="A row of inbox cannot be copied"):
         copy_store(old, new)
     old.close()

@@ -71,7 +71,7 @@ def place_of(backend: SqliteBackend, table: str, column: str, value: Any, rest: 
 def test_no_change_of_a_sessions_rows_is_believed(backend: SqliteBackend, store: Store, table: str) -> None:
     """Every byte of head, journal and snapshot changed: the session is refused, or rebuilt to the same state."""
     rich_session(store)
-    good = store.load("session-1")
+    good = store.sessions.load("session-1")
     whole = Loaded(good.head, None, 0, EVENTS)
     assert good == Loaded(good.head, b'{"at":2}', 2, EVENTS[2:])
     seen = set()
@@ -82,24 +82,24 @@ def test_no_change_of_a_sessions_rows_is_believed(backend: SqliteBackend, store:
             backend.change(table, row, column, new)
         except apsw.ConstraintError:
             continue  # the database itself refuses a value of this kind there
-        found = outcome(lambda: store.load("session-1"))
+        found = outcome(lambda: store.sessions.load("session-1"))
         assert found in (good, whole, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
-        read = outcome(lambda: tuple(store.journal("session-1")))
+        read = outcome(lambda: tuple(store.sessions.journal("session-1")))
         assert read in (EVENTS, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
         seen.add(found)
         backend.change(table, place_of(backend, table, column, new, rest), column, old)
     assert len(changes) > 100
     assert seen >= ({Corrupt} if table != "snapshots" else {whole})
-    assert store.load("session-1") == good
+    assert store.sessions.load("session-1") == good
 
 
 def test_a_changed_snapshot_is_rebuilt_from_the_journal(backend: SqliteBackend, store: Store) -> None:
     """The snapshot is a cache: without it the whole journal is given."""
     rich_session(store)
     backend.change("snapshots", 0, "body", b'{"at":9}')
-    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
+    assert astuple(store.sessions.load("session-1"))[1:] == (None, 0, EVENTS)
     backend.delete("snapshots", 0)
-    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
+    assert astuple(store.sessions.load("session-1"))[1:] == (None, 0, EVENTS)
 
 
 def test_a_snapshot_of_another_session_is_ignored(backend: SqliteBackend, store: Store) -> None:
@@ -110,8 +110,8 @@ def test_a_snapshot_of_another_session_is_ignored(backend: SqliteBackend, store:
     for column in ("seq", "chain", "body", "mac"):
         backend.change("snapshots", 0, column, second[column])
     assert first["session_id"] == b"session-1"
-    assert astuple(store.load("session-1"))[1:] == (None, 0, EVENTS)
-    assert store.load("session-2").snapshot == b'{"at":2}'
+    assert astuple(store.sessions.load("session-1"))[1:] == (None, 0, EVENTS)
+    assert store.sessions.load("session-2").snapshot == b'{"at":2}'
 
 
 def test_a_cut_tail_is_noticed(backend: SqliteBackend, store: Store) -> None:
@@ -119,9 +119,9 @@ def test_a_cut_tail_is_noticed(backend: SqliteBackend, store: Store) -> None:
     rich_session(store)
     backend.delete("journal", 2)
     with pytest.raises(Corrupt):
-        store.load("session-1")
+        store.sessions.load("session-1")
     with pytest.raises(Corrupt):
-        store.journal("session-1")
+        store.sessions.journal("session-1")
 
 
 def test_a_missing_row_in_the_middle_is_noticed(backend: SqliteBackend, store: Store) -> None:
@@ -129,7 +129,7 @@ def test_a_missing_row_in_the_middle_is_noticed(backend: SqliteBackend, store: S
     rich_session(store)
     backend.delete("journal", 1)
     with pytest.raises(Corrupt):
-        store.load("session-1")
+        store.sessions.load("session-1")
 
 
 def test_rows_missing_before_the_snapshot_do_not_stop_the_session(
@@ -138,9 +138,9 @@ def test_rows_missing_before_the_snapshot_do_not_stop_the_session(
     """What the snapshot covers is not read again; reading all of it tells."""
     rich_session(store)
     backend.delete("journal", 0)
-    assert astuple(store.load("session-1"))[1:] == (b'{"at":2}', 2, EVENTS[2:])
+    assert astuple(store.sessions.load("session-1"))[1:] == (b'{"at":2}', 2, EVENTS[2:])
     with pytest.raises(Corrupt):
-        store.journal("session-1")
+        store.sessions.journal("session-1")
 
 
 def swap(backend: SqliteBackend, table: str, columns: tuple[str, ...]) -> None:
@@ -156,7 +156,7 @@ def test_swapped_journal_rows_are_noticed(backend: SqliteBackend, store: Store) 
     rich_session(store)
     swap(backend, "journal", ("body", "mac"))
     with pytest.raises(Corrupt):
-        store.journal("session-1")
+        store.sessions.journal("session-1")
 
 
 def test_a_rolled_back_head_is_noticed(backend: SqliteBackend, store: Store) -> None:
@@ -167,7 +167,7 @@ def test_a_rolled_back_head_is_noticed(backend: SqliteBackend, store: Store) -> 
     for column, value in older.items():
         backend.change("sessions", 0, column, value)
     with pytest.raises(Corrupt):
-        store.load("session-1")
+        store.sessions.load("session-1")
     fresh = backend.open()
     refused = outcome(lambda: tried(fresh, [step("session-1", 1, 4, event("x"))])[0])
     assert refused is StoreSuspended or isinstance(refused, Corrupt)
@@ -181,7 +181,7 @@ def test_a_head_that_was_removed_is_noticed(backend: SqliteBackend, store: Store
     rich_session(store)
     backend.delete("sessions", 0)
     with pytest.raises(Corrupt, match="head was removed"):
-        store.load("session-1")
+        store.sessions.load("session-1")
     store.quarantine("session-1", "its head is gone", NOW)
 
 
@@ -191,9 +191,9 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
     backend.change("sessions", 0, "phase", b"rigged")
     before = backend.rows("sessions")
     for work in (
-        lambda: store.head("session-1"),
-        lambda: store.load("session-1"),
-        lambda: store.journal("session-1"),
+        lambda: store.sessions.head("session-1"),
+        lambda: store.sessions.load("session-1"),
+        lambda: store.sessions.journal("session-1"),
         lambda: claim(store, "session-1", owner, NOW),
     ):
         with pytest.raises(Corrupt):
@@ -201,11 +201,11 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
     fresh = backend.open()
     [error] = tried(fresh, [step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Corrupt)
-    [listed] = fresh.heads()
+    [listed] = fresh.sessions.heads()
     assert listed.quarantined is not None
     assert "does not verify" in listed.quarantined
     fresh.quarantine("session-1", "bad head", NOW)
-    head = fresh.head("session-1")
+    head = fresh.sessions.head("session-1")
     assert head is not None
     assert (head.quarantined, head.phase) == ("bad head", "rigged")
     assert backend.rows("sessions") == before
@@ -216,9 +216,9 @@ def test_a_bad_head_is_an_orphan(backend: SqliteBackend, store: Store) -> None:
     """The sweep finds a session whose head was changed, so that it can be set aside."""
     done(store, new_session("session-1", None, event("a")))
     backend.change("sessions", 0, "owner", b"\xff\xfe")
-    assert store.orphans() in (["session-1"], [])
+    assert store.sessions.orphans() in (["session-1"], [])
     backend.change("sessions", 0, "owner", b"ghost")
-    assert store.orphans() == ["session-1"]
+    assert store.sessions.orphans() == ["session-1"]
 
 
 def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, store: Store) -> None:
@@ -227,7 +227,7 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, stor
     store.quarantine("session-1", "bad", NOW)
     for value in (b"fine", b"\xff"):
         backend.change("quarantine", 0, "reason", value)
-        head = store.head("session-1")
+        head = store.sessions.head("session-1")
         assert head is not None
         assert head.quarantined in (
             "its quarantine note does not verify",
@@ -245,24 +245,24 @@ def test_a_changed_message_is_marked_and_left_out(
     backend: SqliteBackend, store: Store, column: str, text: bool
 ) -> None:
     """A message that was changed is never acted upon, and does not hold up the others."""
-    store.ingest([InboxItem(f"m{n}", "message", b"{}", "session-1", "T") for n in (1, 2)], NOW)
+    store.inbox.ingest([InboxItem(f"m{n}", "message", b"{}", "session-1", "T") for n in (1, 2)], NOW)
     backend.change("inbox", 0, column, b"x" * 32 if text else b"\xff" * 32)
-    assert [row.key for row in store.inbox()] == ["m2"]
+    assert [row.key for row in store.inbox.rows()] == ["m2"]
     assert [row["outcome"] for row in backend.rows("inbox")] == [b"corrupt", None]
-    assert [row.key for row in store.inbox()] == ["m2"]
+    assert [row.key for row in store.inbox.rows()] == ["m2"]
     with pytest.raises(Corrupt):
         store.consume([Consumed(1, "applied"), Consumed(2, "applied")], NOW)
     if column != "key":
         with pytest.raises(Corrupt):
-            store.inbox_row("m1")
+            store.inbox.row("m1")
 
 
 def test_a_consumed_message_does_not_come_back(backend: SqliteBackend, store: Store) -> None:
     """Erasing the outcome from outside does not make a message new."""
-    store.ingest([InboxItem("m1", "message", b"{}")], NOW)
+    store.inbox.ingest([InboxItem("m1", "message", b"{}")], NOW)
     store.consume([Consumed(1, "applied")], NOW)
     backend.change("inbox", 0, "outcome", None)
-    assert store.inbox() == []
+    assert store.inbox.rows() == []
 
 
 @pytest.mark.parametrize(
@@ -276,9 +276,9 @@ def test_a_changed_prompt_is_left_out(
     rich_session(store, "session-1")
     rich_session(store, "session-2")
     backend.change("prompts", 0, column, value)
-    assert [row.prompt_id for row in store.prompts()] == ["prompt-session-2"]
+    assert [row.prompt_id for row in store.prompts.rows()] == ["prompt-session-2"]
     # Under a changed id there is no such prompt any more; otherwise it is there and refused.
-    found = outcome(lambda: store.prompt("prompt-session-1"))
+    found = outcome(lambda: store.prompts.row("prompt-session-1"))
     assert found is Corrupt or (column == "prompt_id" and found is None)
 
 
@@ -289,7 +289,7 @@ def test_a_changed_timer_is_left_out(backend: SqliteBackend, store: Store, colum
     rich_session(store, "session-1")
     rich_session(store, "session-2")
     backend.change("timers", 0, column, value)
-    assert [row.session_id for row in store.timers()] == ["session-2"]
+    assert [row.session_id for row in store.timers.rows()] == ["session-2"]
 
 
 OUTBOX = ["key", "lane", "kind", "payload", "session_id", "created_at", "attempted_at", "result", "mac"]
@@ -303,10 +303,10 @@ def test_a_changed_intent_is_never_sent(
     """Text that was changed is not posted in the bot's name; the row is set to failed once."""
     store.consume([], NOW, [PutOutbox(f"k{n}", f"lane{n}", "post", b"{}") for n in (1, 2)])
     backend.change("outbox", 0, column, value)
-    assert [row.key for row in store.outbox(now=NOW)] == ["k2"]
+    assert [row.key for row in store.outbox.due(now=NOW)] == ["k2"]
     assert [row["state"] for row in backend.rows("outbox")] == [b"failed", b"pending"]
     with pytest.raises(Corrupt):
-        store.outbox_attempt(1, 0, NOW)
+        store.outbox.attempt(1, 0, NOW)
 
 
 def test_a_changed_intent_can_be_replaced(backend: SqliteBackend, store: Store) -> None:
@@ -314,18 +314,18 @@ def test_a_changed_intent_can_be_replaced(backend: SqliteBackend, store: Store) 
     store.consume([], NOW, [PutOutbox("k", "lane", "card", b"1")])
     backend.change("outbox", 0, "payload", b"rigged")
     store.consume([], at(1), [PutOutbox("k", "lane", "card", b"2", replace=True)])
-    [row] = store.outbox(now=at(1))
+    [row] = store.outbox.due(now=at(1))
     assert (row.id, row.payload, row.state, row.attempts, row.result) == (1, b"2", "pending", 1, None)
 
 
 @pytest.mark.parametrize("value", [b"9999999999.0", b"\xff"])
 def test_a_changed_mark_counts_as_none(backend: SqliteBackend, store: Store, value: bytes) -> None:
     """Catch-up reads from further back rather than jump over a reply."""
-    store.set_mark("T1:C1", "1700000000.000200")
+    store.marks.move("T1:C1", "1700000000.000200")
     backend.change("marks", 0, "ts", value)
-    assert store.mark("T1:C1") is None
-    store.set_mark("T1:C1", "1700000000.000100")
-    assert store.mark("T1:C1") == "1700000000.000100"
+    assert store.marks.ts("T1:C1") is None
+    store.marks.move("T1:C1", "1700000000.000100")
+    assert store.marks.ts("T1:C1") == "1700000000.000100"
 
 
 def test_a_session_with_a_bad_head_is_not_reaped(backend: SqliteBackend, store: Store) -> None:
@@ -382,15 +382,15 @@ def answers(path: Path) -> dict[str, Any]:
     except SaysoError as error:
         return {"open": error}
     questions = {
-        "load": lambda: store.load("session-1"),
-        "journal": lambda: list(store.journal("session-1")),
-        "head": lambda: store.head("session-1"),
-        "prompts": store.prompts,
-        "prompt": lambda: store.prompt("prompt-session-1"),
-        "timers": store.timers,
-        "outbox": lambda: store.outbox(now=NOW),
-        "inbox": store.inbox,
-        "message": lambda: store.inbox_row("message-session-1"),
+        "load": lambda: store.sessions.load("session-1"),
+        "journal": lambda: list(store.sessions.journal("session-1")),
+        "head": lambda: store.sessions.head("session-1"),
+        "prompts": store.prompts.rows,
+        "prompt": lambda: store.prompts.row("prompt-session-1"),
+        "timers": store.timers.rows,
+        "outbox": lambda: store.outbox.due(now=NOW),
+        "inbox": store.inbox.rows,
+        "message": lambda: store.inbox.row("message-session-1"),
     }
     found: dict[str, Any] = {}
     for name, ask in questions.items():
@@ -439,7 +439,7 @@ def test_a_damaged_snapshot_is_reported_once(
     rich_session(store)
     backend.change("snapshots", 0, "body", b'{"at":9}')
     for _ in range(3):
-        assert store.load("session-1").snapshot is None
+        assert store.sessions.load("session-1").snapshot is None
     assert [record.getMessage() for record in caplog.records] == [
         "The snapshot 'session-1' was changed outside this program. The journal is read in its place."
     ]
@@ -449,7 +449,7 @@ def test_a_row_that_no_key_opens_is_left_out_alone(
     backend: SqliteBackend, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two rows needs a key that is not here: the other one is given, and nothing is marked as damaged."""
-    first, second = store.ingest([InboxItem(key, "m", key.encode(), None, key) for key in "ab"], NOW)
+    first, second = store.inbox.ingest([InboxItem(key, "m", key.encode(), None, key) for key in "ab"], NOW)
     opened = tables.Table.opened
 
     def without_a_key(self: Any, sealer: Sealer, record: Any) -> Any:
@@ -460,6 +460,6 @@ def test_a_row_that_no_key_opens_is_left_out_alone(
     monkeypatch.setattr(tables.Table, "opened", without_a_key)
     sealer: Sealer = store._sealer  # type: ignore[attr-defined]  # as of every backend here
     monkeypatch.setattr(sealer, "cipher", sealer.cipher or object())
-    assert [row.id for row in store.inbox()] == [second]
+    assert [row.id for row in store.inbox.rows()] == [second]
     monkeypatch.undo()
-    assert [row.id for row in store.inbox()] == [first, second]
+    assert [row.id for row in store.inbox.rows()] == [first, second]

@@ -80,8 +80,8 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) ->
     done(store, new_session("session-1", store.register("bot"), event("a")))
     for work in (
         lambda: done(store, step("session-1", 1, 1, event("b"), event("c"))),
-        lambda: store.ingest([InboxItem("m", "message", b"{}")], NOW),
-        lambda: store.set_mark("T", "1.0"),
+        lambda: store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW),
+        lambda: store.marks.move("T", "1.0"),
     ):
         faults.syncs.clear()
         work()
@@ -92,9 +92,9 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) ->
 def test_a_duplicate_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
     """Deliveries that are known already write nothing."""
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
-    store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
     faults.syncs.clear()
-    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
+    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
     assert faults.syncs == []
     store.close()
 
@@ -142,12 +142,12 @@ def test_a_failed_sync_ends_the_use_of_the_store(tmp_path: Path, faults: Faults)
         tried(store, [step("session-1", 1, 1, event("b"))])
     faults.fail_sync = None
     with pytest.raises(StorageBroken):
-        store.ingest([InboxItem("m", "message", b"{}")], NOW)
+        store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
     with pytest.raises(StorageBroken):
-        store.load("session-1")
+        store.sessions.load("session-1")
     store.close()
     after = open_sqlite(tmp_path / "sayso.db")
-    assert len(list(after.journal("session-1"))) in (1, 2)
+    assert len(list(after.sessions.journal("session-1"))) in (1, 2)
     after.close()
 
 
@@ -158,13 +158,13 @@ def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     faults.fail_sync = "db"
-    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
     with pytest.raises(StorageBroken):
-        store.ingest([InboxItem("m2", "message", b"{}")], NOW)
+        store.inbox.ingest([InboxItem("m2", "message", b"{}")], NOW)
     faults.fail_sync = None
     store.close()
     after = open_sqlite(tmp_path / "sayso.db")
-    assert after.inbox_row("m") is not None
+    assert after.inbox.row("m") is not None
     after.close()
 
 
@@ -173,7 +173,7 @@ def test_the_log_is_folded_back_into_the_file(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 20)
     store = open_sqlite(tmp_path / "sayso.db")
     for n in range(200):
-        store.ingest([InboxItem(f"m{n}", "message", b"x" * 1000)], NOW)
+        store.inbox.ingest([InboxItem(f"m{n}", "message", b"x" * 1000)], NOW)
     assert (tmp_path / "sayso.db-wal").stat().st_size < 100 * 4096
     assert (tmp_path / "sayso.db").stat().st_size > 200_000
     store.close()
@@ -192,20 +192,20 @@ def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> N
     """Every write that finds no space is undone as a whole; when there is space it succeeds."""
     store = open_sqlite(tmp_path / "sayso.db", key=KEY)
     rich_session(store)
-    before = SqliteBackend(tmp_path).rows("journal"), store.head("session-1")
+    before = SqliteBackend(tmp_path).rows("journal"), store.sessions.head("session-1")
     fill(store, True)
     big = os.urandom(100_000)
     for _ in range(2):
         with pytest.raises(StorageFull, match="Free some"):
             tried(store, [step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big)])
         with pytest.raises(StorageFull):
-            store.ingest([InboxItem("small", "message", b"{}"), InboxItem("big", "message", big)], NOW)
-    assert (SqliteBackend(tmp_path).rows("journal"), store.head("session-1")) == before
-    assert store.inbox_row("small") is None
+            store.inbox.ingest([InboxItem("small", "message", b"{}"), InboxItem("big", "message", big)], NOW)
+    assert (SqliteBackend(tmp_path).rows("journal"), store.sessions.head("session-1")) == before
+    assert store.inbox.row("small") is None
     fill(store, False)
     done(store, step("session-1", 1, 4, event("e")), step("session-1", 1, 5, big))
-    assert store.ingest([InboxItem("small", "message", b"{}")], NOW) == [2]
-    assert list(store.journal("session-1"))[-1] == big
+    assert store.inbox.ingest([InboxItem("small", "message", b"{}")], NOW) == [2]
+    assert list(store.sessions.journal("session-1"))[-1] == big
     store.close()
 
 
@@ -216,10 +216,10 @@ def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Fa
     faults.fail_write = "wal"
     with pytest.raises(StorageFull):
         tried(store, [step("session-1", 1, 1, event("b"))])
-    assert list(store.journal("session-1")) == [event("a")]
+    assert list(store.sessions.journal("session-1")) == [event("a")]
     faults.fail_write = None
     done(store, step("session-1", 1, 1, event("c")))
-    assert list(store.journal("session-1")) == [event("a"), event("c")]
+    assert list(store.sessions.journal("session-1")) == [event("a"), event("c")]
     store.close()
 
 
@@ -230,11 +230,11 @@ def test_a_checkpoint_without_space_is_made_later(
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     faults.fail_write = "db"
-    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
-    assert store.ingest([InboxItem("m2", "message", b"{}")], NOW) == [2]
+    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert store.inbox.ingest([InboxItem("m2", "message", b"{}")], NOW) == [2]
     faults.fail_write = None
-    assert store.ingest([InboxItem("m3", "message", b"{}")], NOW) == [3]
-    assert [row.key for row in store.inbox()] == ["m", "m2", "m3"]
+    assert store.inbox.ingest([InboxItem("m3", "message", b"{}")], NOW) == [3]
+    assert [row.key for row in store.inbox.rows()] == ["m", "m2", "m3"]
     store.close()
 
 
@@ -247,9 +247,9 @@ def test_a_database_that_another_process_holds_is_said_to_be(
     other = apsw.Connection(str(tmp_path / "sayso.db"))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageError, match="another process"):
-        store.ingest([InboxItem("m", "message", b"{}")], NOW)
-    assert store.inbox() == []
+        store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
+    assert store.inbox.rows() == []
     other.execute("COMMIT")
-    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
     other.close()
     store.close()

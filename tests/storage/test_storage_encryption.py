@@ -68,7 +68,7 @@ def filled(store: Store, session_id: str = "session-1", *, status: str = "comple
         InboxItem(f"in-{session_id}", "message", said("in"), thread_key=thread),
         InboxItem(f"slash-{session_id}", "slash", said("start")),
     ]
-    ids = [row_id for row_id in store.ingest(items, NOW) if row_id is not None]
+    ids = [row_id for row_id in store.inbox.ingest(items, NOW) if row_id is not None]
     prompts = [
         PromptRow(f"{session_id}-{n}", session_id, "T1:C1:1.0", "open", None, said(f"p{n}")) for n in (1, 2)
     ]
@@ -85,24 +85,24 @@ def filled(store: Store, session_id: str = "session-1", *, status: str = "comple
     taken = [Consumed(row_id, "applied", said("result")) for row_id in ids]
     ended = {"status": status, "phase": "ended" if status == "complete" else "waiting"}
     done(store, step(session_id, 1, 3, event("d"), consumed=taken, **ended))
-    store.keep_form(FlowForm(FLOW_DIGEST, "r", said("form")))
-    sent = store.outbox_row(f"out-{session_id}")
+    store.flows.keep_form(FlowForm(FLOW_DIGEST, "r", said("form")))
+    sent = store.outbox.row(f"out-{session_id}")
     assert sent is not None
-    store.outbox_attempt(sent.id, 0, NOW)
-    store.outbox_finish(sent.id, sent.rev, now=NOW, state="sent", result=said("sent"))
+    store.outbox.attempt(sent.id, 0, NOW)
+    store.outbox.finish(sent.id, sent.rev, now=NOW, state="sent", result=said("sent"))
 
 
 def all_of(store: Store, session_id: str = "session-1") -> list[Any]:
     """Everything that a store says of a session and beside it."""
     return [
-        outcome(lambda: store.load(session_id)),
-        outcome(lambda: list(store.journal(session_id))),
-        [row.body for row in store.prompts(session_id=session_id)],
-        store.outbox_row(f"out-{session_id}"),
-        store.outbox_row(f"no-{session_id}"),
-        store.inbox_row(f"in-{session_id}"),
-        store.kept_row(f"note-{session_id}"),
-        store.form(FLOW_DIGEST, "r"),
+        outcome(lambda: store.sessions.load(session_id)),
+        outcome(lambda: list(store.sessions.journal(session_id))),
+        [row.body for row in store.prompts.rows(session_id=session_id)],
+        store.outbox.row(f"out-{session_id}"),
+        store.outbox.row(f"no-{session_id}"),
+        store.inbox.row(f"in-{session_id}"),
+        store.kept.row(f"note-{session_id}"),
+        store.flows.form(FLOW_DIGEST, "r"),
     ]
 
 
@@ -172,7 +172,7 @@ def _swapped(store: Store, backend: SqliteBackend) -> object:
         values = [None if rows[place][name] is None else rows[place][name].decode() for name in names]
         backend.change("prompts", place, "body", body)
         backend.change("prompts", place, "mac", sealer.seal(b"prompt", *values, body))
-    return outcome(lambda: store.prompt("session-1-1"))
+    return outcome(lambda: store.prompts.row("session-1-1"))
 
 
 def test_two_ciphertexts_that_were_swapped_are_refused(backend: SqliteBackend) -> None:
@@ -207,20 +207,20 @@ def test_a_process_without_keys_takes_no_ciphertext_for_damage() -> None:
     backend = MemoryBackend()
     without = backend.open()
     filled(opened(backend, OUTER))
-    assert outcome(lambda: without.load("session-1")) is KeyMissing
-    assert outcome(lambda: without.prompts(session_id="session-1")) is KeyMissing
+    assert outcome(lambda: without.sessions.load("session-1")) is KeyMissing
+    assert outcome(lambda: without.prompts.rows(session_id="session-1")) is KeyMissing
 
 
 def test_a_journal_verifies_without_its_key(backend: SqliteBackend) -> None:
     """The chain is over ciphertexts: nobody needs to read them, and what was changed is found."""
     filled(opened(backend, OUTER))
     store = opened(backend, verify=True)
-    store.check_chain("session-1")
-    assert outcome(lambda: store.load("session-1")) is KeyMissing
+    store.sessions.check_chain("session-1")
+    assert outcome(lambda: store.sessions.load("session-1")) is KeyMissing
     body = backend.rows("journal")[1]["body"]
     backend.change("journal", 1, "body", body[:-1] + bytes([body[-1] ^ 1]))
     with pytest.raises(Corrupt, match="Row 3"):
-        store.check_chain("session-1")
+        store.sessions.check_chain("session-1")
     store.close()
 
 
@@ -233,7 +233,7 @@ def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBack
     errors = tried(store, [late.but(seq=1, consumed=(Consumed(99, "applied"),)), good])
     assert [type(error).__name__ for error in errors] == ["StorageError", "NoneType"]
     other = opened(backend, OUTER)
-    assert other.outbox_row("two").payload == said("two")
+    assert other.outbox.row("two").payload == said("two")
     other.close()
     store.close()
 
@@ -265,13 +265,17 @@ def test_a_plain_home_goes_on_in_an_encrypted_copy(to: str, key: bytes) -> None:
     assert copy_store(source, store) == 3
     assert (told(backend), plain(store)) == ([], 0)
     assert [all_of(store, f"session-{n}")[:-1] for n in (1, 2)] == [said[:-1] for said in before]
-    assert store.load("session-1").snapshot == said("snapshot")
-    store.check_chain("session-3")
+    assert store.sessions.load("session-1").snapshot == said("snapshot")
+    store.sessions.check_chain("session-3")
     done(store, step("session-2", 1, 4, event("goes on")))
-    assert len(list(store.journal("session-2"))) == 5
+    assert len(list(store.sessions.journal("session-2"))) == 5
     store.close()
     again = opened(backend, OUTER)
-    assert [len(list(again.journal(head.session_id))) for head in again.heads()] == [1, 5, 4]
+    assert [len(list(again.sessions.journal(head.session_id))) for head in again.sessions.heads()] == [
+        1,
+        5,
+        4,
+    ]
     for one in (again, source):
         one.close()
     backend.close()
@@ -286,10 +290,10 @@ def test_what_does_not_verify_is_not_signed_anew() -> None:
     home.change("prompts", 0, "deadline", "9999")
     source, store = opened(home), MemoryStore(b"another key that signs rows", encryption_keys=(OUTER,))
     assert copy_store(source, store) == 3
-    assert outcome(lambda: list(store.journal("session-1"))) is Corrupt
-    assert outcome(lambda: store.prompt("session-1-1")) is Corrupt
-    assert len(list(store.journal("session-2"))) == 4
-    assert store.load("session-1").snapshot == said("snapshot"), (
+    assert outcome(lambda: list(store.sessions.journal("session-1"))) is Corrupt
+    assert outcome(lambda: store.prompts.row("session-1-1")) is Corrupt
+    assert len(list(store.sessions.journal("session-2"))) == 4
+    assert store.sessions.load("session-1").snapshot == said("snapshot"), (
         "what follows on the damaged row is linked to it"
     )
     for one in (source, store):
@@ -304,12 +308,12 @@ def test_keys_that_come_after_plain_rows_are_refused(backend: SqliteBackend) -> 
     store.close()
     opened(backend, OUTER).close()
     store = opened(backend)
-    store.ingest([InboxItem("one", "slash", said("one"))], NOW)
+    store.inbox.ingest([InboxItem("one", "slash", said("one"))], NOW)
     store.close()
     with pytest.raises(StorePlain, match=r"store copy FROM TO --to-env new\.env"):
         opened(backend, OUTER)
     store = opened(backend)
-    row = store.inbox_row("one")
+    row = store.inbox.row("one")
     assert row.payload == said("one")
     store.close()
 
@@ -318,7 +322,7 @@ def test_a_store_that_lost_its_rows_is_still_an_encrypted_one(backend: SqliteBac
     """Data keys stay when sessions are deleted: the store opens with its keys, and with no others."""
     store = opened(backend, OUTER)
     filled(store)
-    store.delete(["session-1"])
+    store.sessions.delete(["session-1"])
     store.close()
     opened(backend, OUTER).close()
     assert outcome(lambda: opened(backend)) is KeyMissing
@@ -333,18 +337,18 @@ def test_an_erased_session_cannot_be_read_and_verifies(backend: SqliteBackend) -
     filled(store)
     filled(store, "session-2")
     whole = all_of(store, "session-2")[:5]
-    assert other.load("session-1").snapshot is not None
+    assert other.sessions.load("session-1").snapshot is not None
     erase_session(store, "session-1")
     for one in (store, other):
         one.changed()
-        assert outcome(lambda one=one: one.load("session-1")) is Erased
-        one.check_chain("session-1")
+        assert outcome(lambda one=one: one.sessions.load("session-1")) is Erased
+        one.sessions.check_chain("session-1")
     assert is_erased(store, "session-1")
-    assert store.prompts(session_id="session-1") == []
+    assert store.prompts.rows(session_id="session-1") == []
     for key in ("in-session-1", "slash-session-1"):
-        row = store.inbox_row(key)
+        row = store.inbox.row(key)
         assert (row.payload, row.result, row.outcome) == (b"{}", None, "applied")
-    assert store.ingest([InboxItem("in-session-1", "message", said("again"))], NOW) == [None]
+    assert store.inbox.ingest([InboxItem("in-session-1", "message", said("again"))], NOW) == [None]
     assert all_of(store, "session-2")[:5] == whole
     other.close()
     store.close()
@@ -358,14 +362,14 @@ def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
         erase_session(store, "session-2")
     with pytest.raises(SessionError, match="sayso store copy"):
         erase_session(store, "session-1")
-    assert store.load("session-1").events
+    assert store.sessions.load("session-1").events
     store.close()
 
 
 def _written_after(store: Store, other: Store) -> object:
     """What becomes of a row that another process writes for a session after it was erased."""
     filled(store)
-    assert other.load("session-1").events
+    assert other.sessions.load("session-1").events
     erase_session(store, "session-1")
     return outcome(
         lambda: other.consume([], NOW, [PutOutbox("late", "lane", "post", said("late"), "session-1")])
@@ -376,7 +380,7 @@ def test_a_data_key_is_not_used_after_it_was_erased(backend: SqliteBackend) -> N
     """Whoever has it in memory, or would make another one in its place, is refused."""
     store, other = opened(backend, OUTER), opened(backend, OUTER)
     assert _written_after(store, other) is Erased
-    assert store.outbox_row("late") is None
+    assert store.outbox.row("late") is None
     other.close()
     store.close()
 
@@ -426,12 +430,12 @@ def test_a_persons_data_is_found_and_erased(backend: SqliteBackend) -> None:
     store.consume(
         [], NOW, [KeptRow("note", "note", "flow:x", 1, at(90), body), PutOutbox("dm", "l", "post", body)]
     )
-    [row_id] = store.ingest([InboxItem("slash:1", "slash", body)], NOW)
+    [row_id] = store.inbox.ingest([InboxItem("slash:1", "slash", body)], NOW)
     store.consume([Consumed(row_id, "applied")], NOW)
     assert sorted(head.session_id for head in sessions_naming(store, "U0ANA")) == ["session-1", "session-3"]
     assert erase_elsewhere(store, "U0ANA") == 2
-    assert (store.kept_row("note"), store.inbox_row("slash:1").payload) == (None, b"{}")
-    assert store.outbox_row("dm").payload == body, "it is still to be sent"
+    assert (store.kept.row("note"), store.inbox.row("slash:1").payload) == (None, b"{}")
+    assert store.outbox.row("dm").payload == body, "it is still to be sent"
     store.close()
 
 
@@ -439,7 +443,7 @@ def test_a_deleted_session_leaves_no_key(backend: SqliteBackend) -> None:
     """Its data key goes with its other rows."""
     store = opened(backend, OUTER)
     filled(store)
-    assert store.delete(["session-1"]) == []
+    assert store.sessions.delete(["session-1"]) == []
     assert b"session-1" not in [row["scope"] for row in backend.rows("data_keys")]
     store.close()
 
@@ -459,8 +463,8 @@ def test_a_copy_is_under_its_own_keys(outer: bytes) -> None:
     target = opened(server, outer)
     assert copy_store(source, target) == 2
     assert all_of(target)[:-1] == all_of(source)[:-1]
-    assert outcome(lambda: list(target.journal("session-2"))) is Erased
-    target.check_chain("session-2")
+    assert outcome(lambda: list(target.sessions.journal("session-2"))) is Erased
+    target.sessions.check_chain("session-2")
     assert (is_erased(target, "session-2"), set(target.vault.in_use())) == (True, {id_of(outer)})
     assert told(server) == []
     assert outcome(lambda: copy_store(source, MemoryStore(KEY))) is StorageError, (

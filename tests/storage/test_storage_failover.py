@@ -52,7 +52,7 @@ class Worker(threading.Thread):
             self.ended = error
 
     def _stored(self, key: str) -> None:
-        self._tried(lambda: self.store.ingest([InboxItem(key, "message", b"{}")], NOW))
+        self._tried(lambda: self.store.inbox.ingest([InboxItem(key, "message", b"{}")], NOW))
         self.keys.append(key)
         self._tried(lambda: done(self.store, step(self.session, 1, self.steps, event("b"))))
         self.steps += 1
@@ -85,9 +85,11 @@ def test_what_was_acknowledged_outlives_the_primary(pair: Pair) -> None:
         assert len(worker.keys) == worker.most
     assert sum(worker.refused for worker in workers) > 0, "nobody noticed"
     store = open_postgres(pair.url, KEY)
-    assert {row.key for row in store.inbox(limit=None)} == {key for worker in workers for key in worker.keys}
+    assert {row.key for row in store.inbox.rows(limit=None)} == {
+        key for worker in workers for key in worker.keys
+    }
     for worker in workers:
-        assert len(list(store.journal(worker.session))) == worker.steps
+        assert len(list(store.sessions.journal(worker.session))) == worker.steps
         worker.store.close()
     store.close()
 
@@ -101,7 +103,7 @@ def test_a_transaction_that_was_lost_is_not_taken_for_another_one(pair: Pair) ->
         pair.fail_over()
     assert row is not None
     for number in range(10):
-        other.ingest([InboxItem(f"later-{number}", "message", b"{}")], NOW)
+        other.inbox.ingest([InboxItem(f"later-{number}", "message", b"{}")], NOW)
     assert other._db.one("SELECT pg_xact_status(?::text::xid8)", row) == ("committed",)
     assert not store._db._was_committed()
     for one in (store, other):

@@ -156,7 +156,7 @@ def test_several_connections_move_one_anchor_forward(backend: SqliteBackend, sto
     other = backend.open()
     for seq in range(4, 10):
         done(store if seq % 2 else other, step("session-1", 1, seq, event("e")))
-        other.ingest([sample_item(f"session-{seq}")], NOW)
+        other.inbox.ingest([sample_item(f"session-{seq}")], NOW)
     assert other.stale() is None
     other.close()
     assert why(backend.path) is None
@@ -166,8 +166,8 @@ def test_what_was_deleted_by_retention_is_not_missed(backend: SqliteBackend, sto
     """Sessions and messages that are reaped make it no older."""
     rich_session(store)
     done(store, step("session-1", 1, 4, event("end"), status="complete", phase="ended", release=True))
-    assert store.delete(["session-1"]) == []
-    assert store.heads() == []
+    assert store.sessions.delete(["session-1"]) == []
+    assert store.sessions.heads() == []
     assert store.stale() is None
 
 
@@ -220,7 +220,7 @@ def test_a_genuine_older_head_that_was_written_back_is_found_by_the_chain(
     again = backend.open()
     assert again.suspended() is None
     with pytest.raises(Corrupt, match="rolled back"):
-        again.load("session-1")
+        again.sessions.load("session-1")
     again.close()
 
 
@@ -262,7 +262,7 @@ def test_a_file_that_is_put_back_while_it_is_served_takes_no_more_writes(
     with pytest.raises(StoreSuspended):
         tried(store, [step("session-1", 1, 5, event("f"))])
     with pytest.raises(StoreSuspended):
-        store.ingest([sample_item("session-9")], NOW)
+        store.inbox.ingest([sample_item("session-9")], NOW)
 
 
 # --- suspended --------------------------------------------------------------------------------------------
@@ -283,12 +283,12 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "commit": lambda store: tried(store, [step("session-1", 1, 4 + STEPS, event("x"))]),
     "create": lambda store: tried(store, [new_session("session-3", None, event("a"))]),
     "claim": lambda store: claim(store, "session-1", store.register("bot"), NOW),
-    "ingest": lambda store: store.ingest([sample_item("session-3")], NOW),
+    "ingest": lambda store: store.inbox.ingest([sample_item("session-3")], NOW),
     "consume": lambda store: store.consume((), NOW, [DropLock("lock", "session-1")]),
     "quarantine": lambda store: store.quarantine("session-1", "why", NOW),
-    "release": lambda store: store.release("session-1"),
-    "mark": lambda store: store.set_mark("thread", "1.0"),
-    "delete": lambda store: store.delete(["session-1"]),
+    "release": lambda store: store.sessions.release("session-1"),
+    "mark": lambda store: store.marks.move("thread", "1.0"),
+    "delete": lambda store: store.sessions.delete(["session-1"]),
     "bind": lambda store: store.bind("T1", "A1"),
 }
 
@@ -298,7 +298,7 @@ def test_nothing_is_written_to_a_suspended_store(suspended: Store, name: str) ->
     """Nobody claims, commits or ingests; everything can be read."""
     with pytest.raises(StoreSuspended, match="sayso store release"):
         WRITES[name](suspended)
-    assert suspended.load("session-1").head.seq == 4 + STEPS
+    assert suspended.sessions.load("session-1").head.seq == 4 + STEPS
 
 
 async def test_whoever_waits_for_a_write_is_told_once(suspended: Store) -> None:
@@ -313,14 +313,14 @@ async def test_whoever_waits_for_a_write_is_told_once(suspended: Store) -> None:
 
 def test_a_suspended_store_sends_nothing_but_its_notices(suspended: Store) -> None:
     """Intents of an older time may have been sent already; what tells people is sent, and recorded."""
-    assert suspended.outbox(now=at(99)) == []
+    assert suspended.outbox.due(now=at(99)) == []
     notice = PutOutbox("told", "T1:C1:1.0", "note", b"{}")
-    suspended.give_notice([notice, notice], NOW)
-    [row] = suspended.outbox(now=at(99))
-    suspended.outbox_attempt(row.id, 0, NOW)
-    assert suspended.outbox_finish(row.id, row.rev, now=NOW, state="sent")
-    suspended.give_notice([notice], NOW)
-    assert suspended.outbox(now=at(99)) == []
+    suspended.outbox.give_notice([notice, notice], NOW)
+    [row] = suspended.outbox.due(now=at(99))
+    suspended.outbox.attempt(row.id, 0, NOW)
+    assert suspended.outbox.finish(row.id, row.rev, now=NOW, state="sent")
+    suspended.outbox.give_notice([notice], NOW)
+    assert suspended.outbox.due(now=at(99)) == []
 
 
 def test_what_is_told_meanwhile_does_not_make_it_newer(
@@ -333,18 +333,18 @@ def test_what_is_told_meanwhile_does_not_make_it_newer(
     anchor_of(older).write_bytes(anchor_of(backend.path).read_bytes())
     found = open_sqlite(older, key=KEY)
     for number in range(3):
-        found.give_notice([PutOutbox(f"told-{number}", "T1:C1:1.0", "note", b"{}")], NOW)
+        found.outbox.give_notice([PutOutbox(f"told-{number}", "T1:C1:1.0", "note", b"{}")], NOW)
     found.close()
     assert "1 commit is missing" in (why(older) or "")
 
 
 def test_a_person_releases_it(backend: SqliteBackend, suspended: Store) -> None:
     """From then on what is stored counts, for whoever has it open too; notices that were not sent are dropped."""
-    suspended.give_notice([PutOutbox("told", "T1:C1:1.0", "note", b"{}")], NOW)
+    suspended.outbox.give_notice([PutOutbox("told", "T1:C1:1.0", "note", b"{}")], NOW)
     other = backend.open()
     other.unsuspend()
     assert suspended.suspended() is None
-    assert "suspended:told" not in [row.key for row in suspended.outbox(now=at(99))]
+    assert "suspended:told" not in [row.key for row in suspended.outbox.due(now=at(99))]
     done(suspended, step("session-1", 1, 4 + STEPS, event("x")))
     done(other, step("session-1", 1, 5 + STEPS, event("y")))
     other.close()
@@ -360,7 +360,7 @@ def test_a_backup_of_a_served_store_restores_and_opens_suspended(
 ) -> None:
     """It holds everything that was committed; what came after it is not believed to be there."""
     busy(store)
-    whole = store.load("session-1")
+    whole = store.sessions.load("session-1")
     back_up(backend.path, tmp_path / "backup")
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
     done(store, step("session-1", 1, 4 + STEPS, event("later")))
@@ -370,7 +370,7 @@ def test_a_backup_of_a_served_store_restores_and_opens_suspended(
     assert kept.exists()
     assert "older" in (why(backend.path) or "")
     found = backend.open()
-    assert found.load("session-1") == whole
+    assert found.sessions.load("session-1") == whole
     found.unsuspend()
     done(found, step("session-1", 1, 4 + STEPS, event("again")))
     found.close()
@@ -457,7 +457,7 @@ def scenario(folder: Path) -> None:
     for path in (lost, backend.path):
         found = open_sqlite(path, key=KEY)
         with pytest.raises(StoreSuspended):
-            found.ingest([sample_item("session-9")], NOW)
+            found.inbox.ingest([sample_item("session-9")], NOW)
         found.close()
 
 

@@ -16,10 +16,10 @@ def test_a_row_is_stored_once_and_found_by_its_scope(store: Store) -> None:
     """A second one with its id and `rev` 1 is a no-op, so a step that is carried out again doubles nothing."""
     store.consume([], NOW, [ROW, ROW.but(kept_id="n2", scope="flow:x")])
     store.consume([], NOW, [ROW.but(body=b"other")])
-    assert store.kept("note", ["channel:C1"]) == [ROW]
-    assert [row.kept_id for row in store.kept("note")] == ["n1", "n2"]
-    assert store.kept("other") == []
-    assert store.kept_row("n3") is None
+    assert store.kept.rows("note", ["channel:C1"]) == [ROW]
+    assert [row.kept_id for row in store.kept.rows("note")] == ["n1", "n2"]
+    assert store.kept.rows("other") == []
+    assert store.kept.row("n3") is None
 
 
 def test_a_change_names_the_one_before(store: Store) -> None:
@@ -29,7 +29,7 @@ def test_a_change_names_the_one_before(store: Store) -> None:
     for late in (ROW.but(rev=2, body=b"late"), ROW.but(rev=4), ROW.but(kept_id="n9", rev=2)):
         with pytest.raises(KeptMoved):
             store.consume([], NOW, [late])
-    found = store.kept_row("n1")
+    found = store.kept.row("n1")
     assert found is not None
     assert (found.rev, found.body) == (2, b"second")
 
@@ -39,10 +39,10 @@ def test_a_row_that_was_changed_is_not_read(backend: SqliteBackend, store: Store
     """It is left out of lists; asked for by itself it is an error that says so, and it cannot be changed further."""
     store.consume([], NOW, [ROW])
     backend.change("kept", 0, column, b"note" if column == "scope" else b"n7")
-    assert store.kept("note") == []
+    assert store.kept.rows("note") == []
     if column != "kept_id":
         with pytest.raises(Corrupt, match="changed outside"):
-            store.kept_row("n1")
+            store.kept.row("n1")
         with pytest.raises(Corrupt):
             store.consume([], NOW, [ROW.but(rev=2)])
 
@@ -51,6 +51,6 @@ def test_what_is_over_is_deleted_with_the_retention(store: Store) -> None:
     """Later than its end by as long as sessions are kept."""
     store.consume([], NOW, [ROW])
     reaped(store, at(60), at(0))
-    assert store.kept("note") == [ROW]
+    assert store.kept.rows("note") == [ROW]
     reaped(store, at(61), at(0))
-    assert store.kept("note") == []
+    assert store.kept.rows("note") == []

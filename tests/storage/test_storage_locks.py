@@ -22,7 +22,7 @@ def put(name: str, session_id: str) -> PutLock:
 
 def holders(store: Store, name: str | None = None) -> list[tuple[str, str, bool]]:
     """The queues in short."""
-    return [(row.name, row.session_id, row.taken_at is not None) for row in store.locks(name)]
+    return [(row.name, row.session_id, row.taken_at is not None) for row in store.locks.rows(name)]
 
 
 def begin(store: Store, session_id: str, *rows: PutLock | TakeLock | DropLock) -> None:
@@ -34,15 +34,15 @@ def test_places_are_in_the_order_in_which_they_were_asked_for(store: Store) -> N
     """Each name has its own queue; a second request of a session changes nothing."""
     store.consume([], NOW, [put("x", ONE), put("y", THREE), put("x", TWO), put("x", ONE)])
     assert holders(store) == [("x", ONE, False), ("x", TWO, False), ("y", THREE, False)]
-    assert store.locks("x")[0] == LockRow("x", ONE, NOW, None)
-    assert store.locks("nobody") == []
+    assert store.locks.rows("x")[0] == LockRow("x", ONE, NOW, None)
+    assert store.locks.rows("nobody") == []
 
 
 def test_the_first_takes_the_lock_and_nobody_else(store: Store) -> None:
     """Whoever is behind is refused, by name, and so is whoever has no place; taking twice changes nothing."""
     store.consume([], NOW, [put("x", ONE), put("x", TWO), TakeLock("x", ONE)])
     store.consume([], at(9), [TakeLock("x", ONE)])
-    assert store.locks("x")[0].taken_at == NOW
+    assert store.locks.rows("x")[0].taken_at == NOW
     with pytest.raises(LockHeld, match=f"held by session {ONE}"):
         store.consume([], NOW, [TakeLock("x", TWO)])
     with pytest.raises(LockHeld, match="no place"):
@@ -62,7 +62,7 @@ def test_a_commit_that_cannot_take_its_lock_stores_nothing(store: Store) -> None
         ],
     )
     assert [type(outcome) for outcome in outcomes] == [LockHeld, type(None)]
-    assert store.head(TWO) is None
+    assert store.sessions.head(TWO) is None
     assert holders(store) == [("x", ONE, True), ("y", THREE, True)]
 
 
@@ -77,19 +77,19 @@ def test_two_commits_of_one_batch_take_a_lock_once(store: Store) -> None:
 def test_the_next_one_follows_when_a_lock_is_given_back(store: Store) -> None:
     """Grants name the first of each queue that has not taken its lock; dropping what is not there is no error."""
     store.consume([], NOW, [put("x", ONE), put("x", TWO), put("y", TWO), put("x", THREE)])
-    assert store.grants() == [ONE, TWO]
+    assert store.locks.grants() == [ONE, TWO]
     store.consume([], NOW, [TakeLock("x", ONE)])
-    assert store.grants() == [TWO]
+    assert store.locks.grants() == [TWO]
     store.consume([], NOW, [DropLock("x", ONE), DropLock("x", ONE), TakeLock("x", TWO), TakeLock("y", TWO)])
-    assert (store.grants(), holders(store, "x")) == ([], [("x", TWO, True), ("x", THREE, False)])
+    assert (store.locks.grants(), holders(store, "x")) == ([], [("x", TWO, True), ("x", THREE, False)])
     store.consume([], NOW, [DropLock("x", TWO)])
-    assert (store.grants(), store.grants(limit=0)) == ([THREE], [])
+    assert (store.locks.grants(), store.locks.grants(limit=0)) == ([THREE], [])
 
 
 def test_whoever_leaves_the_queue_comes_back_last(store: Store) -> None:
     """A place is never used again."""
     store.consume([], NOW, [put("x", ONE), put("x", TWO), DropLock("x", TWO), put("x", THREE), put("x", TWO)])
-    assert [row.session_id for row in store.locks("x")] == [ONE, THREE, TWO]
+    assert [row.session_id for row in store.locks.rows("x")] == [ONE, THREE, TWO]
 
 
 def test_a_session_that_is_set_aside_keeps_its_lock_and_loses_its_place(store: Store) -> None:
@@ -107,7 +107,7 @@ def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
     begin(store, ONE, put("x", ONE))
     done(store, step(ONE, 1, 1, event("b"), status="complete", phase="ended", release=True))
     assert reaped(store, at(60), at(0)) == 1
-    assert store.locks() == []
+    assert store.locks.rows() == []
 
 
 def change(store: Store, session_id: str) -> None:
@@ -121,14 +121,14 @@ def test_a_place_that_was_changed_gets_no_lock_and_gives_none_away(store: Store)
     """It is shown as it is, nobody passes it, and only a person removes it."""
     store.consume([], NOW, [put("x", ONE), put("x", TWO)])
     change(store, ONE)
-    assert [row.verified for row in store.locks("x")] == [False, True]
-    assert store.grants() == []
+    assert [row.verified for row in store.locks.rows("x")] == [False, True]
+    assert store.locks.grants() == []
     with pytest.raises(Corrupt):
         store.consume([], NOW, [TakeLock("x", ONE)])
     with pytest.raises(LockHeld):
         store.consume([], NOW, [TakeLock("x", TWO)])
     store.consume([], NOW, [DropLock("x", ONE)])
-    assert store.grants() == [TWO]
+    assert store.locks.grants() == [TWO]
 
 
 def test_the_database_itself_refuses_a_second_holder(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ class Backends(RuleBasedStateMachine):
         assert isinstance(events, tuple)
 
         def commit(store: Store, side: int) -> object:
-            heads = [store.head(session_id) for session_id in sessions]
+            heads = [store.sessions.head(session_id) for session_id in sessions]
             commits = [
                 step(
                     session_id,
@@ -201,7 +201,7 @@ class Backends(RuleBasedStateMachine):
     @rule(which=st.booleans(), items=st.lists(ITEMS, max_size=3), now=TIMES)
     def ingest(self, which: bool, items: list[InboxItem], now: str) -> None:
         """Deliveries come, some of them twice."""
-        self.both(which, lambda store, _: store.ingest(items, now))
+        self.both(which, lambda store, _: store.inbox.ingest(items, now))
 
     @rule(which=st.booleans(), consumed=SOME_DONE, rows=SOME_ROWS, now=TIMES)
     def consume(self, which: bool, consumed: tuple[Consumed, ...], rows: tuple[Row, ...], now: str) -> None:
@@ -211,7 +211,7 @@ class Backends(RuleBasedStateMachine):
     @rule(which=st.booleans(), row_id=SMALL, attempts=SMALL, now=TIMES)
     def attempt(self, which: bool, row_id: int, attempts: int, now: str) -> None:
         """An intent is about to be sent, as it was read at some time."""
-        self.both(which, lambda store, _: store.outbox_attempt(row_id, attempts, now))
+        self.both(which, lambda store, _: store.outbox.attempt(row_id, attempts, now))
 
     @rule(
         which=st.booleans(),
@@ -225,7 +225,7 @@ class Backends(RuleBasedStateMachine):
         result, not_before, items = given
         self.both(
             which,
-            lambda store, _: store.outbox_finish(
+            lambda store, _: store.outbox.finish(
                 row_id,
                 rev,
                 now=at(0),
@@ -239,8 +239,8 @@ class Backends(RuleBasedStateMachine):
     @rule(which=st.booleans(), ts=st.sampled_from(["9.1", "10.000001", "10.000002", "100.0"]))
     def mark(self, which: bool, ts: str) -> None:
         """A catch-up read has come this far."""
-        self.both(which, lambda store, _: store.set_mark("T", ts))
-        self.both(not which, lambda store, _: store.mark("T"))
+        self.both(which, lambda store, _: store.marks.move("T", ts))
+        self.both(not which, lambda store, _: store.marks.ts("T"))
 
     @rule(which=st.booleans(), ended=TIMES, inbox=TIMES)
     def reap(self, which: bool, ended: str, inbox: str) -> None:
@@ -258,9 +258,9 @@ class Backends(RuleBasedStateMachine):
     )
     def lists(self, which: bool, thread: str | None, statuses: list[str], limit: int) -> None:
         """Lists can be narrowed."""
-        self.both(which, lambda s, _: s.heads(statuses=statuses, thread_key=thread, limit=limit))
-        self.both(which, lambda s, _: s.prompts(thread_key=thread, statuses=["open"], limit=limit))
-        self.both(which, lambda s, _: (s.timers(limit=limit), s.inbox(after=1, limit=limit)))
+        self.both(which, lambda s, _: s.sessions.heads(statuses=statuses, thread_key=thread, limit=limit))
+        self.both(which, lambda s, _: s.prompts.rows(thread_key=thread, statuses=["open"], limit=limit))
+        self.both(which, lambda s, _: (s.timers.rows(limit=limit), s.inbox.rows(after=1, limit=limit)))
 
     @invariant()
     def they_say_the_same(self) -> None:
@@ -270,7 +270,7 @@ class Backends(RuleBasedStateMachine):
 
 def forget(store: MemoryStore) -> None:
     """Let a store read everything anew."""
-    store._known.clear()
+    store.sessions.known.clear()
     store._db._given.clear()
 
 
@@ -278,14 +278,17 @@ def everything(store: Store, _side: int) -> object:
     """All that can be read."""
     sessions = ("session-1", "session-2", "session-3")
     return (
-        [said(partial(store.load, session_id)) for session_id in sessions],
-        [said(lambda: list(store.journal(session_id))) for session_id in sessions],  # noqa: B023
-        [(store.head(session_id), store.prompts(session_id=session_id)) for session_id in sessions],
-        [(store.outbox(now=time), store.timers(due=time)) for time in (at(0), at(10), at(20))],
-        (store.heads(), store.inbox(), store.prompts(), store.orphans()),
-        (store.spend("2026-11-20"), store.spend("2026-11-21"), store.spent("2026-11-21")),
-        [store.inbox_row(key) for key in ("m1", "m2", "m3", "m4")],
-        [store.outbox_row(key) for key in ("k1", "k2", "k3", "k4")],
+        [said(partial(store.sessions.load, session_id)) for session_id in sessions],
+        [said(lambda: list(store.sessions.journal(session_id))) for session_id in sessions],  # noqa: B023
+        [
+            (store.sessions.head(session_id), store.prompts.rows(session_id=session_id))
+            for session_id in sessions
+        ],
+        [(store.outbox.due(now=time), store.timers.rows(due=time)) for time in (at(0), at(10), at(20))],
+        (store.sessions.heads(), store.inbox.rows(), store.prompts.rows(), store.sessions.orphans()),
+        (store.spend.rows("2026-11-20"), store.spend.rows("2026-11-21"), store.spend.on("2026-11-21")),
+        [store.inbox.row(key) for key in ("m1", "m2", "m3", "m4")],
+        [store.outbox.row(key) for key in ("k1", "k2", "k3", "k4")],
     )
 
 

@@ -209,7 +209,7 @@ def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresSto
     [refused, stored] = tried(store, [bad, new_session("session-2", owner, event("a"))])
     assert (type(refused), stored) == (RowRefused, None)
     with pytest.raises(RowRefused):
-        store.ingest([InboxItem(name, "message", b"{}")], NOW)
+        store.inbox.ingest([InboxItem(name, "message", b"{}")], NOW)
 
 
 def test_a_name_in_the_url_does_not_hide_who_lives(url: str) -> None:
@@ -251,10 +251,10 @@ def test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay: Relay, 
     """The server is asked what became of it."""
     store = open_postgres(through(relay, url), KEY)
     seen = lost_at_commit(relay, stored=True)
-    [row_id] = store.ingest([ITEM], NOW)
+    [row_id] = store.inbox.ingest([ITEM], NOW)
     relay.to_client = lambda data: data
     assert seen
-    assert [row.id for row in store.inbox()] == [row_id]
+    assert [row.id for row in store.inbox.rows()] == [row_id]
     store.close()
 
 
@@ -262,9 +262,9 @@ def test_a_commit_that_did_not_arrive_is_carried_out_again(relay: Relay, url: st
     """Nothing was stored, so it can be, on a new connection."""
     store = open_postgres(through(relay, url), KEY)
     seen = lost_at_commit(relay, stored=False)
-    assert store.ingest([ITEM], NOW) != [None]
+    assert store.inbox.ingest([ITEM], NOW) != [None]
     assert seen
-    assert len(store.inbox()) == 1
+    assert len(store.inbox.rows()) == 1
     store.close()
 
 
@@ -289,7 +289,7 @@ def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str)
 
 def test_what_a_killed_process_left_of_its_transactions_is_swept(store: PostgresStore, url: str) -> None:
     """Its number is asked for within a minute; after a day nobody does."""
-    store.ingest([ITEM], NOW)
+    store.inbox.ingest([ITEM], NOW)
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("INSERT INTO transactions VALUES ('killed', 7, now() - interval '2 days')")
         reaped(store, NOW, NOW)
@@ -309,7 +309,7 @@ def test_a_list_waits_for_the_server_once_for_many_rows(relay: Relay, url: str) 
         return data
 
     relay.to_client = to_client
-    assert [head.session_id for head in store.heads(limit=None)] == names[::-1]
+    assert [head.session_id for head in store.sessions.heads(limit=None)] == names[::-1]
     assert answers.count(b"Z\0\0\0\5T") < 10
     store.close()
 
@@ -328,10 +328,10 @@ def test_what_is_refused_behind_a_commit_does_not_undo_it(store: PostgresStore, 
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("ALTER SEQUENCE changes RENAME TO away")
         try:
-            assert store.ingest([ITEM], NOW) == [1]
+            assert store.inbox.ingest([ITEM], NOW) == [1]
         finally:
             raw.execute("ALTER SEQUENCE away RENAME TO changes")
-    assert [row.key for row in store.inbox()] == ["key"]
+    assert [row.key for row in store.inbox.rows()] == ["key"]
 
 
 def test_a_step_that_lost_against_others_is_not_taken_for_one_of_another_owner(
@@ -358,9 +358,9 @@ def test_the_outcome_of_a_post_is_stored_although_it_lost_against_others(
 ) -> None:
     """It was posted: whoever sends may not take the error for one of the row."""
     store.consume([], NOW, [PutOutbox("card", "T1:C1", "post", b"{}")])
-    [row] = store.outbox(now=NOW)
+    [row] = store.outbox.due(now=NOW)
     lost: list[object] = []
-    receive = store._receive
+    receive = store.inbox.receive
 
     def loses(item: InboxItem, now: str) -> int | None:
         if not lost:
@@ -368,17 +368,17 @@ def test_the_outcome_of_a_post_is_stored_although_it_lost_against_others(
             raise psycopg.errors.DeadlockDetected("deadlock detected")
         return receive(item, now)
 
-    monkeypatch.setattr(store, "_receive", loses)
-    assert store.outbox_finish(row.id, row.rev, now=NOW, state="sent", items=[ITEM])
+    monkeypatch.setattr(store.inbox, "receive", loses)
+    assert store.outbox.finish(row.id, row.rev, now=NOW, state="sent", items=[ITEM])
     assert lost
-    assert store.outbox(now=NOW) == []
+    assert store.outbox.due(now=NOW) == []
 
 
 def test_a_connection_that_was_lost_while_nothing_was_done_is_made_anew(
     store: PostgresStore, url: str
 ) -> None:
     """Nobody hears of it."""
-    for work in (lambda: store.ingest([ITEM], NOW), store.inbox):
+    for work in (lambda: store.inbox.ingest([ITEM], NOW), store.inbox.rows):
         with psycopg.connect(url, autocommit=True) as raw:
             raw.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sayso'"
@@ -398,7 +398,7 @@ def test_death_is_noticed_at_once(store: PostgresStore, url: str) -> None:
     assert "bot" in store.serving()
     other.kill()
     assert soon(lambda: not store.alive(owner)) < 2
-    assert store.orphans() == ["session-1"]
+    assert store.sessions.orphans() == ["session-1"]
     other.wait()
 
 
@@ -413,7 +413,7 @@ def test_a_frozen_process_is_taken_for_dead_and_ends(store: PostgresStore, url: 
     soon(lambda: tell(other, "step") == "StorageBroken")
     other.kill()
     other.wait()
-    assert store.orphans() == ["session-1"]
+    assert store.sessions.orphans() == ["session-1"]
 
 
 def test_a_lease_that_was_ended_is_never_believed_again(
@@ -452,7 +452,7 @@ def test_nothing_is_written_under_a_lease_that_is_not_confirmed(
     owner = other.register("bot")
     soon(lambda: not store.alive(owner))
     with pytest.raises(StorageBusy, match="not confirmed"):
-        other.ingest([ITEM], NOW)
+        other.inbox.ingest([ITEM], NOW)
     other.close()
 
 
@@ -572,8 +572,13 @@ def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> Non
         heard: list[str] = []
         other._owners.listen(heard.append)
         soon(lambda: heard == ["all"])
-        assert one.ingest([ITEM], NOW) == other.ingest([ITEM], NOW) == [1]
-        assert (other.heads(), other.locks(), other.serving(), other.alive(owner)) == ([], [], [], False)
+        assert one.inbox.ingest([ITEM], NOW) == other.inbox.ingest([ITEM], NOW) == [1]
+        assert (other.sessions.heads(), other.locks.rows(), other.serving(), other.alive(owner)) == (
+            [],
+            [],
+            [],
+            False,
+        )
         assert [store.try_serving(holder_of("sayso start", NOW)) is not None for store in (one, other)] == [
             True,
             True,
@@ -594,7 +599,7 @@ def test_a_schema_that_the_url_names_is_made(store: PostgresStore, url: str) -> 
     done(store, new_session("session-1", store.register("bot"), event("a")))
     name = f"s{os.urandom(4).hex()}"
     other = open_postgres(f"{url}&options=-csearch_path%3D{name}", KEY)
-    assert (other._db.schema, other.heads(), other.serving()) == (name, [], [])
+    assert (other._db.schema, other.sessions.heads(), other.serving()) == (name, [], [])
     other.close()
 
 

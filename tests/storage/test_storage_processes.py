@@ -38,7 +38,7 @@ for line in sys.stdin:
     elif word == "step":
         found = outcome(lambda: done(store, step(args[0], int(args[1]), int(args[2]), event(args[3]))))
     elif word == "ingest":
-        found = outcome(lambda: store.ingest([InboxItem(args[0], "message", b"{}")], NOW)[0])
+        found = outcome(lambda: store.inbox.ingest([InboxItem(args[0], "message", b"{}")], NOW)[0])
     elif word == "take":
         found = outcome(lambda: store.consume([Consumed(int(args[0]), "applied")], NOW))
     else:
@@ -106,7 +106,7 @@ def test_eight_processes_race_and_one_wins(path: Path) -> None:
         assert sorted(ask_all(processes, f"step session-{n} 2 1 x")) == ["Fenced"] * 7 + ["None"]
         assert sorted(ask_all(processes, f"ingest m{n}")) == sorted([str(n + 1)] + ["None"] * 7)
         assert sorted(ask_all(processes, f"take {n + 1}")) == ["Fenced"] * 7 + ["None"]
-        assert list(store.journal(f"session-{n}")) == [event("a"), event("x")]
+        assert list(store.sessions.journal(f"session-{n}")) == [event("a"), event("x")]
     assert store.serving() == ["bot"] * 8
     for process in processes:
         finish(process)
@@ -120,15 +120,15 @@ def test_a_killed_owners_session_can_be_claimed_at_once(store: SqliteStore, work
     assert tell(worker, "create session-1") == "None"
     with pytest.raises(Owned):
         claim(store, "session-1", ours, NOW)
-    assert store.orphans() == []
+    assert store.sessions.orphans() == []
     worker.kill()
     worker.wait()
-    assert store.orphans() == ["session-1"]
+    assert store.sessions.orphans() == ["session-1"]
     assert store.serving() == ["cli"]
     assert claim(store, "session-1", ours, NOW) == 2
     [error] = tried(store, [step("session-1", 1, 1, event("zombie"))])
     assert isinstance(error, Fenced)
-    assert list(store.journal("session-1")) == [event("a")]
+    assert list(store.sessions.journal("session-1")) == [event("a")]
 
 
 def test_a_stopped_process_is_alive(store: SqliteStore, worker: Forked) -> None:
@@ -158,11 +158,11 @@ def test_two_that_ask_do_not_mistake_each_other_for_the_owner(
     assert tell(worker, "create session-1") == "None"
     worker.kill()
     worker.wait()
-    head = store.head("session-1")
+    head = store.sessions.head("session-1")
     assert head is not None
     with (path.parent / "owners" / "sayso.db" / f"{head.owner}.lock").open() as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
-        assert store.orphans() == ["session-1"]
+        assert store.sessions.orphans() == ["session-1"]
 
 
 def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: Forked) -> None:
@@ -172,7 +172,7 @@ def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: Fork
     assert tell(worker, "ingest m1") == "1"
     assert store.changed()
     assert not store.changed()
-    assert [row.key for row in store.inbox()] == ["m1"]
+    assert [row.key for row in store.inbox.rows()] == ["m1"]
 
 
 def test_a_fenced_process_goes_on_with_what_it_may(store: SqliteStore, worker: Forked) -> None:
@@ -204,10 +204,10 @@ for seq in range(2, 100_000, 2):
         said = int(process.stdout.readline())
     process.kill()
     said = max([said, *(int(line) for line in process.stdout.read().splitlines() if line)])
-    events = list(store.journal("session-1"))
+    events = list(store.sessions.journal("session-1"))
     assert len(events) in (said, said + 2)
-    assert len(store.timers(limit=100_000)) == len(events) // 2 - 1
-    store.ingest([InboxItem("after", "message", b"{}")], NOW)
+    assert len(store.timers.rows(limit=100_000)) == len(events) // 2 - 1
+    store.inbox.ingest([InboxItem("after", "message", b"{}")], NOW)
 
 
 @pytest.mark.parametrize("changes", [1, 2, 3, 4])
@@ -230,8 +230,11 @@ def test_killed_between_two_rows_of_a_commit_leaves_nothing_of_it(path: Path, ch
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     store = open_sqlite(path, key=KEY)
-    assert (list(store.journal("session-1")), store.timers()) == ([event("a")], [])
-    assert (store.load("session-1").snapshot, store.load("session-1").snapshot_seq) == (b"1", 1)
+    assert (list(store.sessions.journal("session-1")), store.timers.rows()) == ([event("a")], [])
+    assert (store.sessions.load("session-1").snapshot, store.sessions.load("session-1").snapshot_seq) == (
+        b"1",
+        1,
+    )
     store.close()
 
 
@@ -247,7 +250,7 @@ def test_a_new_database_may_be_opened_by_many_at_once(path: Path) -> None:
 
 def _open_and_sign(path: str) -> bytes:
     store = open_sqlite(path)
-    store.ingest([InboxItem("m", "message", b"{}")], NOW)
+    store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
     signature = store.sign("test", b"")
     store.close()
     return signature

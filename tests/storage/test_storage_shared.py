@@ -54,7 +54,7 @@ def test_a_named_lease_ends_with_its_process(two: Two) -> None:
     postgres.end_leases(one._db.url, next(iter(one._owners._held)) + "%")
     soon(lambda: other.lease("x"))
     with pytest.raises(StorageBroken):
-        soon(lambda: one.ingest([InboxItem("k", "said", b"{}")], NOW) is None, 5)
+        soon(lambda: one.inbox.ingest([InboxItem("k", "said", b"{}")], NOW) is None, 5)
 
 
 def test_nobody_takes_a_lease_right_after_a_restart(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,14 +78,14 @@ def test_others_hear_of_what_was_committed(two: Two) -> None:
     other.listen(lambda word: heard.put(word) if word != "peers" else None)
     one.listen(lambda word: own.put(word) if word != "peers" else None)
     assert heard.get(timeout=5) == own.get(timeout=5) == "all"
-    one.ingest([InboxItem("k", "said", b"{}")], NOW)
+    one.inbox.ingest([InboxItem("k", "said", b"{}")], NOW)
     assert heard.get(timeout=5) == "inbox"
     one.consume([], NOW, [PutOutbox("o", "lane", "note", b"{}")])
     assert heard.get(timeout=5) == "outbox"
     assert one.lease("x")
     one.unlease("x", tell=True)
     assert heard.get(timeout=5) == "all"
-    other.ingest([InboxItem("k2", "said", b"{}")], NOW)
+    other.inbox.ingest([InboxItem("k2", "said", b"{}")], NOW)
     assert own.get(timeout=5) == "inbox"
     assert heard.empty()
 

@@ -29,30 +29,30 @@ def end(session_id: str, number: int, amount: int, *, sure: bool = True) -> Sett
 def test_what_is_set_aside_counts_until_it_is_settled(store: Store) -> None:
     """A call counts with its reservation while it runs and with its cost afterwards, on its own day."""
     store.consume([], NOW, [call(ONE, 1, 500), call(TWO, 1, 300), call(ONE, 2, 70, day=TOMORROW)])
-    assert (store.spent(TODAY), store.spent(TOMORROW), store.spent("2026-11-20")) == (800, 70, 0)
+    assert (store.spend.on(TODAY), store.spend.on(TOMORROW), store.spend.on("2026-11-20")) == (800, 70, 0)
     store.consume([], NOW, [end(ONE, 1, 120)])
-    assert store.spent(TODAY) == 420
-    first = store.spend(TODAY)[0]
+    assert store.spend.on(TODAY) == 420
+    first = store.spend.rows(TODAY)[0]
     assert first == SpendRow(ONE, "diagnose/turn[1]", 1, "incident", TODAY, 500, 120)
-    assert [row.amount for row in store.spend(TODAY)] == [120, 300, 70]
-    assert [row.day for row in store.spend(TOMORROW)] == [TOMORROW]
+    assert [row.amount for row in store.spend.rows(TODAY)] == [120, 300, 70]
+    assert [row.day for row in store.spend.rows(TOMORROW)] == [TOMORROW]
 
 
 def test_a_call_that_was_cut_counts_with_the_larger_of_the_two(store: Store) -> None:
     """What is known of an interrupted call is the least that it cost, so its reservation stays, or more counts."""
     store.consume([], NOW, [call(ONE, 1, 500), call(ONE, 2, 500)])
     store.consume([], NOW, [end(ONE, 1, 20, sure=False), end(ONE, 2, 700, sure=False)])
-    assert [row.amount for row in store.spend(TODAY)] == [500, 700]
+    assert [row.amount for row in store.spend.rows(TODAY)] == [500, 700]
 
 
 def test_setting_aside_twice_counts_once(store: Store) -> None:
     """A second reservation of the same attempt changes nothing, and is not refused for being a second one."""
     store.consume([], NOW, [call(ONE, 1, 500, cap=600)])
     store.consume([], NOW, [call(ONE, 1, 500, cap=600), end(ONE, 9, 5)])
-    assert store.spent(TODAY) == 500
+    assert store.spend.on(TODAY) == 500
     again = PutSpend(ONE, "diagnose/turn[1]", 2, "incident", TODAY, 100)
     store.consume([], NOW, [again])
-    assert store.spent(TODAY) == 600
+    assert store.spend.on(TODAY) == 600
 
 
 def test_a_call_that_could_pass_the_cap_is_refused(store: Store) -> None:
@@ -80,8 +80,8 @@ def test_a_commit_over_the_cap_stores_nothing_and_its_neighbours_stay(store: Sto
         ],
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), DayBudgetSpent]
-    assert store.head(TWO) is None
-    assert store.spent(TODAY) == 600
+    assert store.sessions.head(TWO) is None
+    assert store.spend.on(TODAY) == 600
 
 
 def test_two_connections_that_race_do_not_pass_the_cap(backend: SqliteBackend) -> None:
@@ -106,7 +106,7 @@ def test_two_connections_that_race_do_not_pass_the_cap(backend: SqliteBackend) -
         thread.join()
     store = backend.open()
     assert sum(taken.values()) == 30
-    assert store.spent(TODAY) == 300
+    assert store.spend.on(TODAY) == 300
     store.close()
 
 
@@ -115,9 +115,9 @@ def test_a_deleted_session_makes_no_room(store: Store) -> None:
     done(store, new_session(ONE, store.register("bot"), event("a"), rows=(call(ONE, 1, 500),)))
     done(store, step(ONE, 1, 1, event("b"), status="complete", phase="ended", release=True))
     assert reaped(store, at(60), at(0)) == 1
-    assert store.spent(TODAY) == 500
+    assert store.spend.on(TODAY) == 500
     reaped(store, "2026-11-22T00:00:00.000Z", at(0))
-    assert store.spend("2026-01-01") == []
+    assert store.spend.rows("2026-01-01") == []
 
 
 def test_a_row_that_was_changed_is_not_shown_and_not_settled(backend: SqliteBackend, store: Store) -> None:
@@ -125,5 +125,5 @@ def test_a_row_that_was_changed_is_not_shown_and_not_settled(backend: SqliteBack
     store.consume([], NOW, [call(ONE, 1, 500), call(TWO, 1, 300)])
     backend.change("spend", 0, "path", b"diagnose/turn[7]")
     store.consume([], NOW, [SettleSpend(ONE, "diagnose/turn[7]", 1, 1)])
-    assert [row.session_id for row in store.spend(TODAY)] == [TWO]
-    assert store.spent(TODAY) == 800
+    assert [row.session_id for row in store.spend.rows(TODAY)] == [TWO]
+    assert store.spend.on(TODAY) == 800

@@ -132,7 +132,7 @@ def test_the_key_is_made_once_and_used_again(tmp_path: Path) -> None:
     key = (tmp_path / "sayso.db.key").read_text()
     assert len(bytes.fromhex(key)) == 32
     store = open_sqlite(tmp_path / "sayso.db")
-    assert len(store.load("session-1").events) == 2
+    assert len(store.sessions.load("session-1").events) == 2
     store.close()
     assert (tmp_path / "sayso.db.key").read_text() == key
 
@@ -167,7 +167,7 @@ def test_a_database_without_rows_takes_a_new_key(tmp_path: Path) -> None:
     open_sqlite(tmp_path / "sayso.db").close()
     (tmp_path / "sayso.db.key").unlink()
     store = open_sqlite(tmp_path / "sayso.db")
-    assert store.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
     store.close()
 
 
@@ -237,7 +237,7 @@ def test_a_migration_copies_the_file_first(tmp_path: Path) -> None:
     assert mode(copy) == 0o600
     copy.rename(tmp_path / "old.db")
     old = open_sqlite(tmp_path / "old.db", key=KEY)
-    assert len(list(old.journal("session-1"))) == 4
+    assert len(list(old.sessions.journal("session-1"))) == 4
     old.close()
     with pytest.raises(SchemaTooNew):
         open_sqlite(path, key=KEY)
@@ -272,7 +272,7 @@ def test_no_migration_under_a_living_owner(tmp_path: Path) -> None:
 
 def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
     """What is asked all the time reads only what it gives, however much history there is."""
-    from engine.storage import deletion, rows, sessions
+    from engine.storage import rows, sessions
 
     store = open_sqlite(tmp_path / "sayso.db")
     for statement in (
@@ -288,7 +288,7 @@ def test_the_usual_lists_use_their_indexes(tmp_path: Path) -> None:
         sessions._RUNNING,
         sessions._HEAD,
         sessions._EVENTS,
-        deletion._ENDED,
+        sessions._ENDED,
         sessions._STIRRED,
         sessions._FIRST,
     ):
@@ -309,7 +309,7 @@ def test_what_is_due_of_a_long_lane_costs_as_much_as_it_is_long() -> None:
         store.consume([], NOW, [PutOutbox(f"{n}-{k}", "lane", "post", b"{}") for k in range(n)])
         steps = itertools.count()
         store._db.raw.set_progress_handler(lambda steps=steps: bool(next(steps) < 0), 10)
-        assert len(store.outbox(now=NOW, limit=1)) == 1
+        assert len(store.outbox.due(now=NOW, limit=1)) == 1
         store._db.raw.set_progress_handler(None)
         taken.append(next(steps))
     assert taken[1] < 4 * taken[0]

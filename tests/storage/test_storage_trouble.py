@@ -56,8 +56,8 @@ def test_a_command_waits_for_another_program_and_says_so(
     other.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr(backoff.time, "sleep", lambda _: other.execute("ROLLBACK"))
     store = open_sqlite(path, key=KEY, patience=60)
-    store.set_mark("a", "1")
-    assert store.mark("a") == "1"
+    store.marks.move("a", "1")
+    assert store.marks.ts("a") == "1"
     assert "is held by another program; waiting 60 s for it at most" in caplog.text
     store.close()
     other.close()
@@ -69,7 +69,7 @@ def test_the_patience_of_a_command_ends(tmp_path: Path) -> None:
     open_sqlite(path, key=KEY).close()
     store = open_sqlite(path, key=KEY, patience=0.01)
     with held(path), pytest.raises(StorageBusy, match=r"was held by another process for 0\.01 s"):
-        store.set_mark("a", "1")
+        store.marks.move("a", "1")
     store.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_locked_database_is_waited_out_and_told(
         assert [check.text for check in check_freshness(other) if check.level == "fail"] == [trouble]
         assert not work.done()
     assert await work == [1]
-    await queue.call(queue.store.inbox)
+    await queue.call(queue.store.inbox.rows)
     assert other.troubles() == []
     assert "the store works again" in caplog.text
     queue.close()

@@ -20,8 +20,8 @@ from engine.language.errors import (
 )
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
-from engine.storage.sessions import PartResult
 from engine.storage.sqlite import open_sqlite
+from engine.storage.store import PartResult
 from tests.storage.storagekit import KEY, NOW, done, event, new_session, step
 
 
@@ -92,7 +92,7 @@ async def queued(*tasks: asyncio.Task[Any]) -> None:
 async def test_a_commit_is_done_on_return(store: Recorder, writer: Writer) -> None:
     """What was committed can be read, and was written by the writer's thread."""
     await writer.commit(step("session-0", 1, 1, event("b")))
-    assert list(store.journal("session-0")) == [event("a"), event("b")]
+    assert list(store.sessions.journal("session-0")) == [event("a"), event("b")]
     assert store.threads == {"sayso-writer"}
 
 
@@ -125,7 +125,7 @@ async def test_calls_and_commits_keep_their_order(store: Recorder, writer: Write
     """A read between two commits sees the first and not the second."""
 
     def read() -> int:
-        return len(list(store.journal("session-0")))
+        return len(list(store.sessions.journal("session-0")))
 
     async with Gate(writer):
         tasks = [
@@ -173,7 +173,7 @@ async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder
             asyncio.ensure_future(work)
             for work in (
                 writer.commit(step("session-0", 1, 1, event("b"))),
-                writer.call(lambda: len(list(store.journal("session-0")))),
+                writer.call(lambda: len(list(store.sessions.journal("session-0")))),
                 writer.commit(step("session-1", 1, 1, event("b"))),
             )
         ]
@@ -184,11 +184,11 @@ async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder
 
 async def test_a_method_may_be_named(store: Recorder, writer: Writer) -> None:
     """`call` takes the method or its name, with arguments, and passes its error on."""
-    assert await writer.call(writer.store.ingest, [InboxItem("m", "message", b"{}")], NOW) == [1]
-    assert await writer.call(store.ingest, [InboxItem("m", "message", b"{}")], now=NOW) == [None]
-    assert [row.key for row in await writer.call(writer.store.inbox, limit=5)] == ["m"]
+    assert await writer.call(writer.store.inbox.ingest, [InboxItem("m", "message", b"{}")], NOW) == [1]
+    assert await writer.call(store.inbox.ingest, [InboxItem("m", "message", b"{}")], now=NOW) == [None]
+    assert [row.key for row in await writer.call(writer.store.inbox.rows, limit=5)] == ["m"]
     with pytest.raises(UnknownSession):
-        await writer.call(writer.store.load, "session-none")
+        await writer.call(writer.store.sessions.load, "session-none")
 
 
 async def test_a_failed_transaction_is_everybodys_error(store: Recorder, writer: Writer) -> None:
@@ -204,7 +204,7 @@ async def test_a_failed_transaction_is_everybodys_error(store: Recorder, writer:
     assert len({id(error) for error in errors}) == 3
     store.failure = None
     await writer.commit(step("session-0", 1, 1, event("c")))
-    assert list(store.journal("session-0")) == [event("a"), event("c")]
+    assert list(store.sessions.journal("session-0")) == [event("a"), event("c")]
 
 
 async def test_a_cancelled_waiter_takes_nothing_back(store: Recorder, writer: Writer) -> None:
@@ -215,7 +215,7 @@ async def test_a_cancelled_waiter_takes_nothing_back(store: Recorder, writer: Wr
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await writer.call(lambda: len(list(store.journal("session-0")))) == 2
+    assert await writer.call(lambda: len(list(store.sessions.journal("session-0")))) == 2
 
 
 async def test_when_the_thread_dies_everybody_is_told(store: Recorder, writer: Writer) -> None:
@@ -226,7 +226,7 @@ async def test_when_the_thread_dies_everybody_is_told(store: Recorder, writer: W
             asyncio.ensure_future(work)
             for work in (
                 writer.commit(step("session-0", 1, 1, event("b"))),
-                writer.call(writer.store.head, "session-0"),
+                writer.call(writer.store.sessions.head, "session-0"),
                 writer.commit(step("session-1", 1, 1, event("b"))),
             )
         ]
@@ -251,7 +251,7 @@ async def test_close_carries_out_what_is_queued(store: Recorder) -> None:
     writer.close()
     await asyncio.gather(*tasks)
     with pytest.raises(StorageError, match="closed"):
-        await writer.call(writer.store.inbox)
+        await writer.call(writer.store.inbox.rows)
 
 
 async def test_a_closed_writer_may_start_again(store: Recorder) -> None:
@@ -261,7 +261,7 @@ async def test_a_closed_writer_may_start_again(store: Recorder) -> None:
         writer.start()
         await writer.commit(step("session-0", 1, seq, event("b")))
         writer.close()
-    assert len(list(store.journal("session-0"))) == 3
+    assert len(list(store.sessions.journal("session-0"))) == 3
 
 
 def test_several_event_loops_may_share_a_writer(store: Recorder) -> None:
@@ -283,7 +283,7 @@ def test_several_event_loops_may_share_a_writer(store: Recorder) -> None:
     for thread in threads:
         thread.join(30)
     writer.close()
-    assert [len(list(store.journal(f"session-{n}"))) for n in (0, 2, 3, 4, 5)] == [2] * 5
+    assert [len(list(store.sessions.journal(f"session-{n}"))) for n in (0, 2, 3, 4, 5)] == [2] * 5
 
 
 async def test_the_writer_drives_a_real_database(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ async def test_the_writer_drives_a_real_database(tmp_path: Path) -> None:
             await writer.commit(step(f"session-{n}", 1, seq, event("b")))
 
     await asyncio.gather(*(session(n) for n in range(30)))
-    counts = [len(list(await writer.call(store.journal, f"session-{n}"))) for n in range(30)]
+    counts = [len(list(await writer.call(store.sessions.journal, f"session-{n}"))) for n in range(30)]
     assert counts == [6] * 30
     writer.close()
     store.close()

@@ -52,9 +52,9 @@ from engine.nodes.types.registry import mode_of
 from engine.run.dispatcher import Dispatcher, LocalWakeups
 from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
-from engine.storage.sessions import PartResult
 from engine.storage.sqlite import open_sqlite
-from engine.storage.store import Store
+from engine.storage.store import PartResult, Store
+from engine.storage.tables import Tables
 from engine.testing import ManualClock as Clock
 
 START = "2026-11-21T09:00:00.000Z"
@@ -332,7 +332,7 @@ class Backing:
 
 class FaultyStore:
     """A store whose next commits fail as told in `failures`, and whose other methods answer as told in `answers` (an
-    exception is raised); everything else goes through."""
+    exception is raised), by their names (`quarantine`, `sessions.head`); everything else goes through."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
@@ -352,8 +352,13 @@ class FaultyStore:
         return self.inner.commit(batch)
 
     def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        return _FaultyPart(self, name, found) if isinstance(found, Tables) else self.answered(name, found)
+
+    def answered(self, name: str, found: Any) -> Any:
+        """What was found under a name, or a method that answers as told."""
         if name not in self.answers:
-            return getattr(self.inner, name)
+            return found
         answer = self.answers[name]
 
         def method(*args: Any, **kwargs: Any) -> Any:
@@ -362,6 +367,16 @@ class FaultyStore:
             return answer
 
         return method
+
+
+class _FaultyPart:
+    """A part of such a store."""
+
+    def __init__(self, store: FaultyStore, name: str, inner: Tables) -> None:
+        self._store, self._name, self._inner = store, name, inner
+
+    def __getattr__(self, name: str) -> Any:
+        return self._store.answered(f"{self._name}.{name}", getattr(self._inner, name))
 
 
 @dataclass

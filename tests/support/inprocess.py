@@ -241,10 +241,10 @@ class Town:
             self._tasks
             or self.sockets.delivering()
             or views
-            or self.store.inbox()
-            or self.store.outbox(now=LATE)
+            or self.store.inbox.rows()
+            or self.store.outbox.due(now=LATE)
         )
-        return not busy and not self.store.heads(statuses=("running",), limit=1)
+        return not busy and not self.store.sessions.heads(statuses=("running",), limit=1)
 
     async def settle(self, most: float = 120.0) -> None:
         """Wait until nothing is under way any more."""

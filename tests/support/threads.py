@@ -39,11 +39,16 @@ class Waiting(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.waiting: list[Head] = []
+        self.sessions.heads = self._heads  # type: ignore[method-assign]
 
-    def heads(
-        self, *, statuses: Sequence[str] = (), thread_key: str | None = None, limit: int | None = 100
+    def _heads(
+        self,
+        *,
+        statuses: Sequence[str] = (),
+        thread_key: str | None = None,
+        limit: int | None = 100,
+        before: str | None = None,
     ) -> list[Head]:
-        """Those that were put in."""
         return [head for head in self.waiting if thread_key in (None, head.thread_key)]
 
 
@@ -126,7 +131,7 @@ class Threads:
         key = f"{self.state.team_id}:{self.ids[channel]}:{root}"
         if talk:
             self.say(channel, at - 1, root=root)
-            self.store.set_mark(f"known:{key}", f"{BEGAN - at + 2:.6f}")
+            self.store.marks.move(f"known:{key}", f"{BEGAN - at + 2:.6f}")
         self.say(channel, at - 2, self.state.bot_user_id, root)
         asked = f"{root}"
         self.store.waiting.append(
@@ -167,4 +172,4 @@ class Threads:
 
     def found(self) -> set[str]:
         """What was found, by ts."""
-        return {row.key.rsplit(":", 1)[1] for row in self.store.inbox(limit=None)}
+        return {row.key.rsplit(":", 1)[1] for row in self.store.inbox.rows(limit=None)}

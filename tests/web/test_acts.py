@@ -76,12 +76,12 @@ async def test_a_name_that_a_request_brings_along_counts_for_nothing(home: Path)
 async def test_a_text_by_the_page_is_as_long_as_one_in_slack(home: Path, who: Actor, do: str) -> None:
     """A reason of 900 kB is refused with its size, and stored nowhere."""
     async with served(home, who) as (visitor, session_id):
-        before = len(visitor.store.inbox())
+        before = len(visitor.store.inbox.rows())
         told = {"session": session_id, "do": do, "reason": "x" * 900_000}
         status, answer = await visitor.post("act", told)
         assert (status, answer["error"]) == (400, "answer_invalid"), answer
         assert "16,384" in answer["message"]
-        assert len(visitor.store.inbox()) == before
+        assert len(visitor.store.inbox.rows()) == before
 
 
 async def test_somebody_whom_slack_does_not_know_is_refused_and_one_it_cannot_look_up_waits(
@@ -156,7 +156,7 @@ async def test_fields_that_nobody_reads_are_refused_at_once(
     async with served(home, who) as (visitor, session_id):
         told = await answered(visitor, session_id, **fields)
         assert (told[0], told[1]["error"]) == (400, "bad_request")
-        assert visitor.store.dead_letters() == visitor.store.inbox() == []
+        assert visitor.store.inbox.dead_letters() == visitor.store.inbox.rows() == []
 
 
 async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
@@ -167,7 +167,7 @@ async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
         head = (await visitor.get("sessions", status="paused"))["sessions"][0]
         told = await visitor.post("act", {"session": head["sessionId"], "do": "abort"})
         assert told == (200, {"outcome": "queued", "there": False})
-        assert [row.session_id for row in visitor.store.inbox()] == [head["sessionId"]]
+        assert [row.session_id for row in visitor.store.inbox.rows()] == [head["sessionId"]]
 
 
 async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -
     ):
         visitor.log_in_as(Actor(id="U0BEN", name="Ben"))
         _, told = await visitor.post("act", {"session": session_id, "do": "abort"})
-        assert (told["error"], visitor.store.inbox()) == ("not_allowed", [])
+        assert (told["error"], visitor.store.inbox.rows()) == ("not_allowed", [])
         assert "sayso" in told["message"]
 
 
@@ -191,7 +191,7 @@ async def test_dead_letters_are_for_admins(home: Path, who: Actor, may: bool) ->
     """Whoever has this machine, or is listed as an admin, hands one to the bot again or drops it."""
     async with visited(home, write=True) as visitor:
         visitor.log_in_as(who)
-        ids = visitor.store.ingest([InboxItem("a", "message", b'{"x":1}')], roomful.NOW)
+        ids = visitor.store.inbox.ingest([InboxItem("a", "message", b'{"x":1}')], roomful.NOW)
         visitor.store.consume(
             [Consumed(ids[0] or 0, DEAD, b'{"error":"broken","message":"no","tries":3}')], roomful.NOW
         )

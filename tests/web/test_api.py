@@ -85,7 +85,7 @@ async def test_a_row_that_somebody_changed_hides_no_news(home: Path, changed: st
 async def test_a_deleted_session_leaves_the_list(visitor: Visitor) -> None:
     """What the store has no more is shown no more."""
     gone = await some(visitor, status="complete")
-    assert visitor.store.delete([gone["sessionId"]]) == []
+    assert visitor.store.sessions.delete([gone["sessionId"]]) == []
     ids = [each["sessionId"] for each in (await visitor.get("sessions"))["sessions"]]
     assert gone["sessionId"] not in ids
     assert await visitor.status(f"/sessions/{gone['sessionId']}") == 404
@@ -97,7 +97,7 @@ async def test_a_deleted_session_leaves_the_list(visitor: Visitor) -> None:
 async def test_a_session_is_shown_as_it_stood_at_each_event(visitor: Visitor) -> None:
     """The state told of an event is the fold of the journal up to it, and nodes only ever come to be."""
     head = await some(visitor, flow="deploy-checkout", status="complete")
-    events = [decode_event(row) for row in visitor.store.journal(head["sessionId"])]
+    events = [decode_event(row) for row in visitor.store.sessions.journal(head["sessionId"])]
     documents = [
         await visitor.get(f"sessions/{head['sessionId']}", at=seq) for seq in range(1, len(events) + 1)
     ]
@@ -150,7 +150,7 @@ async def test_a_journal_is_read_in_pages_and_event_by_event(visitor: Visitor, h
 async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Visitor, home: Path) -> None:
     """The comparison with its parent names the question, and what ran alike before it is the same."""
     parent = (await some(visitor, flow="deploy-checkout", status="complete"))["sessionId"]
-    journal = [decode_event(row) for row in visitor.store.journal(parent)]
+    journal = [decode_event(row) for row in visitor.store.sessions.journal(parent)]
     asked = next(event.seq for event in journal if event.type == "flow:paused")
     async with roomful.engine_at(home / "sayso.db") as engine:
         child = await engine.fork(

@@ -339,7 +339,9 @@ async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path
 async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, home: Path) -> None:
     """What it says is text, and its button means this letter, whatever it is called."""
     async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
-        ids = visitor.store.ingest([InboxItem("a'\"<b>", "message", b'{"text":"<b>hi</b>"}')], roomful.NOW)
+        ids = visitor.store.inbox.ingest(
+            [InboxItem("a'\"<b>", "message", b'{"text":"<b>hi</b>"}')], roomful.NOW
+        )
         reason = b'{"error":"broken","message":"no such thing","tries":3}'
         visitor.store.consume([Consumed(ids[0] or 0, DEAD, reason)], roomful.NOW)
         await page.get_by_role("link", name="Queues").click()
@@ -347,4 +349,4 @@ async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, h
         await expect(page.locator("main")).to_contain_text('"text": "<b>hi</b>"')
         await page.get_by_role("button", name="Drop").click()
         await expect(page.locator("main")).to_contain_text("Nothing was set aside.")
-        assert visitor.store.dead_letters() == []
+        assert visitor.store.inbox.dead_letters() == []

@@ -193,7 +193,7 @@ async def test_one_acts_as_the_id_of_slack_that_the_proxy_says(home: Path) -> No
             async with visitor.http.post(f"{visitor.url}/api/act", json=body, headers=headers) as answer:
                 answers.append((answer.status, (await answer.json()).get("error")))
         assert answers == [(400, "not_allowed"), (200, None)]
-        assert [decode(row.payload)["user"] for row in visitor.store.inbox()] == ["U0BEN"]
+        assert [decode(row.payload)["user"] for row in visitor.store.inbox.rows()] == ["U0BEN"]
 
 
 @pytest.mark.parametrize(

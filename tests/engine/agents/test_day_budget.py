@@ -61,7 +61,7 @@ def engine(folder: Path, store: MemoryStore, model: Model, cap: str | None, **op
 
 async def spent(rig: EngineRig) -> list[tuple[str, bool]]:
     """The calls of today, and whether what they cost is known."""
-    rows = await rig.engine.writer.call(rig.engine.store.spend, TODAY)
+    rows = await rig.engine.writer.call(rig.engine.store.spend.rows, TODAY)
     return [(row.path, row.cost is not None) for row in rows]
 
 
@@ -71,7 +71,7 @@ async def reserved(folder: Path) -> int:
     async with engine(folder, MemoryStore(), model, None) as rig:
         await rig.start(FLOW)
         await model.running("helper/turn[1]")
-        return int(await rig.engine.writer.call(rig.engine.store.spent, TODAY))
+        return int(await rig.engine.writer.call(rig.engine.store.spend.on, TODAY))
 
 
 def dollars(amount: int) -> str:
@@ -98,12 +98,12 @@ async def test_a_call_is_set_aside_before_it_is_made_and_settled_with_its_answer
     async with engine(tmp_path, MemoryStore(), model, "50") as rig:
         session_id = await rig.start(FLOW)
         await model.running("helper/turn[1]")
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) > COST
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) > COST
         assert await spent(rig) == [("helper/turn[1]", False)]
         await model.answer("helper/turn[1]")
         state = await rig.engine.parked(session_id)
         assert state.status == "complete"
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == COST
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) == COST
 
 
 async def test_at_the_cap_of_the_day_people_are_asked_and_nothing_is_sent(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_two_agents_at_once_do_not_pass_the_cap_together(tmp_path: Path) -
     async with engine(tmp_path, MemoryStore(), model, dollars(one * 3 // 2)) as rig:
         await rig.start(flow)
         await rig.committed.until("prompt:requested")
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) <= one * 3 // 2
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) <= one * 3 // 2
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_call_without_an_answer_keeps_what_was_set_aside(tmp_path: Path,
         await rig.start(FLOW)
         await model.finish("helper/turn[1]", outcome)
         await rig.committed.until("node:failing" if isinstance(outcome, Failed) else "node:retried")
-        rows = await rig.engine.writer.call(rig.engine.store.spend, TODAY)
+        rows = await rig.engine.writer.call(rig.engine.store.spend.rows, TODAY)
         assert (rows[0].cost, rows[0].amount) == (None, one)
 
 
@@ -181,7 +181,7 @@ async def test_a_call_that_was_refused_costs_nothing(tmp_path: Path, retryable: 
         await model.finish("helper/turn[1]", refusal)
         await rig.committed.until("node:retried" if retryable else "node:failing")
         assert await spent(rig) == [("helper/turn[1]", True)]
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == 0
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) == 0
 
 
 def _kinds(of: type[ProviderError] = ProviderError) -> list[type[ProviderError]]:
@@ -214,7 +214,7 @@ async def test_session_and_day_agree_on_what_a_failed_call_cost(tmp_path: Path, 
         await model.finish("helper/turn[1]", FAILURES[name])
         state = await rig.engine.parked(session_id)
         counted = Decimal(state.spent.cost) + Decimal(state.spent.unsure) + Decimal(state.spent.reserved)
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == nanos(counted)
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) == nanos(counted)
         assert (counted == 0) == (name in FREE)
 
 
@@ -230,7 +230,7 @@ async def test_a_call_that_was_lost_in_a_crash_counts_beside_the_one_that_follow
             await other.engine.apply(session_id, None)
             await again.answer("helper/turn[1]")
             assert (await other.engine.parked(session_id)).status == "complete"
-            rows = await other.engine.writer.call(other.engine.store.spend, TODAY)
+            rows = await other.engine.writer.call(other.engine.store.spend.rows, TODAY)
     assert [(row.attempt, row.amount) for row in rows] == [(1, one), (2, COST)]
 
 
@@ -244,10 +244,10 @@ async def test_a_fork_pays_for_its_own_calls_only(tmp_path: Path) -> None:
         session_id = await rig.start(flow)
         await model.answer("helper/turn[1]")
         state = await rig.engine.parked(session_id)
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == COST
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) == COST
         copy = await rig.engine.fork(session_id, state.seq, actor=ANA, answers={"sure": "yes"})
         await asked(rig, copy)
-        assert await rig.engine.writer.call(rig.engine.store.spent, TODAY) == COST
+        assert await rig.engine.writer.call(rig.engine.store.spend.on, TODAY) == COST
 
 
 async def test_a_fork_of_an_agent_that_was_let_past_the_day_asks_itself(tmp_path: Path) -> None:
@@ -276,10 +276,10 @@ async def test_a_scripted_conversation_is_paid_once(tmp_path: Path) -> None:
         session_id = await rig.start(flow)
         await rig.engine.parked(session_id)
         clock.advance(5)
-        for timer in await rig.engine.writer.call(rig.engine.store.timers):
+        for timer in await rig.engine.writer.call(rig.engine.store.timers.rows):
             await rig.engine.apply(session_id, Due(timer.timer_id))
         state = await rig.engine.parked(session_id)
-        rows = await rig.engine.writer.call(rig.engine.store.spend, TODAY)
+        rows = await rig.engine.writer.call(rig.engine.store.spend.rows, TODAY)
     assert state.status == "complete"
     assert [(row.attempt, row.cost) for row in rows] == [(1, 0), (2, nanos("0.003"))]
 

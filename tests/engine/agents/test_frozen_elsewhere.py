@@ -107,7 +107,7 @@ async def test_files_that_cannot_be_kept_refuse_the_session(world: World) -> Non
     async with there.life() as engine:
         with pytest.raises(SnapshotRefused, match="cannot be kept"):
             await engine.resume_from_snapshot(data)
-        assert engine.store.heads() == []
+        assert engine.store.sessions.heads() == []
 
 
 async def test_the_snapshot_directory_follows_what_was_shown(world: World, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class World:
 
     async def begin(self, engine: Engine) -> State:
         """Start the session, or go on with it; how it stands once nothing works for it."""
-        if await engine.writer.call(engine.store.head, SESSION) is None:
+        if await engine.writer.call(engine.store.sessions.head, SESSION) is None:
             await engine.start(load_flow(self.flow, "incident.yml"), {}, actor=ANA, session_id=SESSION)
         else:
             await engine.apply(SESSION, None)
@@ -498,7 +498,7 @@ async def test_another_session_takes_what_was_approved_once(world: World) -> Non
     async with world.life() as engine:
         said, state = await another(world, engine)
         assert (said, asked_about_listings(state)) == (CHANGED, 0)
-        rows = await engine.writer.call(engine.store.kept, "listing", ["mcp:grafana"])
+        rows = await engine.writer.call(engine.store.kept.rows, "listing", ["mcp:grafana"])
     assert [each["description"] for each in approved(rows)] == ["Asks the metrics.", CHANGED]
 
 

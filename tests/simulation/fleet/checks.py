@@ -19,27 +19,27 @@ def check(world: FleetWorld) -> Iterator[str]:
     """Everything that is wrong, in words."""
     store, used = world.store, Counter[str]()
     for key in world.sent:
-        row = store.inbox_row(key)
+        row = store.inbox.row(key)
         if row is None or row.outcome is None:
             yield f"{key} was not handled"
         elif row.outcome not in ("started", "applied", "refused"):
             yield f"{key} is {row.outcome}: {row.result!r}"
     for session in world.sessions:
-        head = store.head(session)
+        head = store.sessions.head(session)
         if head is None or head.quarantined is not None or head.status != "complete":
             yield f"{session} is {head and (head.status, head.quarantined)}"
             continue
-        events = [decode_event(body) for body in store.journal(session)]
+        events = [decode_event(body) for body in store.sessions.journal(session)]
         used.update(event.key for event in events if event.type == "prompt:answered")
         yield from _of_session(world, session, events)
     for key, times in used.items():
-        row = store.inbox_row(key)
+        row = store.inbox.row(key)
         if times > 1 or row is None or row.outcome != "applied":
             yield f"{key} was applied {times} times, and its row says {row and row.outcome}"
     if len(used) < sum(key.startswith("answer:") and key.endswith(":0") for key in world.sent):
         yield f"{len(used)} questions were answered"
     yield from _in_order(world)
-    if store.outbox(now="9999"):
+    if store.outbox.due(now="9999"):
         yield "the outbox is not empty"
     yield from (
         f"{key} was posted {times} times" for key, times in Counter(world.posted).items() if times > 1

@@ -14,7 +14,7 @@ from engine.run.sessions import Sessions
 from engine.run.shared_lanes import SharedLanes
 from engine.storage.fence import WorkPermit
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.sessions import PartResult, SessionTables
+from engine.storage.store import PartResult, Store
 from tests.simulation.fleet.server import FleetOwners
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -23,15 +23,15 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 def claims_what_it_read(patch: pytest.MonkeyPatch) -> None:
     """A claim is not compared with what is stored by then."""
 
-    part = SessionTables._part
+    part = Store._part
 
-    def unchecked(self: SessionTables, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
+    def unchecked(self: Store, commit: Commit, body: bytes, *, settle: bool) -> PartResult:
         if commit.owner is not None and commit.new is None:
-            head = self._stored(commit.session_id)
+            head = self.sessions._stored(commit.session_id)
             commit = commit.but(epoch=head.epoch + 1, seq=head.seq)
         return part(self, commit, body, settle=settle)
 
-    patch.setattr(SessionTables, "_part", unchecked)
+    patch.setattr(Store, "_part", unchecked)
 
 
 def takes_living_owners_for_dead(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def reads_on_from_an_id(patch: pytest.MonkeyPatch) -> None:
     look, after = SharedLanes.look, dict[SharedLanes, int]()
 
     async def newer(self: SharedLanes) -> None:
-        listed, seen = self._store.lanes, after.get(self, 0)
+        listed, seen = self._store.inbox.lanes, after.get(self, 0)
 
         def behind(kinds: Collection[str]) -> list[tuple[str, int, int]]:
             found = [lane for lane in listed(kinds) if lane[1] > seen or lane[0] in self._elsewhere]
@@ -57,7 +57,7 @@ def reads_on_from_an_id(patch: pytest.MonkeyPatch) -> None:
             return found
 
         with pytest.MonkeyPatch.context() as cursor:
-            cursor.setattr(self._store, "lanes", behind)
+            cursor.setattr(self._store.inbox, "lanes", behind)
             await look(self)
 
     patch.setattr(SharedLanes, "look", newer)

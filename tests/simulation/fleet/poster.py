@@ -29,7 +29,7 @@ class Poster:
         self._woken = asyncio.Event()
 
     async def _head(self, session_id: str) -> object:
-        return await self._call(self._store.head, session_id)
+        return await self._call(self._store.sessions.head, session_id)
 
     def told(self, word: str) -> None:
         """See `Store.listen`."""
@@ -66,7 +66,7 @@ class Poster:
         shards, generation = self._shards, self._store.generation()
         await shards.share({await shards.of(row) for row, _ in self._out.values()})
         now = self._worker.world.now()
-        for row in await self._call(self._store.outbox, now=now, limit=100):
+        for row in await self._call(self._store.outbox.due, now=now, limit=100):
             if row.lane not in self._out and await shards.of(row) in shards.mine:
                 with under(WorkPermit(self._store, generation)):
                     self._out[row.lane] = row, asyncio.create_task(self._send(row))
@@ -74,14 +74,14 @@ class Poster:
     async def _send(self, row: OutboxRow) -> None:
         try:
             now = self._worker.world.now()
-            if not await self._call(self._store.outbox_attempt, row.id, row.attempts, now):
+            if not await self._call(self._store.outbox.attempt, row.id, row.attempts, now):
                 return
             await self._worker.post(row)
             data = decode(row.payload)
             place = {"path": data["path"], "attempt": data["attempt"]}
             told = item(f"delivered:{row.key}", row.session_id or "", "delivered", **place, output={})
             now = self._worker.world.now()
-            await self._call(self._store.outbox_finish, row.id, row.rev, now=now, state="sent", items=[told])
+            await self._call(self._store.outbox.finish, row.id, row.rev, now=now, state="sent", items=[told])
         except (StorageError, ConnectionError, FenceLost) as error:
             self._worker.world.note(f"{row.key} was not posted: {error}")
             await asyncio.sleep(1.0)

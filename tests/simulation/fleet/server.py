@@ -13,9 +13,10 @@ from engine.storage.leases import MemoryOwners, new_owner_id
 from engine.storage.open import MemoryDatabase
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
+from engine.storage.rows import InboxTable
 from engine.storage.sealing import Sealer
-from engine.storage.sessions import PartResult
 from engine.storage.sqlite import SqliteStore
+from engine.storage.store import PartResult
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.worker import Worker
@@ -142,6 +143,8 @@ class FleetStore(SqliteStore):
         connection = FleetConnection(server, worker)
         super().__init__(connection, Sealer(KEY), FleetOwners(server, worker))
         self._server, self._worker = server, worker
+        self.inbox = FleetInbox(self._db, self._sealer)
+        self.inbox.of(server, worker)
 
     def generation(self) -> int:
         """See `Fence`."""
@@ -187,28 +190,36 @@ class FleetStore(SqliteStore):
         super().consume(consumed, now, rows)
         self._server.world.consumed(consumed)
 
-    def inbox(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
-        """See `Store.inbox`: without what no transaction has committed yet."""
-        rows = [row for row in super().inbox(after=after, limit=None) if row.id not in self._server.hidden]
+
+class FleetInbox(InboxTable):
+    """The inbox of a worker: without what no transaction has committed yet."""
+
+    def of(self, server: Server, worker: Worker | None) -> None:
+        """Say whose it is."""
+        self._server, self._worker = server, worker
+
+    def rows(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
+        """See `InboxTable.rows`."""
+        rows = [row for row in super().rows(after=after, limit=None) if row.id not in self._server.hidden]
         return rows[:limit]
 
     def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
-        """See `Store.lanes`."""
+        """See `InboxTable.lanes`."""
         if self._worker is not None:
             self._server.world.looks(self._worker)
         if not self._server.hidden:
             return super().lanes(kinds)
         found: dict[str, list[int]] = {}
-        for row in self.inbox(limit=None):
+        for row in self.rows(limit=None):
             if row.kind in kinds:
                 found.setdefault(row.thread_key or row.session_id or row.key, []).append(row.id)
         return [(lane, max(ids), len(ids)) for lane, ids in found.items()]
 
     def lane(self, lane: str) -> list[InboxRow]:
-        """See `Store.lane`."""
+        """See `InboxTable.lane`."""
         return [row for row in super().lane(lane) if row.id not in self._server.hidden]
 
-    def inbox_row(self, key: str) -> InboxRow | None:
-        """See `Store.inbox_row`."""
-        row = super().inbox_row(key)
+    def row(self, key: str) -> InboxRow | None:
+        """See `InboxTable.row`."""
+        row = super().row(key)
         return None if row is not None and row.id in self._server.hidden else row

@@ -282,7 +282,7 @@ class FleetWorld:
 
     def _send(self, row: InboxItem) -> None:
         """A row is stored by some process of the fleet that hears Slack, and then all are woken, or not."""
-        (row_id,) = self.store.ingest([row], self.now())
+        (row_id,) = self.store.inbox.ingest([row], self.now())
         self.note(f"stored {row.key} as {row_id}")
         if row_id is None:
             return
@@ -296,7 +296,7 @@ class FleetWorld:
     def _visible(self, row: InboxItem, row_id: int) -> None:
         self.server.hidden.discard(row_id)
         self.sent[row.key] = self.timeline.now
-        stored = self.store.inbox_row(row.key)
+        stored = self.store.inbox.row(row.key)
         assert stored is not None
         self.lanes.setdefault(stored.thread_key or stored.key, []).append(stored)
         self.note(f"{row.key} can be seen")
@@ -385,11 +385,11 @@ class FleetWorld:
 
     def _settled(self) -> None:
         """Whether everything is over; else look again later."""
-        if self.ended == set(self.sessions) and not self.store.inbox(limit=1):
+        if self.ended == set(self.sessions) and not self.store.inbox.rows(limit=1):
             self.over = True
         elif self.timeline.now - self._calm_at > MOST_SECONDS:
             left = sorted(set(self.sessions) - self.ended)
-            self.trouble(f"nothing settles: {left}, {[row.key for row in self.store.inbox()]}")
+            self.trouble(f"nothing settles: {left}, {[row.key for row in self.store.inbox.rows()]}")
             self.over = True
         else:
             self.timeline.after(2.0, self._settled)
