@@ -34,7 +34,7 @@ from engine.storage.store import Store
 
 @dataclass(frozen=True)
 class Look:
-    """What of a session is shown: the journal too, as it was at event `at`, every pass, as JSON."""
+    """The parts of a session to show: the journal too, as it was at event `at`, every pass, as JSON."""
 
     events: bool
     at: int | None
@@ -118,7 +118,7 @@ def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str
 
 
 def _feedback(store: Store, head: Head) -> list[Feedback]:
-    """What people said of the answers of its agents."""
+    """The feedback that people gave on answers of its agents."""
     return feedback_in(store.outbox.of(head.session_id, FEEDBACK))
 
 

@@ -1,4 +1,4 @@
-"""What an app that is an agent of Slack's hears beside: its Messages tab was opened, one of its sessions was stopped."""
+"""Events of an app that is an agent of Slack's: its Messages tab was opened, one of its sessions was stopped."""
 
 from __future__ import annotations
 

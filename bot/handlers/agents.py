@@ -1,4 +1,4 @@
-"""What people say in a thread to agents, or beside them: how each agent hears it, with the files that came with it."""
+"""Messages in a thread to agents, or beside them: how each agent hears them, with the files that came along."""
 
 from __future__ import annotations
 

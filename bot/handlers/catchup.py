@@ -30,12 +30,12 @@ from slack_sdk.errors import SlackApiError
 
 from bot.handlers.delivered import OPEN, Delivered, known_until
 from bot.inbound import decisions, payloads
+from bot.inbound.meaning import Missed, still_counts
 from bot.inbound.triggers import DEAF, Listening
 from bot.rendering import phrases
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import BudgetedClient, code_of, pages
 from engine.journal.records import Head, InboxItem
-from engine.language.codec import decode
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 
@@ -51,14 +51,12 @@ AGAIN_SECONDS = 15.0
 """After how long what could not be read is tried again."""
 
 TOLD_SECONDS = 60.0
-"""How often the log says how far a long read has come."""
+"""Seconds between two lines of the log about the progress of a long read."""
 
 PAGE, LARGE_PAGE = 200, 999
 """Messages of a channel in one answer, and where more than `MANY_PAGES` would be needed."""
 MANY_PAGES = 5
 
-Missed: TypeAlias = tuple[InboxItem, InboxItem | None, bool]
-"""A message that was found, the edit of it, if it was edited, and whether it was said since the last read."""
 Message: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[str], Awaitable[int]]
 
@@ -107,18 +105,18 @@ class CatchUp:
         self._told_at = 0.0
 
     def _numbered(self, names: Iterable[str]) -> dict[str, int]:
-        """What is due, in this order."""
+        """These names, numbered as they become due."""
         return {name: next(self._numbers) for name in names}
 
     # --- what is due ---------------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
-        """Whether all could be read so far; else `run()` is to be called again after a while."""
+        """True if all could be read so far; else `run()` is to be called again after a while."""
         return not (self._kinds or self._channels or self._unread or self._back)
 
     def unread(self, key: str) -> bool:
-        """Whether a thread is due."""
+        """True if a thread is due."""
         return key in self._unread or _channel_of(key) in self._back
 
     def all_read(self) -> None:
@@ -153,7 +151,7 @@ class CatchUp:
         return [head for head in heads if (head.thread_key or "").startswith(f"{self._home.team_id}:")]
 
     def progress(self) -> str | None:
-        """How far the read has come, in words; None where nothing is due."""
+        """The progress of the read in words; None where nothing is due."""
         if self.complete:
             return None
         channels, threads = len(self._channels), len(self._unread)
@@ -373,22 +371,18 @@ class CatchUp:
         if max(float(message["ts"]), float(payloads.edited_ts(message))) <= since:
             return []
         found = payloads.missed(message, self._home, channel, self._hears())
-        return [] if found is None else [(*found, float(message["ts"]) > since)]
+        return [] if found is None else [Missed(*found, float(message["ts"]) > since)]
 
     async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
-        """What is taken of the messages found; of an edited one only its edit, where it was heard before."""
-        items = []
-        for item, edit, new in found:
-            if edit is None:
-                items.append(item)
-                continue
-            heard, told = [
-                await self._writer.call(self._writer.store.inbox.row, one.key) for one in (item, edit)
-            ]
-            if heard is not None and not payloads.read_before(decode(edit.payload), decode(heard.payload)):
-                items.append(edit)
-            elif heard is None and new:
-                items.append(edit if told is not None and told.outcome is not None else item)
+        """The messages and edits to be stored, given what was heard of them before."""
+        store, items = self._writer.store, list[InboxItem]()
+        for missed in found:
+            heard = told = None
+            if missed.edit is not None:
+                heard = await self._writer.call(store.inbox.row, missed.item.key)
+                told = await self._writer.call(store.inbox.row, missed.edit.key)
+            item = still_counts(missed, heard, told)
+            items += [] if item is None else [item]
         return items
 
     def _reactions(self, message: Message, channel: str) -> list[InboxItem]:
@@ -404,7 +398,7 @@ class CatchUp:
 
     async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
         """Store what was found, in the order in which it was said, and then move the mark."""
-        items.sort(key=_said_at)
+        items.sort(key=lambda item: float(item.key.split(":")[3]))
         stored = await self._writer.ingest(items, self._now()) if items else []
         await self._writer.call(self._writer.store.marks.move, scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
@@ -414,7 +408,7 @@ class CatchUp:
 
 
 def has_moved(root: Message, known: str, us: str) -> bool:
-    """Whether a thread may hold what was not delivered, by what its root says of its last reply. `known` is the newest
+    """True if a thread may hold what was not delivered, by what its root says of its last reply. `known` is the newest
     message of it that was read or delivered. How many replies there are says nothing: one may be deleted for another."""
     latest = root.get("latest_reply")
     if not latest or (root.get("reply_users") == [us] and root.get("reply_users_count") == 1):
@@ -428,14 +422,14 @@ def _parts(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _reach(messages: Sequence[Message]) -> float:
-    """How many seconds of a channel a page holds, by how close these messages are."""
+    """The seconds of a channel that a page holds, by how close these messages are."""
     times = [float(message["ts"]) for message in messages]
     span = max(times) - min(times) if times else 0.0
     return span / (len(times) - 1) * PAGE if span else math.inf
 
 
 def _end(messages: Sequence[Message], newest: str) -> str:
-    """How far back a page goes."""
+    """The time of the oldest message of a page."""
     return min((message["ts"] for message in messages), key=float, default=newest)
 
 
@@ -446,11 +440,6 @@ def _channel_of(key: str) -> str:
 def _method(name: str) -> str:
     """The method with which something is read: a thread's key, a channel's id, or a kind of conversations."""
     return _REPLIES if ":" in name else _LISTING if name in _KINDS else _HISTORY
-
-
-def _said_at(item: InboxItem) -> float:
-    """When what an item is about was said."""
-    return float(item.key.split(":")[3])
 
 
 def _in_order(heads: Iterable[Head]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What happens to channels and to messages of ours: archived, left, back again, deleted. Inbox rows → commands. And what
+"""Changes of channels and of our messages: archived, left, back again, deleted. Inbox rows → commands. And what
 people are told of dead letters, and of sessions that do not verify.
 
 These events only make quicker what posting finds out anyway (`bot.outbound.destinations`), so one that is lost costs time
@@ -145,12 +145,12 @@ class DeadLetters:
 
 
 def quarantine_rows(head: Head, lacks: str | None) -> Sequence[Row]:
-    """What the thread is told when its session's records do not verify, or it lacks a node type here."""
+    """The note in a thread whose session's records do not verify, or lack a node type here."""
     return _note(head, "quarantine", phrases.quarantine_text(head.flow_name, head.session_id, lacks))
 
 
 def newer_rows(head: Head) -> Sequence[Row]:
-    """What the thread is told when its session is left to a newer release."""
+    """The note in a thread whose session is left to a newer release."""
     return _note(head, "newer", phrases.newer_text(head.flow_name))
 
 

@@ -1,4 +1,4 @@
-"""What is done with presses in messages: options, controls, Revoke, the end of a session, and which question was meant."""
+"""Carries out presses in messages: options, controls, Revoke, the end of a session, and which question was meant."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Presses:
         return await self.replies.do(row, data, prompt.session_id, Revoke(prompt_id, actor, row.key))
 
     async def _rate(self, row: InboxRow, data: dict[str, Json], value: str, key: str) -> bool:
-        """Whether an agent's final answer helped, said by somebody who can read it; the session may be over long since."""
+        """Record that an agent's final answer helped, or did not. The session may be over long since."""
         answer = await self.notices.engine.writer.call(self.notices.engine.store.outbox.row, key)
         entry: dict[str, Json] = decode(answer.payload) if answer is not None else {}
         if answer is None or answer.lane != row.thread_key or not entry.get("final"):
@@ -169,7 +169,7 @@ class Presses:
         return done
 
     async def _keep(self, row: InboxRow, data: dict[str, Json], head: Head) -> bool:
-        """Whoever may end a session may also say that it goes on: the question whether to end it is answered then."""
+        """Answer the question of `cancel` with no. It takes the right to cancel."""
         actor = await self.people.actor(data)
         state = await self.notices.engine.verified_state(head.session_id)
         reason = authorize(actor, "cancel", self.notices.gate.target(state.actor, True)).reason

@@ -23,7 +23,7 @@ OPEN = ("running", "paused")
 
 
 class Delivered:
-    """What was delivered lately, by thread."""
+    """The newest delivered messages, by thread."""
 
     def __init__(self, writer: Writer, steady: Callable[[], float]) -> None:
         self._writer = writer

@@ -1,5 +1,4 @@
-"""What people say and press, carried out: inbox rows → engine commands, control words, and words where
-nothing is done.
+"""Carries out messages: inbox rows → engine commands, control words, and an explanation where nothing is done.
 
 A reply, a press, a form and files that answer a question become an `Answer`, and go through `Replies.do` to
 `Engine.resume(session, message)`. The session is loaded from its snapshot: by that call, or before it where the routing
@@ -76,7 +75,7 @@ log = logging.getLogger("sayso.conversation")
 
 
 def told_later(state: State, command: Command) -> str | None:
-    """What people are told whose words count and change nothing yet; None where they do."""
+    """The note for an author whose words count later; None if they count now."""
     if state.phase == "held" and isinstance(command, Answer | Steer):
         return phrases.RECORDED if isinstance(command, Answer) else phrases.KEPT
     waits = state.phase == "waiting" and bool(state.open_prompts)
@@ -180,7 +179,7 @@ class Replies:
         return True
 
     async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
-        """What was submitted about the prompt `data["promptId"]`, as whoever submitted it."""
+        """Carry out a submission about the prompt `data["promptId"]`, as whoever submitted it."""
         prompt = await self._notices.prompt(data["promptId"])
         if prompt is None:
             gone = "This question is not known here any more."
@@ -295,7 +294,7 @@ class Conversation:
     async def _thread(
         self, actor: Actor, sessions: Sequence[Head], of_thread: Sequence[PromptState]
     ) -> Thread:
-        """What a thread waits for, and what this person may do about that."""
+        """The thread as routing needs it: what it waits for, and what this person may do about that."""
         # What was set aside takes nothing and waits for nothing; its thread was told.
         sound = {head.session_id: head for head in sessions if head.quarantined is None}
         asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)

@@ -1,4 +1,4 @@
-"""What people of Slack ask for on the page of the control room: a request as any other, once it is known who they are.
+"""Requests of people of Slack in the control room: handled as any other, once it is known who they are.
 
 The page knows only that somebody logged in with this id. The facts on which the policy decides are looked up here.
 """

@@ -1,4 +1,4 @@
-"""What is done with what arrives from Slack, as values: rows of the inbox, views and submissions; and a check of their
+"""Decisions about what arrives from Slack, as values: rows of the inbox, views and submissions; and a check of their
 types.
 
 `Take` is persisted under its key before the acknowledgement; `Ask` is answered in the acknowledgement itself and
@@ -42,7 +42,7 @@ class Opening:
     user: str
     trigger_id: str
     value: str = ""
-    """What the button carries: ids."""
+    """The ids that the button carries."""
     channel: str | None = None
     """None where there is none: on the app's Home, and for global shortcuts."""
     thread_ts: str | None = None
@@ -72,7 +72,7 @@ class Submission:
         return f"view:{self.team}:{self.view_id}"
 
     def given(self, name: str) -> dict[str, Any]:
-        """What is filled in at the input that is called so."""
+        """The value of the input with this name."""
         found: dict[str, Any] = self.values.get(name, {}).get(name, {})
         return found
 
@@ -145,10 +145,10 @@ class Home:
     app_id: str | None
     bot_user_id: str
     agent: bool = False
-    """Whether the app is an agent of Slack's."""
+    """True if the app is an agent of Slack's."""
 
     def is_foreign(self, team: Any, app: Any) -> bool:
-        """Whether a payload is of another team, or of another app."""
+        """True if a payload is of another team, or of another app."""
         return team != self.team_id or (self.app_id is not None and app is not None and app != self.app_id)
 
 

@@ -131,7 +131,7 @@ def _json(text: str, begin: int) -> tuple[str, int] | None:
 
 
 def _quoted(text: str, begin: int) -> tuple[str, int] | None:
-    """What is quoted here as a whole word, and where it ends."""
+    """The quoted text that stands here as a whole word, and where it ends."""
     found = _QUOTED.match(text, begin)
     return None if found is None else (found[found.lastindex or 0].replace('\\"', '"'), found.end())
 

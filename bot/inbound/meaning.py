@@ -33,7 +33,7 @@ from bot.rendering.card import CANCEL
 from bot.rendering.forms import INLINE, read_control
 from bot.rendering.grants import REVOKE
 from bot.rendering.notes import AGENTS, MENU, RETRY
-from engine.journal.records import Head, InboxRow
+from engine.journal.records import Head, InboxItem, InboxRow
 from engine.language.codec import Json, decode
 from prompt_state.question_row import PromptState, TooLong
 from prompt_state.routing import Hold, Ignore, Message, Route, Thread, control_word, route
@@ -84,7 +84,7 @@ class Said(Struct, frozen=True):
     elsewhere: Sequence[str] | None = None
     """The threads of its conversation in which something goes on."""
     thread: Thread | None = None
-    """What its thread waits for, and what its author may do about that."""
+    """Questions and agents of its thread, with what its author may do about them."""
 
 
 class Edited(Struct, frozen=True):
@@ -115,47 +115,47 @@ class Needs(Struct, frozen=True):
 
 
 class Explain(Struct, frozen=True):
-    """Nothing is done, and its author reads why."""
+    """Does nothing, and tells its author why."""
 
     text: str
     outcome: str = "refused"
-    """What is kept of the row."""
+    """The outcome that is kept of the row."""
 
 
 class MeantFor(Struct, frozen=True):
-    """It was said outside of this thread and belongs into it."""
+    """The message was sent outside of this thread and belongs to it."""
 
     thread_key: str
 
 
 class Inform(Struct, frozen=True):
-    """How flows and sessions are, what is always allowed, or how all this works."""
+    """An overview: of runs, of calls that are always allowed, of flows, or of all that the bot understands."""
 
     about: Literal["running", "grants", "flows", "help"]
 
 
 class RevokeGrant(Struct, frozen=True):
-    """A call that is always allowed here is asked about again."""
+    """Revokes a call that is always allowed in this channel."""
 
     grant_id: str
 
 
 class Memory(Struct, frozen=True):
-    """What is noted here is listed; with an id, this note gets another text, and without a text it is forgotten."""
+    """Lists the notes of this channel; with an id, gives this note another text, and without a text forgets it."""
 
     kept_id: str | None
     text: str = ""
 
 
 class EndRun(Struct, frozen=True):
-    """A run is ended; `asked` where this was the answer to whether it is meant."""
+    """Ends a run; `asked` if this answers the question that `cancel` asks first."""
 
     head: Head
     asked: bool
 
 
 class KeepRun(Struct, frozen=True):
-    """A run goes on: the answer to whether it is to be ended."""
+    """Lets a run go on that somebody wanted to cancel."""
 
     head: Head
 
@@ -167,27 +167,27 @@ class TryAgain(Struct, frozen=True):
 
 
 class TakeBack(Struct, frozen=True):
-    """Calls that this approval always allows are asked about again. Of a run that is gone there is no question."""
+    """Revokes what this approval always allows. Of a run that is gone there is no question."""
 
     prompt_id: str
     prompt: PromptState | None
 
 
 class Rate(Struct, frozen=True):
-    """How an agent's answer helped; it is what the outbox row with this key shows."""
+    """A judgement of an agent's answer, the one that the outbox row with this key shows."""
 
     value: str
     key: str
 
 
 class ApproveAll(Struct, frozen=True):
-    """All of these calls are approved, as far as it is this person's to do."""
+    """Approves all of these calls, as far as this person may."""
 
     prompts: list[PromptState]
 
 
 class Choose(Struct, frozen=True):
-    """A choice of a question, or what was picked in the only control of its form."""
+    """Answers a question with one of its choices, or with what was picked in the only control of its form."""
 
     prompt: PromptState
     nonce: str
@@ -195,7 +195,7 @@ class Choose(Struct, frozen=True):
 
 
 class WrittenBefore(Struct, frozen=True):
-    """What its author wrote before, at `ts`, is for this question, or for an agent of this session."""
+    """A message that its author wrote before, at `ts`, is for this question, or for an agent of this session."""
 
     to: PromptState | Head
     detail: str
@@ -378,3 +378,27 @@ def _written(
     if isinstance(to, PromptState) and not to.open:
         return Explain(phrases.closed_text(to))
     return WrittenBefore(to, detail, ts, text, stored.get("files") or [])
+
+
+# --- what was missed ----------------------------------------------------------------------------------------
+
+
+class Missed(Struct, frozen=True):
+    """A message that is found after a gap, and the edit of it, if it was edited. `new`: it was said since the last read."""
+
+    item: InboxItem
+    edit: InboxItem | None
+    new: bool
+
+
+def still_counts(missed: Missed, heard: InboxRow | None, told: InboxRow | None) -> InboxItem | None:
+    """The part of a missed message that counts: the message with the words that it has now, or, where its first words were
+    heard, only the edit. `heard` and `told` are what is stored of the message and of the edit."""
+    if missed.edit is None:
+        return missed.item
+    if heard is not None:
+        was_read = payloads.read_before(decode(missed.edit.payload), decode(heard.payload))
+        return None if was_read else missed.edit
+    if not missed.new:
+        return None
+    return missed.edit if told is not None and told.outcome is not None else missed.item

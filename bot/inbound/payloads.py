@@ -1,5 +1,5 @@
-"""What arrives from Slack (messages, presses, submissions, commands, changes of channels) as what is done
-with it (`bot.inbound.decisions`). Pure: payload → decision.
+"""Reads what arrives from Slack: messages, presses, submissions, commands, changes of channels. Pure: a payload becomes a
+decision (`bot.inbound.decisions`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from prompt_state.question_row import thread_key
 from prompt_state.routing import SUBTYPES, Message, read_message
 
 _REASON = 60
-"""How much of a reason is counted by."""
+"""Characters of a reason by which it is counted."""
 _MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError, NotJson)
-"""What reading a payload with other types than documented raises."""
+"""Errors of reading a payload with other types than documented."""
 
 
 def read(body: Mapping[str, Any], home: Home, hears: Listening = DEAF) -> Decision:
-    """What to do with a payload. Total: what it does not understand is skipped with a reason."""
+    """The decision about a payload. Total: what it does not understand is skipped with a reason."""
     try:
         return decisions.check(_read(body, home, hears))
     except _MALFORMED as error:
@@ -106,7 +106,7 @@ def _read(body: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
 
 
 def _item(kind: str, key: str, home: Home, channel: str, root: str, **data: Json) -> InboxItem:
-    """What is kept of something in a channel, in the lane of the thread with this root."""
+    """An inbox item about something in a channel, in the lane of the thread with this root."""
     payload = {"team": home.team_id, "channel": channel, **data}
     return InboxItem(key, kind, encode(payload), thread_key=thread_key(home.team_id, channel, root))
 
@@ -176,13 +176,13 @@ def _edited(event: Mapping[str, Any], home: Home) -> Decision:
 
 
 def edited_ts(message: Mapping[str, Any]) -> str:
-    """When the words of a message were changed last; before all times where they were not."""
+    """The time of the last change of a message's words; before all times where there was none."""
     edited = message.get("edited")
     return str(float(edited["ts"])) if isinstance(edited, Mapping) and "ts" in edited else "0"
 
 
 def read_before(edit: Mapping[str, Json], message: Mapping[str, Json]) -> bool:
-    """Whether a stored message was read when this edit of it had been made."""
+    """True if a stored message was read after this edit of it had been made."""
     return float(message.get("editedTs") or 0) >= float(edit.get("editedTs") or math.inf)
 
 
@@ -262,7 +262,7 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
 
 
 def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
-    """Whether a message is one that begins something: no reply, no edit, and not the bot's own."""
+    """True if a message may begin something: it is no reply, no edit, and not the bot's own."""
     if event.get("subtype") not in (*SUBTYPES, "bot_message") or event.get("user") == home.bot_user_id:
         return False
     if home.app_id is not None and home.app_id in (app_of(event) or ()):
@@ -345,7 +345,7 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
 
 
 def _stands(body: Mapping[str, Any], action: Mapping[str, Any]) -> bool:
-    """Whether an element with this action and this value stands in the named block of the message or view that Slack sends
+    """True if an element with this action and this value stands in the named block of the message or view that Slack sends
     along. Of a message that only one person sees, it sends nothing along."""
     shown = body.get("message") or body.get("view") or {}
     if "blocks" not in shown:
@@ -399,7 +399,7 @@ _PICKED = (
 
 
 def _picked(action: Mapping[str, Any]) -> Json:
-    """What was chosen in a control: a date, an id, the value of an option, or a list of them; None for a button."""
+    """The choice in a control: a date, an id, the value of an option, or a list of them; None for a button."""
     if "selected_options" in action:
         return [option["value"] for option in action["selected_options"] or ()]
     if action.get("selected_option"):

@@ -1,4 +1,4 @@
-"""What the served flows listen for: words behind a mention and in channels, reactions, schedules. Pure.
+"""Triggers of the served flows: words behind a mention and in channels, reactions, schedules. Pure.
 
 Whether something may matter is asked before it is stored, so it is decided on what the payload itself has: the
 channel's name, and who may start, are looked at later.
@@ -29,14 +29,14 @@ _LABELLED = re.compile(r"\[([^\[\]<>|]+)\]\(([^\s()<>|]+)\)")
 
 
 def captured(pattern: str, text: str) -> dict[str, str] | None:
-    """What the places of a pattern are in a text that has its words somewhere; None where it has not. A place at the end
+    """The values of a pattern's places in a text that has its words somewhere; None where it has not. A place at the end
     takes the rest of its line."""
     found = _inside(pattern).search(text)
     return None if found is None else {name: value.strip() for name, value in found.groupdict().items()}
 
 
 def filled(pattern: str, text: str, given: Collection[str]) -> dict[str, str] | None:
-    """What the places of a pattern are in a text that is the whole of it; None where it is not. The places of inputs that
+    """The values of a pattern's places in a text that is the whole of it; None where it is not. The places of inputs that
     are given may be left out, with the words that lead to them. Case, and white space between words, do not matter."""
     found = _whole(pattern, frozenset(given)).fullmatch(" " + text.strip())
     places = found.groupdict() if found is not None else {}
@@ -102,7 +102,7 @@ class Listening:
                     yield flow, trigger
 
     def line(self, text: str, faults: Mapping[str, str]) -> StartLine | BadLine:
-        """What the text behind a mention starts: `NAME key=value ...`, a trigger's words, or the beginning of those, for
+        """The start that the text behind a mention asks for: `NAME key=value ...`, a trigger's words, or the beginning of those, for
         which the rest is asked."""
         named, whole = parse(text, self.flows, faults), self.mentioned(text)
         if isinstance(named, BadLine):
@@ -131,7 +131,7 @@ class Listening:
         return max(found, key=lambda item: item[0])[1] if found else None
 
     def hears(self, event: Mapping[str, Any]) -> bool:
-        """Whether a message in a channel may start something."""
+        """True if a message in a channel may start something."""
         return any(self.messages(said_in(event), app_of(event)))
 
     def messages(self, text: str, app: tuple[str, ...] | None) -> Iterator[Overheard]:
@@ -170,7 +170,7 @@ def app_of(event: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def read_by_people(message: Mapping[str, Any]) -> str:
-    """What people read in a message, in Slack's markup. A person's text stands for it, without what Slack shows of its
+    """The words that people read in a message, in Slack's markup. A person's text stands for it, without what Slack shows of its
     links; one that was only passed on has none."""
     text = str(message.get("text") or "")
     return said_in(message) if text.strip() else whole(message)
@@ -201,7 +201,7 @@ def _squeezed(part: str) -> str:
 
 
 def shown(said: str, read: Callable[[str], str] = read_in) -> str:
-    """What a message says without Slack's markup; nothing where that is too long."""
+    """A message without Slack's markup; empty if it is too long."""
     try:
         return read(said).strip()
     except TooLong:

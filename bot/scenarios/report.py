@@ -1,4 +1,4 @@
-"""What became of scenarios: for people, and as JUnit XML for whatever runs tests."""
+"""Results of scenarios: for people, and as JUnit XML for whatever runs tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Told:
 
     @property
     def failures(self) -> Sequence[Failure]:
-        """What was not as it should be, apart from kills."""
+        """The failures, apart from kills."""
         if self.table is not None:
             return self.table.failures
         return self.result.plain.failures if self.result is not None else ()
@@ -57,7 +57,7 @@ class Told:
 
 
 def lines(told: Told, paint: Paint) -> Iterator[str]:
-    """What to print of a scenario."""
+    """The printed result of a scenario."""
     if told.table is not None:
         mark = paint("green", "✓") if told.passed else paint("red", "✗")
         yield f"{mark} {clean(told.name)}  {paint('dim', '(' + plural(told.table.calls, 'call') + ')')}"
@@ -110,7 +110,7 @@ def _indented(texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def story_lines(events: Sequence[Event], paint: Paint) -> list[str]:
-    """What happened, a line for each thing that people care about; the last ones where there are many."""
+    """The story of a scenario in lines; the last ones where there are many."""
     state, found = State(), []
     for event in events:
         state = evolve(state, event)

@@ -42,9 +42,9 @@ log = logging.getLogger("sayso.slack")
 SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
 BROKEN = "This could not be read, and nothing follows from it. Please try it again."
 BUSY_SECONDS = 60.0
-"""How long what came waits for another program; a message is delivered again after a minute."""
+"""Seconds for which a payload waits for another program; a message is delivered again after a minute."""
 _MOST_PENDING = 1_000
-"""How many rows that wait are looked through for something of a thread."""
+"""The most rows that are looked through for something of a thread."""
 
 
 class _First(AsyncMiddleware):
@@ -130,7 +130,7 @@ class SlackApp:
         await self.sockets.close()
 
     def reconnected(self) -> bool:
-        """Whether a socket was opened anew since the last call: time for a catch-up read."""
+        """True if a socket was opened anew since the last call: time for a catch-up read."""
         return self.sockets.reconnected()
 
     async def dispatch(self, body: dict[str, Any]) -> BoltResponse:
@@ -216,7 +216,7 @@ class SlackApp:
         return acknowledgement(verdict, submission)
 
     async def _known(self, thread_key: str) -> bool:
-        """Whether the thread has a session, or may get one: something of it was taken and not handled yet."""
+        """True if the thread has a session, or may get one: something of it was taken and not handled yet."""
         if await self._writer.call(self._writer.store.sessions.heads, thread_key=thread_key, limit=1):
             return True
         pending = await self._writer.call(self._writer.store.inbox.rows, limit=_MOST_PENDING)
@@ -250,7 +250,7 @@ class SlackApp:
         return is_new
 
     async def _differs(self, item: InboxItem) -> bool:
-        """Whether something else is stored under this key: a person changed a form whose acknowledgement was lost."""
+        """True if something else is stored under this key: a person changed a form whose acknowledgement was lost."""
         before = await self._writer.call(self._writer.store.inbox.row, item.key)
         return before is not None and before.payload != item.payload
 

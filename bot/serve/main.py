@@ -86,7 +86,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HEARD_SECONDS = 5.0
-"""How often it is noted that events came."""
+"""Seconds between two notes that events came."""
 
 
 class Bot:
@@ -112,13 +112,13 @@ class Bot:
         self._learning: asyncio.Task[None] | None = None
         self._cut_off: str | None = None
         self.metrics_at: str | None = None
-        """Where metrics are served."""
+        """The address at which metrics are served."""
         self.gate_at: str | None = None
-        """Where agents ask."""
+        """The address at which agents ask."""
 
     @cached_property
     def lacks(self) -> Lacks:
-        """What flows need that this machine does not have."""
+        """The needs of flows that this machine does not meet."""
         return Lacks(self.settings, self.engine.executor.jobs.secret, self.machine.steady)
 
     async def run(self, on_ready: Callable[[Identity], None] | None = None) -> None:
@@ -229,7 +229,7 @@ class Bot:
     def _handlers(
         self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
     ) -> tuple[MessageStarts, dict[str, RowHandler]]:
-        """What makes something of what people say and press: the answers to commands, and handlers by kind of row."""
+        """Handlers by kind of inbox row, and what answers slash commands."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
         self.profiles = Profiles(engine.writer, self.machine.now)
         people = self.people = People(
@@ -301,7 +301,7 @@ class Bot:
         return starts, {kind: self._after_catch_up(handler) for kind, handler in handled.items()}
 
     def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
-        """What says everything in Slack, and looks whenever a session took a step."""
+        """The worker of the outbox, which looks whenever a session took a step."""
         shards, tuning, engine, writer = None, self.machine.tuning, self.engine, self.engine.writer
         if self.replica.shared:
             shards = Shards(
@@ -338,7 +338,7 @@ class Bot:
         return outbound
 
     def _finding(self, bot: Any, home: decisions.Home) -> None:
-        """What finds work that nobody delivers: what was missed, and what is due."""
+        """Make the parts that find work which nobody delivers: messages that were missed, and schedules."""
         machine = self.machine
         self.catchup = CatchUp(
             bot,
@@ -372,7 +372,7 @@ class Bot:
     def _hearing(
         self, bot: Any, app: Any, app_token: str, home: decisions.Home, starts: MessageStarts
     ) -> SlackApp:
-        """What takes everything from Slack."""
+        """The sockets to Slack, with all that takes from them."""
         make: Callable[..., SlackApp] = self.machine.slack_app or SlackApp
         return make(
             bot,
@@ -408,7 +408,7 @@ class Bot:
         return Listening(self.library.refresh)
 
     def _after_catch_up(self, handler: Any) -> Any:
-        """What was missed in a thread is older than what arrives now, so the thread is read first."""
+        """The handler behind a read of the thread: what was missed there is older than what arrives now."""
 
         async def handle(row: InboxRow) -> bool:
             if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
@@ -431,7 +431,7 @@ class Bot:
         return handle
 
     def _then_read(self, handler: Any) -> Any:
-        """Replies to our message may have come before its session was known: its thread is read once."""
+        """The handler with a read of the thread behind it: replies may have come before the session was known."""
 
         async def handle(row: InboxRow) -> bool:
             done = bool(await handler(row))
@@ -491,7 +491,7 @@ class Bot:
         return isinstance(error, AuthLost) or self.service.is_over(error)
 
     def _others(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """What a process of this role does beside listening, its lanes and its outbox."""
+        """The tasks of a process of this role, beside listening, its lanes and its outbox."""
         yield "lead", partial(self.replica.lead, self._lead)
         yield "leases", self.replica.watch
         yield "token", partial(chores.watch_token, self._bot)
@@ -501,7 +501,7 @@ class Bot:
             yield "homes", self.homes.run
 
     async def _lead(self) -> None:
-        """What one process does for all."""
+        """Run the tasks that one process has for all."""
         house = partial(chores.keep_house, self.settings, self.engine, self.machine.now)
         async with asyncio.TaskGroup() as group:
             for name, work in (
@@ -586,7 +586,7 @@ class Bot:
         await waited_out(settle, "the marks of what was delivered")
 
     async def _stored(self, what: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a method of the store, or a function over it, gives, waited for while the store refuses."""
+        """The result of a method of the store, or of a function over it; waits while the store refuses."""
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
@@ -617,12 +617,12 @@ async def _never() -> bool:
 
 
 def in_slack(head: Head) -> bool:
-    """Whether a session lives in a Slack thread; sessions of the terminal are left to the terminal."""
+    """True if a session lives in a Slack thread; sessions of the terminal are left to the terminal."""
     return head.thread_key is not None
 
 
 def said_at(row: InboxRow) -> float:
-    """When a row was said or pressed, in seconds since 1970: the order in which a thread is read."""
+    """The time at which a row was said or pressed, in seconds since 1970: a thread is read in this order."""
     if row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
         return float(row.key.rsplit(":", 1)[1])
     if row.kind == decisions.EDITED:

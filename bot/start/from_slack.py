@@ -74,14 +74,14 @@ class SessionStatus:
         self._catching_up = catching_up
 
     async def of(self, heads: Sequence[Head]) -> str:
-        """Where these sessions stand; what was set aside is left out."""
+        """The status of these sessions as text; those that were set aside are left out."""
         sound = [head for head in heads if head.quarantined is None]
         found = [(state, await self._engine.flow_of(state.session_id)) for state in await self._states(sound)]
         queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
         return phrases.status_text(found, self._engine.now(), queued)
 
     async def places(self, meant: Sequence[PromptState]) -> dict[str, str]:
-        """Where these prompts stand in their sessions, as mrkdwn."""
+        """The places of these prompts in their sessions, as mrkdwn."""
         places = {}
         for prompt in meant:
             state = await self._engine.verified_state(prompt.session_id)
@@ -90,7 +90,7 @@ class SessionStatus:
         return places
 
     async def running(self, channel: str) -> str:
-        """What runs in a channel."""
+        """The runs of a channel as text."""
         here = (await self._living_in(channel))[:_MOST_SHOWN]
         text = phrases.running_text(await self._states(here))
         limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self._full()]
@@ -113,7 +113,7 @@ class SessionStatus:
         )
 
     async def _states(self, heads: Sequence[Head]) -> list[State]:
-        """How these sessions stand, but for those that are left to a newer release."""
+        """The states of these sessions, without those that are left to a newer release."""
         found = []
         for head in heads:
             with suppress(SchemaTooNew):
@@ -236,7 +236,7 @@ class TriggerStarts:
     async def _fitting(
         self, data: Mapping[str, Json], found: Iterable[tuple[T, Flow, Trigger]]
     ) -> dict[str, T]:
-        """What was found first of each flow, where it listens in this channel; of one flow alone, if the row is for it."""
+        """The first find for each flow that listens in this channel; for one flow alone, if the row is for it."""
         fitting: dict[str, T] = {}
         for each, flow, trigger in found:
             is_meant = data.get("flow") in (None, flow.name) and flow.name not in fitting
@@ -291,7 +291,7 @@ class TriggerStarts:
             return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:
-        """Whether an inbox row is there and not done."""
+        """True if an inbox row is there and not done."""
         row = await self.notices.stored(key)
         return row is not None and row.outcome is None
 

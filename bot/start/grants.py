@@ -18,7 +18,7 @@ NOT_HERE = "This is not allowed any more, or it was allowed elsewhere, so there 
 
 
 class WideGrants:
-    """What is allowed in the runs of a channel, whoever started them."""
+    """Calls that are allowed in all runs of a channel, whoever started them."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
@@ -38,7 +38,7 @@ class WideGrants:
         )
 
     async def counts(self, grant_id: str) -> bool:
-        """Whether there is such a grant now."""
+        """True if there is such a grant now."""
         return any(grant.prompt_id == grant_id for grant in await self._standing())
 
     async def revoke(self, row: InboxRow, data: dict[str, Json], grant_id: str, actor: Actor) -> bool:

@@ -21,7 +21,7 @@ _HOW = "`memory edit ID new text` changes one, `memory forget ID` deletes it."
 
 
 class Notes:
-    """What is noted for the agents of a channel."""
+    """The notes for the agents of a channel."""
 
     def __init__(self, notices: Notices, channels: Channels, people: People) -> None:
         self._notices, self._channels, self._people = notices, channels, people

@@ -143,7 +143,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
 
 
 def _completed(state: State, event: ev.Completion) -> str:
-    """How a node came to its end: who answered, or how long it took where that is worth knowing."""
+    """The end of a node: who answered, or how long it took where that is worth knowing."""
     path = event.path or ""
     for prompt in state.prompts.values():
         if prompt.path == path and prompt.status == "answered" and prompt.rules.action != "resolve":

@@ -25,7 +25,7 @@ STATUS_COLORS = {
 
 
 def proposal_lines(prompt: Asked) -> list[str]:
-    """What an approval proposes, what runs once it is given, and how far the votes are."""
+    """Lines of an approval: its values, what runs once it is given, and the votes."""
     fields = prompt.fields
     values, lines = prompt.values, []
     for field in fields if prompt.is_approval else ():
@@ -37,13 +37,13 @@ def proposal_lines(prompt: Asked) -> list[str]:
 
 
 def covers_json(prompt: Question) -> dict[str, Json] | None:
-    """What runs once a question is approved, for a machine: the step, its text in full, and the digest that votes bind to."""
+    """The step that runs once a question is approved, for a machine: its text in full, and the digest that votes bind to."""
     covers = prompt.covers
     return covers and {name: covers.get(name) for name in ("nodeId", "text", "digest")}
 
 
 def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:
-    """What will run once an approval is given, exactly."""
+    """Lines of the step that will run once an approval is given."""
     if not covers:
         return []
     head = f"What runs once this is approved ({covers['nodeId']}):"
@@ -58,14 +58,14 @@ def error_text(error: dict[str, Json] | None) -> str:
 
 
 def item_at(state: State, path: str, index: int) -> str:
-    """What the item of a pass is called; empty where it has no name, or is not known any more."""
+    """The name of a pass's item; empty where it has none, or is not known any more."""
     container = state.containers.get(path)
     items = container.items if container is not None else None
     return one_line(item_label(items[index]), 60) if items and index < len(items) else ""
 
 
 def where(state: State, path: str) -> str:
-    """Where a question inside something stands, with the items around it: `rollout[1]/confirm (us)`."""
+    """The place of a question inside something, with the items around it: `rollout[1]/confirm (us)`."""
     if "/" not in path or path not in state.nodes:
         return ""
     found, before = [], ""
@@ -92,13 +92,13 @@ def answered_by(actor: dict[str, Json]) -> str:
 
 
 def started_by(state: State) -> str:
-    """Who started the session, and from where."""
+    """The person who started the session, and from where."""
     place = "" if state.thread else " at the terminal"
     return person(state.actor) + place
 
 
 def asked_of(state: State, prompt: Asked) -> str:
-    """Whom a prompt asks, in words."""
+    """The people whom a prompt asks, in words."""
     return one_line(plain(waiting_on(prompt, state.actor)), 120)
 
 

@@ -102,7 +102,7 @@ class TerminalScreen:
                 self.line(painted(found, self.paint))
 
     def _handled(self, event: Event) -> bool:
-        """Whether an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""
+        """True if an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""
         path = event.path or ""
         if isinstance(event, ev.NodeFailing) and event.list_id is not None:
             self._handling.add(path)

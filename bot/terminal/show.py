@@ -35,7 +35,7 @@ from engine.language.codec import Json, encode
 
 @dataclass(frozen=True)
 class View:
-    """How a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
+    """The way in which a session is looked at: `now` ends what is not over, `last` is the number of its last event when it is
     shown as it was earlier, `whole` shows every pass of a long loop. `behind` is whom it waits for in the queue for its lock,
     `feedback` what people said of its agents' answers, `unread` why its flow cannot be read here, `absent` which of
     its node types cannot be used here, and why."""
@@ -96,7 +96,7 @@ def show_lines(
 
 
 def _code(state: State, view: View) -> Iterator[str]:
-    """What of the code and of the text that it needs is not as it was, or not there."""
+    """Lines about node types and about the flow's text that are missing here."""
     for why in view.absent:
         yield _fact("needs", f"{one_line(why, 200)}; without it the session is set aside")
     if view.unread is not None:
@@ -186,7 +186,7 @@ def _pass_name(entry: Entry) -> str:
 
 
 def _outcome(entry: Entry, state: State, view: View) -> str:
-    """How long it took, and what came of it, on one line."""
+    """The time that it took and its outcome, on one line."""
     if entry.status == "skipped":
         return f"skipped: {entry.reason}"
     took = elapsed(timestamps.seconds_between(entry.started_at or view.now, entry.ended_at or view.now))

@@ -32,7 +32,7 @@ async def read_pages(
     show: PageView,
     accept: Callable[[dict[str, Json]], Verdict],
 ) -> Verdict:
-    """What becomes of a whole form once its last page is submitted, each field checked as it is when somebody types it;
+    """The verdict about a whole form once its last page is submitted, each field checked as it is when somebody types it;
     before that the page that follows.
 
     What a page holds is stored under a key made of its content, and the pages after it carry that key: whatever is
@@ -64,7 +64,7 @@ async def read_pages(
 
 
 def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Verdict:
-    """What is wrong with a form, at the fields of the page that was submitted."""
+    """The mistakes in a form, at the fields of the page that was submitted."""
     pages = form_pages(fields)
     page, _ = _position(submission.meta)
     errors = form_errors(wrong, pages[min(page, len(pages) - 1)])
@@ -91,7 +91,7 @@ class FormKind(PromptKind):
 
     @abstractmethod
     def fields(self, asked: OpenPrompt) -> list[Field]:
-        """What is filled in."""
+        """The fields of the form."""
 
     @abstractmethod
     def page(
@@ -152,7 +152,7 @@ class Change(FormKind):
     name = "edit"
 
     def action(self, asked: OpenPrompt) -> Action:
-        """What the policy calls it."""
+        """The action by which the policy knows it."""
         return "edit"
 
     def fields(self, asked: OpenPrompt) -> list[Field]:

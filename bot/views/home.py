@@ -56,14 +56,14 @@ from prompt_state.question_row import PromptState, thread_key
 log = logging.getLogger("sayso.views")
 
 LOOKS_SECONDS = 900.0
-"""How long after somebody opened a Home it is kept up to date."""
+"""Seconds for which a Home that was opened is kept up to date."""
 APART_SECONDS = 0.7
 """The least time between two publishes for one person."""
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
 _OPEN = ("running", "paused")
 _SHOWN = (PromptEvent, Boundary)
-"""What happens to sessions that a Home shows."""
+"""Events of sessions that change a Home."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Watch:
     opened: float
     published: float = float("-inf")
     shows: View = field(default_factory=dict)
-    """What was published last, but for the time."""
+    """The view that was published last, without the time."""
 
 
 class HomeKind(Kind):
@@ -179,7 +179,7 @@ class HomeKind(Kind):
     # --- what is seen --------------------------------------------------------------------------------------
 
     async def _view(self, user: str, look: Look) -> View:
-        """What this person may see. Whoever cannot be looked up sees the flows only."""
+        """The Home of this person. Whoever cannot be looked up sees the flows only."""
         try:
             actor = await self._people.actor({"user": user, "channel": ""}, in_channel=False)
         except LookupFailed:
@@ -240,7 +240,7 @@ class HomeKind(Kind):
 
 
 def _looked(look: Look, value: str) -> Look:
-    """What somebody wants to see after they pressed a control that carries this."""
+    """The page that somebody asks for by a control that carries this value."""
     name, _, chosen = value.partition(":")
     if name == "kind" and chosen in KINDS:
         return replace(look, kind=chosen, start=0)
@@ -252,7 +252,7 @@ def _looked(look: Look, value: str) -> Look:
 
 
 def _spot(prompt: PromptState) -> Spot | None:
-    """Where a question stands; while it is being posted, its thread."""
+    """The place of a question; while it is being posted, that of its thread."""
     ts = prompt.message_ts or prompt.thread_ts
     return (prompt.channel, ts) if prompt.channel and ts else None
 

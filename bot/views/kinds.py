@@ -125,13 +125,13 @@ class PromptLookup:
         return authorize(actor, action, self._gate.target(requester, True, asked.row)).reason
 
     async def page(self, key: str) -> dict[str, Json] | None:
-        """What was stored of an earlier page."""
+        """The stored values of an earlier page."""
         row = await self._engine.writer.call(self._engine.store.inbox.row, key)
         return None if row is None else dict(decode(row.payload)["values"])
 
 
 def prompt_meta(asked: OpenPrompt, user: str, **more: Json) -> dict[str, Json]:
-    """What a view about a prompt carries: ids."""
+    """The ids that a view about a prompt carries."""
     return {**_ids(asked.row), "user": user, **more}
 
 
@@ -152,7 +152,7 @@ class PromptKind(Kind, ABC):
         self._carry_out = carry_out
 
     def action(self, asked: OpenPrompt) -> Action:
-        """What the policy calls it."""
+        """The action by which the policy knows it."""
         return asked.row.rules.action
 
     async def open(self, opening: Opening) -> Opened:
@@ -171,7 +171,7 @@ class PromptKind(Kind, ABC):
         )
 
     async def check(self, submission: Submission) -> Verdict:
-        """Whether the prompt is still the one that was shown, and what was filled in is right."""
+        """Refuse what is not about the prompt as it is now, then read what was filled in."""
         prompt_id, nonce = (str(submission.meta.get(name) or "") for name in ("promptId", "nonce"))
         asked = await self._prompts.asked(prompt_id, nonce)
         if isinstance(asked, str):
@@ -189,11 +189,11 @@ class PromptKind(Kind, ABC):
 
     @abstractmethod
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """What was filled in."""
+        """Check the values of the modal, and take them."""
 
     @abstractmethod
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
-        """What is done with it."""
+        """The command for the stored values."""
 
 
 def taken(asked: OpenPrompt, **data: Json) -> Accept:
@@ -262,7 +262,7 @@ class Decide(PromptKind):
 
 
 def _given(asked: OpenPrompt) -> dict[str, Json]:
-    """What a call has to be for a grant to allow it: its input, as it would run now."""
+    """The input of a call as it would run now, which a grant is compared with."""
     from engine.decide.agents.tool_calls import call_read  # by the first who allows a call always
 
     return call_read(reading(asked.flow, asked.state), asked.run)
@@ -281,7 +281,7 @@ class Always(PromptKind):
         return always_view(asked.run, given, meta, voted[-1] if voted else None)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
-        """What would be allowed has to fit the call that is approved."""
+        """Take patterns that fit the call that is approved."""
         given = _given(asked)
         chosen = submission.given(FOR).get("selected_option") or {}
         always: dict[str, Json] = {"seconds": float(chosen.get("value") or USUAL_SECONDS), "patterns": {}}
@@ -314,7 +314,7 @@ class HandOverForm(PromptKind):
     name = "hand"
 
     def action(self, asked: OpenPrompt) -> Action:
-        """What the policy calls it."""
+        """The action by which the policy knows it."""
         return "hand_over"
 
     def view(self, asked: OpenPrompt, opening: Opening) -> View:

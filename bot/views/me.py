@@ -38,7 +38,7 @@ class Me(Kind):
         self._changed = changed
 
     async def open(self, opening: Opening) -> Opened:
-        """What is set now."""
+        """The current settings."""
         mine = await self._profiles.of(opening.user)
         zone = await self._people.timezone(opening.user)
         person: Block = {"type": "users_select", "action_id": STAND_IN, "placeholder": words("Nobody")}
@@ -82,7 +82,7 @@ class Me(Kind):
 
 
 def about(profile: Profile, now: str) -> str:
-    """What somebody set, in a line; empty where they are here."""
+    """The absence of somebody in a line; empty where they are here."""
     if not profile.away(now):
         return ""
     return f"🏖️ You are away until {date(str(profile.away_until))}: {whom([str(profile.stand_in)], None)} answers in your place."

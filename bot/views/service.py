@@ -46,19 +46,19 @@ class Kind(ABC):
     name: str
 
     def wants(self, opening: Opening) -> bool:
-        """Whether a view is opened in place of what would otherwise be done (a slash command that says it all)."""
+        """True if a view opens in place of what would otherwise be done (a slash command that says it all)."""
         return False
 
     @abstractmethod
     async def open(self, opening: Opening) -> Opened:
-        """What is shown. A database read at most, and no call to Slack: Slack takes it within three seconds of the press."""
+        """The view. A database read at most, and no call to Slack: Slack takes it within three seconds of the press."""
 
     async def refusal(self, opening: Opening) -> str | None:
         """Why this person may not do it after all, asked once the view is open: here Slack may be asked."""
         return None
 
     async def check(self, submission: Submission) -> Verdict:
-        """Whether what was submitted is taken. A database read at most; no network. Where something was pressed in
+        """The verdict about a submission. A database read at most; no network. Where something was pressed in
         the view (`submission.action`) only a `Next` has an effect."""
         return Refuse("There is nothing to submit here.")
 
@@ -86,7 +86,7 @@ class Views:
     # --- opening -------------------------------------------------------------------------------------------
 
     def wanted(self, opening: Opening) -> bool:
-        """Whether a view is opened in place of what would otherwise be done."""
+        """True if a view opens in place of what would otherwise be done."""
         kind = self._kinds.get(opening.kind)
         return kind is not None and kind.wants(opening)
 
@@ -176,7 +176,7 @@ class Views:
     # --- submissions ---------------------------------------------------------------------------------------
 
     async def check(self, submission: Submission) -> Verdict:
-        """Whether a submission is taken."""
+        """The verdict about a submission."""
         kind = self._kinds.get(submission.kind)
         if kind is None:
             return Refuse("This form is not known here any more. Please close it.")
@@ -211,7 +211,7 @@ def _from_elsewhere(view: View, opening: Opening) -> View:
 
 
 def acknowledgement(verdict: Verdict, submission: Submission) -> dict[str, Any] | None:
-    """What the acknowledgement of a submission says; None closes the view."""
+    """The body of a submission's acknowledgement; None closes the view."""
     match verdict:
         case Next(view):
             return {"response_action": "update", "view": view}

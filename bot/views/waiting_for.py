@@ -51,7 +51,7 @@ class WaitingFor:
         return bool(may_act_on(actor, [prompt], self._gate.target(requester, True)))
 
     async def is_in(self, user: str, channel: str) -> bool:
-        """Whether somebody is in a channel, as far as Slack says so."""
+        """True if somebody is in a channel, as far as Slack says so."""
         try:
             return await self._people.is_member(user, channel)
         except LookupFailed:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bot.inbound.decisions import MESSAGE, Home
+from bot.inbound.decisions import EDITED, MESSAGE, Home
 from bot.inbound.lines import BadLine, StartLine
 from bot.inbound.meaning import (
     COPY,
@@ -24,6 +24,7 @@ from bot.inbound.meaning import (
     Meaning,
     MeantFor,
     Memory,
+    Missed,
     Needs,
     Pressed,
     Rate,
@@ -31,6 +32,7 @@ from bot.inbound.meaning import (
     Said,
     TakeBack,
     WrittenBefore,
+    still_counts,
     understand,
 )
 from bot.inbound.triggers import Listening
@@ -40,7 +42,7 @@ from bot.rendering.calls import ALL
 from bot.rendering.card import CANCEL
 from bot.rendering.grants import REVOKE
 from bot.rendering.notes import AGENTS, MENU
-from engine.journal.records import Head, InboxRow
+from engine.journal.records import Head, InboxItem, InboxRow
 from engine.language.codec import encode
 from prompt_state.routing import Chatter, Hold, Ignore, SessionView, Thread
 from tests.prompt_state.prompt_cases import approval
@@ -230,3 +232,27 @@ def test_a_press_counts_in_the_message_that_shows_the_question() -> None:
     closed = {Needs("prompt", "p-gate"): OVER}
     for action in ("sayso:option:0", "sayso:unknown"):
         assert press(action, "p-gate|n1|0", closed) == Explain(phrases.closed_text(OVER))
+
+
+ITEM = InboxItem("message:T1:C1:5.0", MESSAGE, encode({"text": "new", "editedTs": "8.0"}))
+EDIT = InboxItem("edited:T1:C1:5.0", EDITED, encode({"text": "new", "editedTs": "8.0"}))
+
+
+@pytest.mark.parametrize(
+    ("edit", "new", "heard", "told", "counts"),
+    [
+        (None, True, None, None, ITEM),
+        (EDIT, True, None, None, ITEM),
+        (EDIT, True, None, row("told"), EDIT),
+        (EDIT, True, None, row(None), ITEM),
+        (EDIT, False, None, None, None),
+        (EDIT, True, row("applied"), None, EDIT),
+        (EDIT, False, row("applied"), None, EDIT),
+        (EDIT, True, row("applied", editedTs="9.0"), None, None),
+    ],
+)
+def test_of_a_message_that_was_edited_before_it_was_read_one_thing_counts(
+    edit: InboxItem | None, new: bool, heard: InboxRow | None, told: InboxRow | None, counts: InboxItem | None
+) -> None:
+    """Its words as they are now, if nobody heard the first ones; else the edit, unless the words were read after it."""
+    assert still_counts(Missed(ITEM, edit, new), heard, told) == counts
