@@ -149,9 +149,14 @@ def pass_label(state: State, path: str, key: str, *, keyed: bool) -> str:
     container = state.containers.get(path)
     items = container.items if container is not None else None
     index = int(key)
-    if not items or index >= len(items):
-        return str(index + 1)
-    return safe(one_line(item_label(items[index]), _ITEM_MOST)) or str(index + 1)
+    item = items[index] if items and index < len(items) else _failed_item(state, f"{path}[{key}]")
+    return safe(one_line(item_label(item), _ITEM_MOST)) or str(index + 1)
+
+
+def _failed_item(state: State, scope: str) -> Json:
+    """The item of a pass in which a loop failed that is over."""
+    kept = (run.passes["items"] for run in state.nodes.values() if run.passes is not None)
+    return next((items[scope] for items in kept if scope in items), None)
 
 
 def item_label(item: Json) -> str:

@@ -233,7 +233,18 @@ def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     took = elapsed(timestamps.seconds_between(run.started_at or run.ended_at, run.ended_at))
     if run.status != "failed" or (run.type == "approval" and is_rejected(run)):
         return f" · {safe(took)}{_decided(run)}{_cost(run)}"
-    return f" · {safe(took)} · {_error(run, 150)}"
+    return f" · {safe(took)}{_passes(run)} · {_error(run, 150)}"
+
+
+def _passes(run: NodeRun) -> str:
+    """How far a loop over items had come that failed, and at which item."""
+    if run.passes is None or "total" not in run.passes:
+        return ""
+    failed = [label for item in run.passes["items"].values() if (label := item_label(item))]
+    done = ", ".join(filter(None, map(item_label, run.passes["done"])))
+    named = f" ({safe(one_line(done, 120))})" if done else ""
+    at = f" · failed at *{safe(one_line(failed[-1], 80))}*" if failed else ""
+    return f"{at} · {run.passes['count']} of {run.passes['total']} done{named}"
 
 
 def _metered(meter: Meter | None, run: NodeRun) -> str:

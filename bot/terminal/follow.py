@@ -212,11 +212,21 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
             else {}
         ),
         "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
-        "error": state.error,
+        "error": _error(state),
         "code": (state.error or {}).get("type") if state.status == "failed" else None,
         "limits": list(state.limits),
         "endedAt": None if (end := ended_at(state)) is None else end.node_id,
     }
+
+
+def _error(state: State) -> dict[str, Json] | None:
+    """The error of a session, with the item of the innermost loop in which it failed, where it did in one."""
+    kept = [run.passes["items"] for run in state.nodes.values() if run.passes is not None]
+    at = str((state.error or {}).get("path"))
+    found = [(scope, item) for items in kept for scope, item in items.items() if at.startswith(f"{scope}/")]
+    if state.error is None or not found:
+        return state.error
+    return {**state.error, "item": max(found, key=lambda one: len(one[0]))[1]}
 
 
 def _in_order(state: State) -> list[tuple[str, NodeRun]]:

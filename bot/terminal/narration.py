@@ -57,6 +57,13 @@ def error_text(error: dict[str, Json] | None) -> str:
     return one_line(str(error.get("message") or error.get("type") or "failed"), 200)
 
 
+def item_of_failure(state: State, path: str) -> str:
+    """What the item is called at which a loop failed; empty where it was none, or has no name."""
+    run = state.nodes.get(path)
+    items = list(run.passes["items"].values()) if run is not None and run.passes is not None else []
+    return one_line(item_label(items[-1]), 60) if items else ""
+
+
 def item_at(state: State, path: str, index: int) -> str:
     """The name of a pass's item; empty where it has none, or is not known any more."""
     container = state.containers.get(path)

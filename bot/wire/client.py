@@ -35,6 +35,7 @@ from engine.language.errors import SaysoError
 from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.folder import FileRefused, sniffed
 from engine.nodes.runtime.images import unshowable
+from engine.nodes.runtime.unreachable import why_unconnected
 from prompt_state.question_row import PromptState
 
 DEFAULT_RETRY_AFTER = 30.0
@@ -194,7 +195,7 @@ def classify(error: Exception) -> SlackFault:
             int(status), getattr(response, "headers", None) or {}, answer.get("error"), str(detail)
         )
     if isinstance(error, _NOT_CONNECTED):
-        return NotSent(f"Slack cannot be reached: {error}")
+        return NotSent(f"Slack cannot be reached: {why_unconnected(error)}")
     if isinstance(error, SlackRequestError | TypeError | ValueError):
         return Permanent("invalid_request", str(error))
     return Unknown(f"the answer is lost ({type(error).__name__}: {error})")

@@ -6,8 +6,18 @@ from immutables import Map
 from msgspec.structs import replace
 
 from engine.journal.grammar import frame_at
-from engine.journal.state import COLLECT, Frame, Graph, NodeRun, State, below, scope_of, visit_of
-from engine.language.codec import Json
+from engine.journal.state import (
+    COLLECT,
+    ContainerRun,
+    Frame,
+    Graph,
+    NodeRun,
+    State,
+    below,
+    scope_of,
+    visit_of,
+)
+from engine.language.codec import Json, encode
 from engine.language.errors import MalformedJournal
 
 
@@ -92,6 +102,27 @@ def drop_passes(state: State, path: str) -> State:
         timers=timers,
         containers=without(containers, path),
     )
+
+
+_MOST_DONE, _MOST_BYTES = 20, 200
+"""Of a failed loop: items that are kept of what was done, and bytes that an item may have to be kept."""
+
+
+def passes_at_failure(state: State, path: str, container: ContainerRun) -> dict[str, Json] | None:
+    """What is kept of the passes of a container that fails (`NodeRun.passes`); None where nothing in it had an item."""
+    items: dict[str, Json] = {}
+    for at, run in state.nodes.items():
+        if run.passes is not None and below(path, at):
+            items |= run.passes["items"]
+    if container.kind != "foreach" or container.items is None:
+        return {"items": items} if items else None
+    kept = [item if len(encode(item)) <= _MOST_BYTES else None for item in container.items]
+    failed = str((container.error or {}).get("path")).removeprefix(f"{path}[").partition("]")[0]
+    if failed.isdecimal() and int(failed) < len(kept):
+        items[f"{path}[{failed}]"] = kept[int(failed)]
+    done = sorted(container.results)
+    first = [kept[number] for number in done[:_MOST_DONE]]
+    return {"items": items, "done": first, "count": len(done), "total": container.total}
 
 
 def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:

@@ -77,6 +77,9 @@ class NodeRun(_Record):
     """How often its `on_failure` ran, where it did."""
     kept: "AgentRun | None" = None
     """The conversation of an agent that failed and may be tried again: that goes on with it."""
+    passes: dict[str, Json] | None = None
+    """Of a loop that failed: `items`, by the address of each pass around what failed its item; with items of its own also how
+    many passes were done (`count`) of how many (`total`), and the first of their items (`done`)."""
 
 
 class Asked(Question, kw_only=True):

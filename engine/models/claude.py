@@ -38,6 +38,7 @@ from engine.messages.turns import Finished, TurnEvent, TurnRequest
 from engine.models.keys import AUTH, AUTH_VARIABLE, KEY_VARIABLES
 from engine.models.provider import Abortable, Aborted, refuse_illegal, settle
 from engine.nodes.runtime.effects import before_effect
+from engine.nodes.runtime.unreachable import why_unconnected
 
 log = logging.getLogger("sayso.agent")
 
@@ -160,8 +161,9 @@ class ClaudeProvider:
         except sdk.APITimeoutError:
             raise Unavailable(f"Claude at {self._base_url} did not answer in time") from None
         except sdk.APIConnectionError as error:
-            cause = error.__cause__ or error
-            raise Unavailable(f"Claude at {self._base_url} cannot be reached: {cause}") from None
+            where = urlsplit(self._base_url)
+            why = why_unconnected(error.__cause__ or error, where.hostname or "", where.port)
+            raise Unavailable(f"Claude at {self._base_url} cannot be reached: {why}") from None
         except sdk.AnthropicError as error:
             raise self._hidden(InvalidRequest(f"the request cannot be sent: {error}")) from None
 

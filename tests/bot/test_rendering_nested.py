@@ -153,8 +153,22 @@ def test_a_failure_inside_says_where() -> None:
         if case.state.timers:
             case.later(61).when(case.timer_due())
     said = end_note(case.state, case.flow, "end:1").text.splitlines()
-    assert said[0] == "❌ *demo* failed at *Rollout › 1 › Apply*: exit code 1"
+    assert said[0] == "❌ *demo* failed at *Rollout › eu › Apply*: exit code 1"
     assert said[1] == "*Not done:* the rest of Rollout, Tell."
+
+
+def test_a_loop_that_failed_says_at_which_item_and_which_were_done() -> None:
+    """The card's line of the loop names the item, and those whose passes were done, when the loop is over."""
+    case = applied(rollout(), 0)
+    case.when(case.answer(text="fine"))
+    for _ in range(3):
+        applied(case, 1, output=False)
+        if case.state.timers:
+            case.later(61).when(case.timer_due())
+    assert case.state.ended
+    line = next(line for line in lines(case) if line.startswith("❌ Rollout"))
+    assert "failed at *us*" in line
+    assert "1 of 3 done (eu)" in line
 
 
 def test_a_hundred_passes_make_no_longer_card_than_a_few() -> None:

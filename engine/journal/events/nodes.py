@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from engine.journal.agent_runs import unanswered_call
 from engine.journal.events.base import COMPLETED, FAILED, OUTCOMES, WORK, NodeEvent
 from engine.journal.grammar import closed_prompt, failure_scope, frame_at, owner_of, retry_id, run_at, same
-from engine.journal.passes import drop_passes, enter, finish, left, pass_failed
+from engine.journal.passes import drop_passes, enter, finish, left, pass_failed, passes_at_failure
 from engine.journal.queries import DEAD, TURN, holds, unanswered
 from engine.journal.state import (
     ASKS,
@@ -218,7 +218,8 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
         failed = replace(
             run, status="failed", error=self.error, input=None, saved=None, ended_at=self.timestamp
         )
-        if path in state.containers:
+        if (container := state.containers.get(path)) is not None:
+            failed = replace(failed, passes=passes_at_failure(state, path, container))
             state = drop_passes(state, path)
         state = finish(state, path, failed, None if self.contained else self.error)
         scope = scope_of(path)

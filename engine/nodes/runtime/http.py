@@ -41,6 +41,7 @@ from engine.nodes.runtime.runner import (
     first_of,
 )
 from engine.nodes.runtime.secrets import Resolver, marked, redacted
+from engine.nodes.runtime.unreachable import why_unconnected
 from engine.nodes.types.addresses import is_disguised, parsed, why_refused
 
 MAX_REDIRECTS = 5
@@ -150,7 +151,8 @@ async def _perform(exchange: _Exchange, redactor: Redactor) -> Outcome:
             return Interrupted("cut", f"{name}: the answer was lost ({reason})")
         if exchange.connected:
             return Failed("disconnected", f"{name}: the answer was lost ({reason})")
-        return Failed("connect", f"{name}: could not connect ({reason})")
+        url = exchange.request.url
+        return Failed("connect", f"{name}: {why_unconnected(error, url.host or '', url.port)}")
 
 
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:

@@ -1,0 +1,58 @@
+"""Why there is no connection, in words for people, whatever client tried it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+
+_WHY = {
+    errno.ECONNREFUSED: "nothing listens at {where}",
+    errno.EHOSTUNREACH: "{where} cannot be reached from here",
+    errno.ENETUNREACH: "{where} cannot be reached from here",
+    errno.ETIMEDOUT: "{where} does not answer",
+    errno.ECONNRESET: "{where} closed the connection",
+}
+"""By the error of the operating system."""
+
+
+def why_unconnected(error: BaseException, host: str = "", port: int | None = None) -> str:
+    """Why no connection came about: `nothing listens at 127.0.0.1:8008`. The client's error may know better than `host`
+    and `port` to where it was: to a proxy, say. What is not known here is said in the client's words."""
+    host, port = getattr(error, "host", None) or host, getattr(error, "port", None) or port
+    where = f"[{host}]" if ":" in host else host
+    where += f":{port}" if port and host else ""
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"the certificate of {where} is not accepted: {cause.verify_message}"
+            case ssl.SSLError():
+                why = getattr(cause, "reason", None) or cause.args[-1]
+                return f"{where} does not speak TLS as it should ({why})"
+            case socket.gaierror():
+                return f"no host is called {host}"
+            case TimeoutError():
+                return f"{where} does not answer"
+            case OSError(errno=number) if number in _WHY:
+                return _WHY[number].format(where=where or "the address")
+    return str(error) or type(error).__name__
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what lies below it: clients wrap that of the operating system, or several, one for each address."""
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        one = left.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        inner = [
+            getattr(one, "os_error", None),
+            one.__cause__,
+            one.__context__,
+            *getattr(one, "exceptions", ()),
+        ]
+        left += [each for each in inner if isinstance(each, BaseException)]
+        yield one
