@@ -101,11 +101,11 @@ class Room:
         await asyncio.to_thread(self._writer.close)
 
     def _routes(self) -> list[web.RouteDef]:
-        views: dict[str, tuple[str, Work]] = {
+        views: dict[str, tuple[str | None, Work]] = {
             "/": ("sessions", self._sessions),
             "/sessions": ("sessions", self._sessions),
             "/sessions/{id}": ("session", self._session),
-            "/sessions/{id}/events/{seq}": ("event", self._event),
+            r"/sessions/{id}/events/{seq:\d{1,9}}": (None, self._event),
             "/waiting": ("waiting", lambda request: self._waiting.document()),
             "/spend": ("spend", self._spend),
             "/queues": ("queues", lambda request: overview.queues(self._store)),
@@ -199,12 +199,12 @@ class Room:
 
     # -- reading
 
-    def _reading(self, view: str, work: Work) -> Handler:
-        """A document, which whoever asks for JSON gets as it is, and everybody else as a page."""
+    def _reading(self, view: str | None, work: Work) -> Handler:
+        """A document, which whoever asks for JSON gets as it is, and everybody else as a page if there is one."""
 
         async def handle(request: web.Request) -> web.Response:
             doc = await self._writer.call(work, request)
-            if _is_program(request):
+            if view is None or _is_program(request):
                 return web.Response(body=await asyncio.to_thread(_json, doc), content_type="application/json")
             page = partial(rendered, f"{view}.html", view=view, doc=doc, me=self._me(request), now=utc_now())
             return web.Response(text=await asyncio.to_thread(page), content_type="text/html")

@@ -144,7 +144,10 @@ async def test_a_journal_is_read_in_pages_and_event_by_event(visitor: Visitor, h
     past = await visitor.get(f"sessions/{long}", tab="journal", at=300)
     assert past["panel"]["events"][-1]["seq"] == 300
     assert '"hosts": 60' in (await visitor.get(f"sessions/{long}/events/1"))["text"]
-    assert await visitor.status(f"/sessions/{long}/events/99999") == 404
+    for seq in ("99999", "0", "x", "-1", "1" * 10):
+        assert await visitor.status(f"/sessions/{long}/events/{seq}") == 404
+    async with visitor.http.get(f"{visitor.url}/sessions/{long}/events/1") as answer:
+        assert (await answer.json())["seq"] == 1
 
 
 async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Visitor, home: Path) -> None:

@@ -37,14 +37,14 @@ ANA = {"email": "ana@example.com", "email_verified": True, "name": "Ana Ruiz", S
 
 @asynccontextmanager
 async def behind(
-    home: Path, clock: Callable[[], float] = time.monotonic, **claims: Any
+    home: Path, clock: Callable[[], float] = time.monotonic, host: str = "127.0.0.1", **claims: Any
 ) -> AsyncIterator[tuple[Visitor, Provider]]:
     """A room whose visitors log in by a provider, which says this of the next one."""
     port = page_port()
     async with running_provider() as provider:
         provider.claims = claims
         env = {
-            "SAYSO_WEB_URL": f"http://127.0.0.1:{port}",
+            "SAYSO_WEB_URL": f"http://{host}:{port}",
             "SAYSO_WEB_OIDC_ISSUER": provider.issuer,
             "SAYSO_WEB_OIDC_CLIENT": CLIENT,
             "SAYSO_WEB_OIDC_SECRET": SECRET,

@@ -20,6 +20,7 @@ from tests.support import roomful
 from tests.support.browser import PHONE, running_browser
 from tests.web.acting import served
 from tests.web.conftest import Visitor, visited
+from tests.web.test_oidc import ANA, SLACK_ID, behind
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 HOSTILE = '\u202e<img src=x onerror="document.title=1"><script>document.title=1</script>'
@@ -350,3 +351,33 @@ async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, h
         await page.get_by_role("button", name="Drop").click()
         await expect(page.locator("main")).to_contain_text("Nothing was set aside.")
         assert visitor.store.inbox.dead_letters() == []
+
+
+async def test_whoever_comes_from_another_site_finds_their_login(browser: Browser, home: Path) -> None:
+    """A link in a message leads to its session: a browser sends the cookie to nobody's first request from elsewhere."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await visitor.log_in()
+        [one, *_] = (await visitor.get("sessions", status="complete"))["sessions"]
+        await page.goto(f"{visitor.url.replace('127.0.0.1', 'localhost')}/")  # another site than 127.0.0.1
+        await page.evaluate(
+            "(address) => { location.href = address }", f"{visitor.url}/sessions/{one['sessionId']}"
+        )
+        await expect(page.locator(".headline")).to_contain_text(one["flow"])
+
+
+async def test_one_logs_in_by_a_provider_of_another_site(browser: Browser, home: Path) -> None:
+    """There and back in a browser, which has cookies of its own mind; what the page says of a refusal stays."""
+    async with behind(home, host="localhost", **ANA) as (visitor, provider):
+        context = await browser.new_context()
+        page = await context.new_page()
+        address = visitor.url.replace("127.0.0.1", "localhost")
+        provider.claims = {**ANA, "email": "eve@example.com", SLACK_ID: "U0EVE"}
+        await page.goto(f"{address}/waiting")
+        await page.get_by_role("link", name="Log in with your organisation").click()
+        await expect(page.get_by_role("alert")).to_contain_text("You are not listed")
+        await page.wait_for_load_state("networkidle")
+        await expect(page.get_by_role("alert")).to_contain_text("You are not listed")
+        provider.claims = ANA
+        await page.get_by_role("link", name="Log in with your organisation").click()
+        await expect(page.locator(".who-name")).to_have_text("Ana Ruiz")
+        await context.close()

@@ -269,7 +269,8 @@ async function start() {
   const told = token ? await post("login", { token }) : { error: problem, message: problem };
   if (token && !told.error) return location.reload();
   if (told.error && find("[role=alert]")) find("[role=alert]").textContent = told.message;
-  return begin();
+  // A browser sends the cookie to nobody's first request from another site, but to this one.
+  return find("main").dataset.live ? begin() : draw();
 }
 
 start();
