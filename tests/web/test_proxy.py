@@ -150,7 +150,7 @@ async def test_what_the_proxy_does_not_vouch_for_is_refused(home: Path, headers:
         assert told["message"].count(". ") == 0
         assert PROOF not in told["message"]
         shown = await page(visitor, *headers)
-        assert f'>{told["message"]}</p>' in shown
+        assert f">{told['message']}</p>" in shown
         assert "Who waits" not in shown
 
 
