@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bot.handlers.agents import ToAgents
 from bot.handlers.replies import Replies
 from bot.inbound import decisions
 from bot.inbound.meaning import (
@@ -56,7 +55,6 @@ class Presses:
     replies: Replies
     taken: Callable[[], None]
     """Says that there are more rows to be handled."""
-    agents: ToAgents
 
     async def click(self, row: InboxRow) -> bool:
         """A button or a control: carry out what it means."""
@@ -203,7 +201,7 @@ class Presses:
         if isinstance(meant.to, Head):
             actor = await self.people.actor(data)
             words = Steer(meant.text, actor, f"message:{said_at}", to=meant.detail)
-            done = await self.agents.say(row, written, meant.to.session_id, words)
+            done = await self.replies.agents.say(row, written, meant.to.session_id, words)
             said, marks = phrases.chosen_text(meant.text, meant.detail), []
         else:
             prompt = meant.to

@@ -32,6 +32,7 @@ from bot.inbound.meaning import (
     Needs,
     RevokeGrant,
     Said,
+    answerable,
     understand,
 )
 from bot.inbound.triggers import Listening
@@ -180,12 +181,9 @@ class Replies:
 
     async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
         """Carry out a submission about the prompt `data["promptId"]`, as whoever submitted it."""
-        prompt = await self._notices.prompt(data["promptId"])
-        if prompt is None:
-            gone = "This question is not known here any more."
-            return await self._notices.whisper(row, data, gone, "refused")
-        if not prompt.open:
-            return await self._notices.whisper(row, data, phrases.closed_text(prompt), "refused")
+        prompt = answerable(await self._notices.prompt(data["promptId"]))
+        if isinstance(prompt, str):
+            return await self._notices.whisper(row, data, prompt, "refused")
         try:
             actor = await self._people.actor(data, entries=[*(prompt.approvers or ()), *(prompt.who or ())])
             command = await self._people.informed(make(actor), data["channel"])
@@ -203,7 +201,6 @@ class Conversation:
     library: Library
     starts: MessageStarts
     replies: Replies
-    agents: ToAgents
     status: SessionStatus
     notices: Notices
 
@@ -258,11 +255,13 @@ class Conversation:
             case Control():
                 return await self._obey(row, data, actor, found)
             case SteerBy(session_id, path, text):
-                return await self.agents.say(row, data, session_id, Steer(text, actor, row.key, to=path))
+                return await self.replies.agents.say(
+                    row, data, session_id, Steer(text, actor, row.key, to=path)
+                )
             case Overhear():
-                return await self.agents.overhear(row, data, actor, found)
+                return await self.replies.agents.overhear(row, data, actor, found)
             case WhichAgent(agents):
-                return await self.agents.which(row, data, agents)
+                return await self.replies.agents.which(row, data, agents)
             case Menu(prompt_ids, _):
                 meant = sorted(
                     (_by_id(thread.prompts, key) for key in prompt_ids), key=lambda one: one.number or 0

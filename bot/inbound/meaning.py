@@ -63,6 +63,8 @@ PRESS = re.compile(
 """Our buttons and controls: an action, and a value that belongs to it. Nothing else is a press of ours."""
 
 GONE = "This button is not known here any more."
+UNKNOWN = "This question is not known here any more."
+OLDER = "This was changed after it was shown to you. Please look at the question as it is now."
 NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
 UNWRITTEN = "Your reply is not there any more. Please write it again."
 COPY = "This is no longer the message of this question. Please press in the one that shows it now."
@@ -359,6 +361,15 @@ def _stands_in(prompt: PromptState, data: Mapping[str, Json]) -> bool:
     """True if what was pressed is the message that shows a prompt, or a copy outside of the thread. While that is being
     posted nobody knows yet which message it is."""
     return "from" in data or prompt.message_ts in (None, data["messageTs"])
+
+
+def answerable(prompt: PromptState | None, nonce: str | None = None) -> PromptState | str:
+    """The question, or the reason why it cannot be answered by somebody who saw the copy with this nonce."""
+    if prompt is None:
+        return UNKNOWN
+    if not prompt.open:
+        return phrases.closed_text(prompt)
+    return OLDER if nonce is not None and nonce != prompt.nonce else prompt
 
 
 def _written(

@@ -264,9 +264,8 @@ class Bot:
         kept = Notes(notices, channels, people), WideGrants(notices)
         starts = MessageStarts(self.library, people, starter, threads, status, notices, *kept)
         replies = Replies(people, notices, incoming)
-        agents = replies.agents
-        talk = Conversation(people, home, self.library, starts, replies, agents, status, notices)
-        presses = Presses(people, home, notices, replies, lambda: self.service.notify(), agents)
+        talk = Conversation(people, home, self.library, starts, replies, status, notices)
+        presses = Presses(people, home, notices, replies, lambda: self.service.notify())
         lookup = PromptLookup(engine, people, gate)
         form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks, starter.inputs_of)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)

@@ -199,31 +199,26 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
         case "retrying":
             return f"failed: {error_text(entry.error)}; again at {moment(entry.until or view.now)}"
         case "waiting":
-            return f"waits {_for_whom(entry, state)}, {took} so far"
+            prompts = [state.prompts[prompt_id] for prompt_id in entry.prompts if prompt_id in state.prompts]
+            whom = "; ".join(asked_of(state, prompt) for prompt in prompts)
+            until = f"until {moment(entry.until)}" if entry.until else ""
+            return f"waits {f'for {whom}' if prompts else until}, {took} so far"
         case "stopped":
             return f"left without an outcome after {took}"
         case "completed":
             output = "" if entry.output is None else one_line(_value(entry.output), 100)
-            return f"{took + tries:<8} {output}" + _claims(entry, state)
+            # Those who answered its questions from accounts of other names.
+            asked = [prompt for prompt in state.prompts.values() if prompt.path == entry.path]
+            actors = [
+                actor
+                for prompt in asked
+                for actor in (prompt.actor, *(vote["actor"] for vote in prompt.votes))
+            ]
+            claimed = dict.fromkeys(answered_by(actor) for actor in actors if actor and is_claimed(actor))
+            by = f"  by {', '.join(claimed)}" if claimed else ""
+            return f"{took + tries:<8} {output}{by}"
         case _:
             return f"{took} so far{tries}"
-
-
-def _claims(entry: Entry, state: State) -> str:
-    """Those who answered its questions from accounts of other names."""
-    asked = [prompt for prompt in state.prompts.values() if prompt.path == entry.path]
-    actors = [
-        actor for prompt in asked for actor in (prompt.actor, *(vote["actor"] for vote in prompt.votes))
-    ]
-    claimed = dict.fromkeys(answered_by(actor) for actor in actors if actor and is_claimed(actor))
-    return f"  by {', '.join(claimed)}" if claimed else ""
-
-
-def _for_whom(entry: Entry, state: State) -> str:
-    prompts = [state.prompts[prompt_id] for prompt_id in entry.prompts if prompt_id in state.prompts]
-    if prompts:
-        return "for " + "; ".join(asked_of(state, prompt) for prompt in prompts)
-    return f"until {moment(entry.until)}" if entry.until else ""
 
 
 def _value(value: Json) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from bot.config.library import Library
 from bot.config.profiles import Profiles
 from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
+from bot.inbound.meaning import UNKNOWN
 from bot.outbound.calls import Hold, Modals
 from bot.outbound.notices import Notices
 from bot.rendering.home import (
@@ -34,7 +35,7 @@ from bot.rendering.home import (
     words_home,
 )
 from bot.rendering.waiting import DECISION, ONE, REASON, REJECT, TOGETHER, Waiting, alike, together_view
-from bot.views.kinds import UNKNOWN, PromptLookup
+from bot.views.kinds import PromptLookup
 from bot.views.me import about
 from bot.views.service import BROKEN, Kind
 from bot.views.waiting_for import WaitingFor

@@ -19,10 +19,10 @@ from bot.inbound.decisions import (
     Verdict,
     View,
 )
+from bot.inbound.meaning import UNKNOWN, answerable
 from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.grants import ALWAYS, FOR, IN, PATTERN, always_view, patterned
-from bot.rendering.phrases import closed_text
 from bot.rendering.waiting import DECISION, REASON, REJECT, decision_view
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
@@ -41,9 +41,6 @@ from engine.language.errors import InvalidAnswer
 from engine.run.engine import Engine
 from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState
-
-UNKNOWN = "This question is not known here any more."
-OLDER = "This was changed after it was shown to you. Please look at the question as it is now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +63,10 @@ class PromptLookup:
 
     async def asked(self, prompt_id: str, nonce: str | None) -> OpenPrompt | str:
         """The prompt, if it is open and this nonce is its own; else the sentence that says why not."""
-        row = await self._engine.writer.call(prompts.find, self._engine.store.prompts, prompt_id)
-        if row is None:
-            return UNKNOWN
-        if not row.open:
-            return closed_text(row)
-        if nonce is not None and nonce != row.nonce:
-            return OLDER
+        found = await self._engine.writer.call(prompts.find, self._engine.store.prompts, prompt_id)
+        row = answerable(found, nonce)
+        if isinstance(row, str):
+            return row
         state = await self._engine.verified_state(row.session_id)
         run = state.prompts.get(prompt_id)
         if run is None or not run.open:
