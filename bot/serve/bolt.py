@@ -209,11 +209,8 @@ class SlackApp:
         match verdict:
             case Accept(data, thread_key):
                 item = InboxItem(submission.key, VIEW, encode({**stored, **data}), thread_key=thread_key)
-                if not await self._ingest(item):
-                    before = await self._writer.call(self._writer.store.inbox.row, item.key)
-                    if before is not None and before.payload != item.payload:
-                        # Somebody changed a form whose acknowledgement was lost.
-                        return acknowledgement(Refuse(SENT_BEFORE), submission)
+                if not await self._ingest(item) and await self._differs(item):
+                    return acknowledgement(Refuse(SENT_BEFORE), submission)
             case Next(keep=keep) if keep is not None:
                 await self._ingest(InboxItem(verdict.key, PAGE, encode({**stored, "values": keep})))
         return acknowledgement(verdict, submission)
@@ -251,6 +248,11 @@ class SlackApp:
         if is_new:
             self._taken()
         return is_new
+
+    async def _differs(self, item: InboxItem) -> bool:
+        """True if something else is stored under this key: a person changed a form whose acknowledgement was lost."""
+        before = await self._writer.call(self._writer.store.inbox.row, item.key)
+        return before is not None and before.payload != item.payload
 
 
 def _answered(body: dict[str, Any] | None) -> BoltResponse:

@@ -328,8 +328,7 @@ class TriggerStarts:
             return await self._for_each(row, data, fitting if len(fitting) > 1 else ())
         ((flow, trigger),) = fitting.values()
         root = str(message.get("thread_ts") or data["ts"])
-        heads = await self._heads(thread_key(data["team"], data["channel"], root), flow.name)
-        if any(head.status not in ENDED for head in heads):
+        if await self._runs(thread_key(data["team"], data["channel"], root), flow.name):
             return await self.notices.consume(row, "runs already")
         inputs = {**trigger.values, **await self._filled(trigger, data, said_in(message))}
         wish = Wish(flow.name, inputs, data)
@@ -375,3 +374,6 @@ class TriggerStarts:
 
     async def _heads(self, key: str, flow: str) -> list[Head]:
         return [head for head in await self.notices.heads(key) if head.flow_name == flow]
+
+    async def _runs(self, key: str, flow: str) -> bool:
+        return any(head.status not in ENDED for head in await self._heads(key, flow))

@@ -48,9 +48,7 @@ async def read_pages(
             return Refuse(LOST)
         earlier |= values
     if submission.action is not None:
-        if page == 0 or submission.action.get("action_id") != BACK:
-            return Refuse("There is no page before this one.")
-        return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
+        return _back(submission, page, kept, earlier, show)
     raw = read_form(submission.values, pages[page])
     if page + 1 == len(pages):
         answer, wrong = check_form(fields, {**earlier, **raw})
@@ -61,6 +59,14 @@ async def read_pages(
     digest = blake2b(encode([page, raw]), digest_size=12).hexdigest()
     view = _with_back(show(page + 1, [*kept[:page], digest], {**earlier, **raw}), page + 1)
     return Next(view, raw, f"{submission.key}:{digest}")
+
+
+def _back(
+    submission: Submission, page: int, kept: list[str], earlier: dict[str, Json], show: PageView
+) -> Verdict:
+    if page == 0 or (submission.action or {}).get("action_id") != BACK:
+        return Refuse("There is no page before this one.")
+    return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
 
 
 def wrong_on(submission: Submission, fields: Sequence[Field], wrong: Mapping[str, str]) -> Verdict:

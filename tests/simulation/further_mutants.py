@@ -23,12 +23,12 @@ from tests.simulation.mutants import Mutant
 
 def takes_a_modal_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
     """Whoever gives the reason against what was proposed before a change rejects what it became."""
-    named = kinds.named
+    answerable = kinds.answerable
 
-    def any_copy(submission: Submission) -> tuple[str, Any]:
-        return named(submission)[0], None
+    def any_copy(prompt: Any, nonce: str | None = None) -> Any:
+        return answerable(prompt)
 
-    patch.setattr(kinds, "named", any_copy)
+    patch.setattr(kinds, "answerable", any_copy)
 
 
 def a_second_vote_keeps_the_first_reason(patch: pytest.MonkeyPatch) -> None:
