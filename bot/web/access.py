@@ -1,4 +1,4 @@
-"""Who may look: logins, and the checks that every request passes.
+"""Logins, and the checks that every request passes.
 
 A login is made by the token that was printed at the start, or by an OIDC provider (`bot.web.oidc`). It is a cookie that no
 script can read and that no other site's page sends (`SameSite=Strict`). Where a proxy says who somebody is (`bot.web.proxy`),
@@ -20,7 +20,7 @@ from bot.config.settings import Settings, SettingsError
 from engine.language.actors import Actor
 
 SECONDS = 12 * 3600.0
-"""How long a login holds."""
+"""The time for which a login holds."""
 _MOST_LOGINS = 1_000
 NO_LOGIN = "You are not logged in."
 _ENDED = "Your login has ended: it was too old, or the control room was started again."
@@ -38,7 +38,7 @@ class Login(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What they are called."""
+        """The name by which they are shown."""
         return self.actor.name or self.actor.email or self.actor.id
 
 
@@ -54,10 +54,10 @@ class Access:
         self._clock = clock
         self._logins: OrderedDict[str, Login] = OrderedDict()
         self.token = secrets.token_urlsafe(32) if local is not None else None
-        """What the address is printed with."""
+        """The token that is printed with the address."""
         self.cookie = "sayso"
         self.secure = False
-        """Whether the cookie is for HTTPS alone."""
+        """True if the cookie is for HTTPS alone."""
 
     def routes(self) -> list[web.RouteDef]:
         """The addresses at which one logs in, beside that for the token."""
@@ -116,7 +116,7 @@ class Access:
 
 
 def who_is_listed(settings: Settings) -> frozenset[str]:
-    """Who may look, in small letters: ids of Slack and e-mail addresses. Raises `SettingsError` where that is nobody."""
+    """Ids of Slack and e-mail addresses of those who may look, in small letters. Raises `SettingsError` where that is nobody."""
     entries = frozenset(entry.lower() for entry in (*settings.web.users, *settings.admins))
     if not entries:
         raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")

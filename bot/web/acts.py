@@ -1,4 +1,4 @@
-"""What may be changed from the page: each change is a request in the inbox with whoever asks for it, and what the policy makes of
+"""Changes from the page: each is a request in the inbox with whoever asks for it, and what the policy makes of
 it there counts. Nothing is decided here.
 
 Somebody of Slack acts by their id: the running bot, which alone can ask Slack, looks up the facts on which the policy decides
@@ -27,7 +27,7 @@ from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
 
 REPLY_SECONDS = 10.0
-"""How long the page waits until a living process has taken a request; it is kept in any case."""
+"""The time for which the page waits until a living process has taken a request; it is kept in any case."""
 _NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
 _AT_TERMINAL = "This session lives in a terminal, where nobody of Slack acts. Ask whoever ran sayso there."
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -38,10 +38,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "resume": ("text",),
     "retry": (),
 }
-"""What can be asked for, and the fields that it takes (`engine.run.remote_commands`)."""
+"""Requests that the page can make, and the fields that it takes (`engine.run.remote_commands`)."""
 
 _TYPES: Mapping[str, type | UnionType] = {"values": dict, "value": str | int | float}
-"""Of which type a field is, where it is no text: what no handler can read would block the rows behind it."""
+"""Types of fields that are no text: what no handler can read would block the rows behind it."""
 
 
 class Acts:

@@ -1,4 +1,4 @@
-"""What the page is told of one session: where it stood at an event, its graph, its steps, one of them in full, its journal, and
+"""Documents about one session: where it stood at an event, its graph, its steps, one of them in full, its journal, and
 how it differs from another one. What is stored has no secrets in it (`engine.nodes.runtime.redact`), and nothing else is told.
 
 Whatever people and programs wrote is cleaned: characters that hide or reorder others are spelled out.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 
@@ -39,7 +39,7 @@ _MOST_STEPS = 3_000
 _MOST_TEXT = 200_000
 _PREVIEW = 160
 PAGE = 250
-"""How many events of a journal are shown at first, and with each press of *More*."""
+"""The number of events that a journal shows at first, and adds with each press of *More*."""
 
 
 class Past:
@@ -50,7 +50,7 @@ class Past:
         self.events = events
         self.flow = flow
         self.unread = unread
-        """Why its flow cannot be read here."""
+        """The reason why its flow cannot be read here, if it cannot."""
 
     @cached_property
     def picture(self) -> dict[str, Json]:
@@ -183,7 +183,7 @@ def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
 
 
 def _marks(root: Entry, state: State) -> list[Json]:
-    """What became of each node of the graph: its list, its id, the status, and how often it ran."""
+    """The state of each node of the graph: its list, its id, the status, and how often it ran."""
     ran: dict[tuple[str, str], int] = {}
     for entry in root.walk():
         for child in entry.children if entry.kind == "pass" and entry.list_id is not None else ():
@@ -265,20 +265,14 @@ def _line(event: Event) -> dict[str, Json]:
 
 
 def comparison(one: Past, two: Past) -> dict[str, Json]:
-    """What two sessions were given and did, side by side, and the first step at which they went different ways."""
+    """Two sessions side by side, what they were given and did, and the first step at which they went different ways."""
     left, right = _done(one), _done(two)
-    paths = list(dict.fromkeys([*left, *right]))
-    rows = [_beside(path, left.get(path), right.get(path)) for path in paths]
-    given = [_state_inputs(past) for past in (one, two)]
+    rows = [_beside(path, left.get(path), right.get(path)) for path in dict.fromkeys([*left, *right])]
+    states = [derive_state(past.events) for past in (one, two)]
+    given = [state.inputs or state.given for state in states]
     return {
-        "sessions": [
-            {**head_json(past.head, []), "events": len(past.events), "parent": past.head.parent_session_id}
-            for past in (one, two)
-        ],
+        "sessions": [{**head_json(past.head, []), "events": len(past.events)} for past in (one, two)],
         "sameFlow": one.head.flow_digest == two.head.flow_digest,
-        "forkOf": one.head.parent_session_id
-        if two.head.parent_session_id is None
-        else two.head.parent_session_id,
         "inputs": [
             {"name": name, "left": text_of(given[0].get(name)), "right": text_of(given[1].get(name))}
             for name in dict.fromkeys([*given[0], *given[1]])
@@ -289,54 +283,47 @@ def comparison(one: Past, two: Past) -> dict[str, Json]:
     }
 
 
-def _state_inputs(past: Past) -> Mapping[str, Json]:
-    state = derive_state(past.events)
-    return state.inputs or state.given
+Done = tuple[Entry, dict[str, Json]]
+"""A node that has begun, and what can differ about it."""
 
 
-def _done(past: Past) -> dict[str, tuple[Entry, Json]]:
-    """The nodes that have begun, by path, each with what it was given last."""
-    given: dict[str, Json] = {}
-    for event in past.events:
-        if isinstance(event, ev.Start):
-            given[event.path or ""] = event.input
-    entries = (entry for entry in tree(past.events).walk() if entry.kind == "node")
-    return {entry.path: (entry, given.get(entry.path)) for entry in entries}
-
-
-def _beside(path: str, one: tuple[Entry, Json] | None, two: tuple[Entry, Json] | None) -> dict[str, Json]:
-    parts = [
-        name
-        for name, left, right in (
-            ("status", _of(one, "status"), _of(two, "status")),
-            ("input", one and one[1], two and two[1]),
-            ("output", _of(one, "output"), _of(two, "output")),
-            ("error", _of(one, "error"), _of(two, "error")),
+def _done(past: Past) -> dict[str, Done]:
+    """The nodes that have begun, by path, each with what it was given last, and what came of it."""
+    given = {event.path: event.input for event in past.events if isinstance(event, ev.Start)}
+    return {
+        entry.path: (
+            entry,
+            {
+                "status": entry.status,
+                "input": given.get(entry.path),
+                "output": entry.output,
+                "error": entry.error,
+            },
         )
-        if left != right
-    ]
+        for entry in tree(past.events).walk()
+        if entry.kind == "node"
+    }
+
+
+def _beside(path: str, one: Done | None, two: Done | None) -> dict[str, Json]:
+    left, right = (found[1] if found else {} for found in (one, two))
+    parts = [name for name in {**left, **right} if left.get(name) != right.get(name)]
     return {"path": path, "differs": parts, "left": _side(one, parts), "right": _side(two, parts)}
 
 
-def _of(found: tuple[Entry, Json] | None, name: str) -> Json:
-    return None if found is None else getattr(found[0], name)
-
-
-def _side(found: tuple[Entry, Json] | None, parts: Iterable[str]) -> dict[str, Json] | None:
+def _side(found: Done | None, parts: Iterable[str]) -> dict[str, Json] | None:
     if found is None:
         return None
-    entry, given = found
-    values: dict[str, Json] = {"input": given, "output": entry.output, "error": entry.error}
-    shown = {name: text_of(values[name]) for name in parts if name in values and values[name] is not None}
-    times = {"started": entry.started_at, "ended": entry.ended_at, "attempts": entry.attempts}
-    return {"status": entry.status, "type": entry.type, **times, "shown": shown}
+    entry, values = found
+    shown = {name: text_of(values[name]) for name in parts if name != "status" and values[name] is not None}
+    return {"status": entry.status, "started": entry.started_at, "ended": entry.ended_at, "shown": shown}
 
 
 # --- what was sent ------------------------------------------------------------------------------------------
 
 
 def sent(store: Store, session_id: str) -> dict[str, Json]:
-    """What a session has shown, or is to show, in Slack: the rows of its outbox."""
+    """The rows of a session's outbox: what it has shown, or is to show, in Slack."""
     rows = store.outbox.of(session_id, "")
     return {
         "rows": [

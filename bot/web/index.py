@@ -1,4 +1,4 @@
-"""What sessions are found by: an index in memory, read once in pages, newest first, and then kept up to date by what changed.
+"""The index by which sessions are found: in memory, read once in pages, newest first, and then kept up to date by what changed.
 
 A page of 50 reads 50 heads, however many there are. What a session began with never changes, so its first event is read
 once. Everything here runs on the thread of the store.
@@ -26,7 +26,7 @@ from prompt_state import question_row
 _AT_ONCE = 100
 """Sessions that are read before whoever asks for something gets the store."""
 _OVERLAP = timedelta(seconds=10)
-"""How far back is looked for changes: other processes commit a little late, and their clocks differ."""
+"""The time by which a look for changes overlaps with the last one: other processes commit a little late, and their clocks differ."""
 _MOST_WORDS = 500
 SET_ASIDE = "set aside"
 _MENTION = re.compile(r"@([UW][A-Z0-9]{2,})\b")
@@ -67,7 +67,7 @@ class Index:
         self._order: list[str] | None = []
         self._newest = ""
         self.names: dict[str, str] = {}
-        """What people are called, by id, as far as sessions tell."""
+        """The names of people by id, as far as sessions tell."""
         self._read_to: str | None = None
         self.complete = False
 
@@ -130,7 +130,7 @@ class Index:
         }
 
     def facets(self) -> dict[str, Json]:
-        """How many sessions there are of each status and flow, and which people and channels."""
+        """The number of sessions of each status and flow, and the people and channels that there are."""
         statuses: dict[str, int] = {}
         flows: dict[str, int] = {}
         for known in self._known.values():
@@ -165,7 +165,7 @@ class Index:
                 yield session_id
 
     def _unerased(self, session_id: str) -> Known:
-        """What is known of a session, without what was erased since it was read: its head does not tell."""
+        """A session as it is known, without what was erased since it was read: its head does not tell."""
         known = self._known[session_id]
         with suppress(SaysoError):
             try:

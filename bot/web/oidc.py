@@ -30,10 +30,10 @@ log = logging.getLogger("sayso.web")
 SLACK_ID = "https://slack.com/user_id"
 """The claim in which Slack says who somebody is."""
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""How a token may be signed: never by a secret that both sides have, never not at all."""
+"""Algorithms by which a token may be signed: never by a secret that both sides have, never not at all."""
 _COOKIE = "sayso-oidc"
 _LOGIN_SECONDS = 600
-"""How long a login may take, and how long the addresses of the provider are believed."""
+"""The time that a login may take, and for which the addresses of the provider are believed."""
 _LEEWAY = 60
 _PROVIDER_SECONDS = 10
 
@@ -119,7 +119,7 @@ class Oidc(Access):
         return answer
 
     async def _returned(self, request: web.Request) -> Actor:
-        """Who came back. Raises `PermissionError`."""
+        """The person who came back. Raises `PermissionError`."""
         pending = self._pending(request)
         given = request.query.get("state", "")
         if pending is None or not compare_digest(pending["state"].encode(), given.encode(errors="replace")):
@@ -147,7 +147,7 @@ class Oidc(Access):
         return pending
 
     async def _discovered(self, http: Any) -> dict[str, Any]:
-        """Where the provider's doors are. Raises `PermissionError`."""
+        """The provider's own description, with its addresses. Raises `PermissionError`."""
         if self._found is not None and self._found[0] > self._clock():
             return self._found[1]
         found = await _document(http, f"{self._issuer}/.well-known/openid-configuration")
@@ -162,7 +162,7 @@ class Oidc(Access):
         return found
 
     async def _claims(self, code: str, pending: dict[str, Any]) -> dict[str, Any]:
-        """What the provider says of whoever came back with this code, verified. Raises `PermissionError`."""
+        """The verified claims about whoever came back with this code. Raises `PermissionError`."""
         async with self._provider() as http:
             found = await self._discovered(http)
             proof = {"code": code, "code_verifier": pending["code_verifier"]}

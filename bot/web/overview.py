@@ -1,4 +1,4 @@
-"""What the page is told of all sessions together: who waits for whom, what was spent, dead letters, locks, queues."""
+"""Documents about all sessions together: who waits for whom, what was spent, dead letters, locks, queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LISTED = 50
 
 
 class Waiting:
-    """Who waits for whom. Since when a question waits never changes, and is remembered."""
+    """Open questions and whom they ask. Since when a question waits never changes, and is remembered."""
 
     def __init__(self, store: Store, named: Callable[[str], str]) -> None:
         """`named` calls people by their names."""
@@ -109,7 +109,7 @@ def _places(store: Store) -> Iterator[dict[str, Json]]:
 
 
 def queues(store: Store) -> dict[str, Json]:
-    """What came and was not handled, what is to be sent, what was set aside, and which processes serve."""
+    """Rows that came and were not handled, are to be sent, or were set aside, and the processes that serve."""
     counts = store.counts()
     return {
         "inbox": {"rows": counts.inbox, "oldest": counts.oldest_inbox},
@@ -131,7 +131,7 @@ def _letter(row: InboxRow) -> dict[str, Json]:
 
 
 def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str, Json]:
-    """What model calls of the last days cost, today included."""
+    """The cost of the model calls of the last days, today included."""
     since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
     found = spend_json(store.spend.rows(since), days, cap, today)
     for name in ("byFlow", "bySession"):

@@ -49,15 +49,15 @@ class Proxy(Access):
         self._header, self._secret = given.proxy_header, given.proxy_secret.encode()
 
     def of(self, request: web.Request) -> Login:
-        """Who asks, as the proxy says. Raises `PermissionError` for whoever it does not vouch for."""
+        """The person whom the proxy names. Raises `PermissionError` where it does not vouch for exactly one who is listed."""
         proofs, names = (request.headers.getall(name, []) for name in (SECRET, self._header))
         if len(proofs) != 1 or not compare_digest(proofs[0].encode(errors="replace"), self._secret):
             raise PermissionError(
-                f"This did not come by the proxy: its header {SECRET} is missing, or is not SAYSO_WEB_PROXY_SECRET."
+                f"This did not come through the proxy: its header {SECRET} is missing, or is not SAYSO_WEB_PROXY_SECRET."
             )
         if len(names) != 1:
             raise PermissionError(
-                f"The proxy does not say who you are: of {self._header} it sent {len(names)}, not one."
+                f"The proxy has to send {self._header} once, to say who you are; it sent it {len(names)} times."
             )
         slack, email = _SLACK_ID.fullmatch(names[0]), _ADDRESS.fullmatch(names[0])
         if not (slack or email):

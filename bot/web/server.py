@@ -38,13 +38,13 @@ log = logging.getLogger("sayso.web")
 PAGE = Path(__file__).parent / "page"
 PORT = 8766
 LOOK_SECONDS, IDLE_SECONDS = 0.5, 5.0
-"""How often it is looked for changes: while somebody watches, and while nobody does."""
+"""The pauses between two looks for changes: while somebody watches, and while nobody does."""
 _BEAT_SECONDS = 15.0
 _MOST_BYTES = 1024 * 1024
 _MOST_TOLD = 500
 _OPEN = ("/page/", "/api/login", "/api/oidc")
 _LISTED, _MOST_LISTED = 50, 500
-"""How many sessions a list has at first, and at most before it goes on with another page."""
+"""The number of sessions that a list has at first, and at most before it goes on with another page."""
 _TABS = ("steps", "step", "journal", "inputs", "sent")
 _ELSEWHERE = (
     "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
@@ -140,7 +140,7 @@ class Room:
         return answer
 
     def _kept_out(self, request: web.Request) -> str | None:
-        """Why a request is not let in; None if it is, with its login."""
+        """The reason why a request is not let in; None if it is, with its login."""
         try:
             request[LOGIN] = self.access.of(request)
         except PermissionError as error:
@@ -161,7 +161,7 @@ class Room:
             return self._problem(request, 500, "internal", _INTERNAL)
 
     def _problem(self, request: web.Request, status: int, error: str, message: str) -> web.Response:
-        """What is wrong, as whoever asks reads it: a program, or a person, who may have to log in first."""
+        """An error for whoever asks: JSON for a program, and a page for a person, who may have to log in first."""
         if request.path.startswith("/api/") or _is_program(request):
             return _refused(status, error, message)
         if status == 401:

@@ -48,6 +48,29 @@ async def test_a_step_and_a_node_of_an_address_stay_text(visitor: Visitor) -> No
         assert "<img" not in text
 
 
+@pytest.mark.parametrize(
+    ("tab", "says"),
+    [
+        ("steps", "Steps, with when they ran"),
+        ("step", "Choose a step in the graph"),
+        ("journal", "session:start"),
+        ("inputs", "<code>version</code>"),
+        ("sent", "What was sent to Slack"),
+    ],
+)
+async def test_every_part_of_every_session_can_be_drawn(visitor: Visitor, tab: str, says: str) -> None:
+    """Of one that waits, failed, was aborted or is complete, now and as it was."""
+    found = (await visitor.get("sessions", flow="deploy-checkout"))["sessions"]
+    assert {one["status"] for one in found} == {"paused", "failed", "aborted", "complete"}
+    for one in found:
+        for at in ("", "1", "7"):
+            there = f"{visitor.url}/sessions/{one['sessionId']}"
+            async with visitor.http.get(there, params={"tab": tab, "at": at}) as answer:
+                text = await answer.text()
+            assert answer.status == 200
+            assert says in text
+
+
 async def test_a_list_grows_until_it_goes_on_with_another_page(visitor: Visitor) -> None:
     """More of it is one address away: a longer list, and once it is very long the sessions after its last."""
     page = await visitor.get("sessions", limit=6, q="deploy")
