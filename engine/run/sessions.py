@@ -108,23 +108,14 @@ class Sessions:
         if live is not None and live.claimed and live.state.seq:
             return live.state
         cached = self._cached.get(session_id)
-        loaded = await self.writer.call(
-            lambda: self._load_unless(
-                session_id, cached, self.store.sessions.head(session_id) if cached else None
-            )
-        )
-        if loaded is None:
-            assert cached is not None, "only what is cached is not loaded"
-            return cached.state
+        if cached is not None:
+            head = await self.writer.call(self.store.sessions.head, session_id)
+            if _stands(head, cached.epoch, cached.state.seq):
+                return cached.state
+        loaded = await self.writer.call(self.store.sessions.load, session_id)
         state = await self._folded(loaded)
         self._keep(session_id, Cached(loaded.head.epoch, state, *_sizes(loaded), found=True))
         return state
-
-    def _load_unless(self, session_id: str, cached: Cached | None, head: Head | None) -> Loaded | None:
-        """A session as it is stored; None where its head says that it is what is cached. On the thread of the store."""
-        if cached is not None and _stands(head, cached.epoch, cached.state.seq):
-            return None
-        return self.store.sessions.load(session_id)
 
     async def head(self, session_id: str) -> Head:
         """Where a session stands. Raises `UnknownSession`."""
@@ -136,7 +127,8 @@ class Sessions:
     async def trusted(self, session_id: str) -> Head:
         """Where a session stands, for whoever waits for it to move. Raises `UnknownSession`, `SessionQuarantined`."""
         head = await self.head(session_id)
-        _refuse_quarantined(head)
+        if head.quarantined is not None:
+            raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
         return head
 
     async def journal(self, session_id: str) -> list[Event]:
@@ -314,7 +306,8 @@ class Sessions:
         live.found = cached is None or cached.found
         loaded, derived = None, None
         if live.found:
-            loaded, derived = await self.writer.call(self._claimable, live.session_id, cached)
+            known = None if cached is None else (cached.epoch, cached.state.seq)
+            loaded, derived = await self.writer.call(self.store.claimable, live.session_id, self.owner, known)
         if loaded is not None:
             live.epoch = loaded.head.epoch + 1
             await self._load(live, loaded)
@@ -379,16 +372,6 @@ class Sessions:
                 "somebody deleted the place of %s in the queue for its lock; it is put back", session_id
             )
             self.store.consume((), self.now(), places)
-
-    def _claimable(self, session_id: str, cached: Cached | None) -> tuple[Loaded | None, Derived]:
-        """A session that may be claimed, None where it is what is cached, and what follows from its journal. Raises
-        `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
-        head = self.store.sessions.head(session_id)
-        if head is not None:
-            _refuse_quarantined(head)
-        if head is not None and head.owner not in (None, self.owner) and self.store.alive(head.owner):
-            raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
-        return self._load_unless(session_id, cached, head), self.store.derived(session_id)
 
     async def give_back(self, live: ActiveSession) -> CommitResult:
         """Drop a claim under which there is nothing to store: a conflict where memory was behind the store."""
@@ -504,11 +487,6 @@ class Sessions:
 def _stands(head: Head | None, epoch: int, seq: int) -> bool:
     """Whether a session is stored at this place."""
     return head is not None and (head.epoch, head.seq, head.quarantined) == (epoch, seq, None)
-
-
-def _refuse_quarantined(head: Head) -> None:
-    if head.quarantined is not None:
-        raise SessionQuarantined(f"Session {head.session_id} is set aside: {head.quarantined}.")
 
 
 def _sizes(loaded: Loaded) -> tuple[int, int]:

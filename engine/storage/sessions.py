@@ -251,7 +251,16 @@ class SessionTable(Tables):
         """Snapshot and tail, verified. A snapshot that does not verify, or is ahead of the journal, is ignored and
         the whole journal returned. A journal or head that does not verify raises `Corrupt`. `UnknownSession`."""
         record = self._stored(session_id)
-        head = record.head(self._reason(session_id))
+        return self._loaded(record, self._reason(session_id))
+
+    def claimable(self, session_id: str, owner: str, known: tuple[int, int] | None = None) -> Loaded | None:
+        """A session that this owner may claim, as `load` gives it; None where it stands at a `known` epoch and seq. Inside a
+        transaction. Raises `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
+        record = self._free(session_id, owner)
+        return None if (record.epoch, record.seq) == known else self._loaded(record, None)
+
+    def _loaded(self, record: StoredHead, quarantined: str | None) -> Loaded:
+        head = record.head(quarantined)
         try:
             snapshot = self._snapshot(record)
             if snapshot is not None:
@@ -302,7 +311,7 @@ class SessionTable(Tables):
         if commit.new is not None:
             head = self._created(commit, commit.new)
         elif commit.owner is not None:
-            head = self._claimable(commit, commit.owner)
+            head = self._claimed(commit, commit.owner)
         else:
             head = self._expected(commit)
         check_pin(commit)
@@ -326,18 +335,23 @@ class SessionTable(Tables):
             self._db.post(_DROP_SNAPSHOT, (commit.session_id,))
         self._remember(after)
 
-    def _claimable(self, commit: Commit, owner: str) -> StoredHead:
+    def _claimed(self, commit: Commit, owner: str) -> StoredHead:
         """The head of a session that this commit claims."""
-        if (reason := self._reason(commit.session_id)) is not None:
-            raise SessionQuarantined(f"Session {commit.session_id} is set aside: {reason}.")
         try:
-            head = self._stored(commit.session_id)
+            head = self._free(commit.session_id, owner)
         except Corrupt as error:
             raise Overtaken(str(error)) from error
-        if head.owner not in (None, owner) and self._alive(head.owner):
-            raise Owned(f"Session {commit.session_id} is run by {head.owner}, which is alive.")
         if (head.epoch + 1, head.seq) != (commit.epoch, commit.seq):
             raise Overtaken(f"Session {commit.session_id} is at epoch {head.epoch}, seq {head.seq} by now.")
+        return head
+
+    def _free(self, session_id: str, owner: str) -> StoredHead:
+        """The head of a session that this owner may claim."""
+        if (reason := self._reason(session_id)) is not None:
+            raise SessionQuarantined(f"Session {session_id} is set aside: {reason}.")
+        head = self._stored(session_id)
+        if head.owner not in (None, owner) and self._alive(head.owner):
+            raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
         return head
 
     def _expected(self, commit: Commit) -> StoredHead:

@@ -28,6 +28,7 @@ from engine.journal.records import (
     DropLock,
     DropTimer,
     KeptRow,
+    Loaded,
     LockRow,
     Lost,
     PromptRow,
@@ -355,6 +356,13 @@ class Store(Tables):
         first reason. With intents (the thread is told)."""
         self.sessions.set_aside(session_id, reason, now)
         self._put_all(rows, now)
+
+    @reads
+    def claimable(
+        self, session_id: str, owner: str, known: tuple[int, int] | None
+    ) -> tuple[Loaded | None, Derived]:
+        """See `SessionTable.claimable`; with the rows that follow from the journal."""
+        return self.sessions.claimable(session_id, owner, known), self.derived(session_id)
 
     @reads
     def derived(self, session_id: str) -> Derived:

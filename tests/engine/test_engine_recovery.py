@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import Answer, Shown
+from engine.decide.commands import Answer, Message, Shown
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.records import PromptRow, PutOutbox
@@ -591,6 +591,24 @@ async def read_by_an_answer(backing: Backing, tmp_path: Path) -> list[bytes]:
 async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> None:
     """After a restart an answer reads the snapshot, and no event of the journal, however long that is."""
     assert await read_by_an_answer(backing, tmp_path) == []
+
+
+async def test_an_answer_reads_the_head_once_to_load_and_once_to_commit(
+    backing: Backing, tmp_path: Path
+) -> None:
+    """After a restart: what is loaded is one moment of the store, and the commit compares with what is there by then."""
+    session_id, _ = await two_waiting(backing, tmp_path)
+    store, read = backing.open(), []
+    async with running(store, tmp_path) as rig:
+        find = store.sessions._find
+
+        def noted(name: str) -> Any:
+            read.append(name)
+            return find(name)
+
+        store.sessions._find = noted  # type: ignore[method-assign]
+        await rig.engine.apply(session_id, Message("fine", ANA, "k"))
+    assert read == [session_id, session_id]
 
 
 async def test_a_pause_without_its_snapshot_is_noticed(

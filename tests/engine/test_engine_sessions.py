@@ -207,8 +207,8 @@ async def test_every_kind_of_answer_resumes_from_the_snapshot(kind: str, way: st
         prompt_id = (await rig.open_prompt(session_id)).prompt_id
     async with running(backing.open(), tmp_path) as rig:
         resumed: list[object] = []
-        resume, load, read = rig.engine.resume, rig.store.sessions.load, []
-        rig.store.sessions.load = lambda wanted: read.append(found := load(wanted)) or found  # type: ignore[method-assign]
+        resume, loaded, read = rig.engine.resume, rig.store.sessions._loaded, []
+        rig.store.sessions._loaded = lambda *head: read.append(found := loaded(*head)) or found  # type: ignore[method-assign]
         rig.engine.resume = lambda *a, **k: resumed.append(a[1]) or resume(*a, **k)  # type: ignore[method-assign]
         if way == "handler":
             await rig.engine.hear(session_id, Answer(prompt_id, ANA, "k", **given))
