@@ -446,6 +446,9 @@ class Engine:
         if text is not None:
             begun.under(flow, text, actor)
             flow = text
+        if flow.absent:
+            why = "; ".join(flow.absent.values())
+            raise SessionError(f"{why}: session {session_id} is begun again once that is put right.")
         found = past.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
         commands = [
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)

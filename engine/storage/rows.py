@@ -81,8 +81,12 @@ _PROMPTS_OF_THREAD_AND_STATUS = """SELECT n FROM prompts WHERE thread_key = ?
 
 _PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
-_TIMERS = "SELECT n FROM timers ORDER BY due_at, session_id, timer_id"
-_TIMERS_DUE = "SELECT n FROM timers WHERE due_at <= ? ORDER BY due_at, session_id, timer_id"
+_TIMERS = """SELECT n FROM timers
+ WHERE NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = timers.session_id)
+ ORDER BY due_at, session_id, timer_id"""
+_TIMERS_DUE = """SELECT n FROM timers WHERE due_at <= ?
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = timers.session_id)
+ ORDER BY due_at, session_id, timer_id"""
 _TIMER = TIMERS.where("n = ?")
 
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
@@ -262,7 +266,8 @@ class TimerTable(Tables):
 
     @reads
     def rows(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
-        """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out."""
+        """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out, and those of
+        sessions that are set aside: nothing of these runs before they are released."""
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 

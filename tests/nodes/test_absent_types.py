@@ -14,12 +14,12 @@ from engine.decide.commands import Abort, Answer, Hold
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
 from engine.journal.fold import derive_state
-from engine.language.errors import FlowError, SessionQuarantined
+from engine.language.errors import FlowError, SessionError, SessionQuarantined
 from engine.nodes.runtime.table import runners
 from engine.nodes.types import registry
 from engine.run.sessions import Sessions
 from tests.nodes.gonekit import MODULE, Package
-from tests.support.engine import ANA, Backing, EngineRig, flow_of, running, until
+from tests.support.engine import ANA, Backing, Clock, EngineRig, flow_of, running, served, until
 
 ASKS = """
 nodes:
@@ -202,6 +202,48 @@ async def test_a_node_that_was_cut_off_is_asked_about_after_its_release(
         await rig.engine.apply(session_id, None)
         prompt = await rig.open_prompt(session_id)
         assert [option["value"] for option in prompt.options] == ["done", "again", "abort"]
+
+
+async def test_none_is_begun_again_without_its_type(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """A fork, and the one next try that a failed session has, would fail at once: they are refused, and work once the type is
+    there."""
+    package.write(MODULE.replace("return {", "raise ZeroDivisionError\n            return {"))
+    package.install()
+    failed = await waiting(backing, tmp_path, "nodes: [{id: call, type: page, with: {who: ben}}]")
+    package.remove()
+    async with engine(backing, tmp_path) as rig:
+        before = rig.store.sessions.heads()
+        with pytest.raises(SessionError, match="`page` of the package pager is not installed here: session"):
+            await rig.engine.retry(failed, actor=ANA)
+        with pytest.raises(SessionError, match="begun again once that is put right"):
+            await rig.engine.fork(failed, 1, actor=ANA)
+        assert rig.store.sessions.heads() == before
+    package.write(MODULE)
+    package.install()
+    async with engine(backing, tmp_path) as rig:
+        again = await rig.engine.retry(failed, actor=ANA)
+        assert (await rig.engine.parked(again)).status == "complete"
+
+
+async def test_timers_of_many_that_are_set_aside_hold_back_nobody(
+    backing: Backing, tmp_path: Path, package: Package
+) -> None:
+    """More than one look takes are due: a session that lacks nothing goes on in time."""
+    now = Clock()
+    lacks = "nodes: [{id: w, type: wait, with: {for: 1m}}, {id: call, type: page, with: {who: ben}}]"
+    async with running(backing.open(), tmp_path / "home", runners=runners(), now=now) as rig:
+        orphans = [(await rig.settled(lacks)).session_id for _ in range(101)]
+        ours = (await rig.settled("nodes: [{id: w, type: wait, with: {for: 2m}}]")).session_id
+    package.remove()
+    now.advance(3600)
+    async with running(backing.open(), tmp_path / "home", runners=runners(), now=now) as rig:
+        for session_id in orphans:
+            await set_aside(rig, session_id)
+        async with served(rig.engine):
+            await rig.committed.until("session:end", ours)
+    assert package.ran() == []
 
 
 async def test_other_sessions_and_those_that_ended_are_not_disturbed(

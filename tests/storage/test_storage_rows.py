@@ -10,7 +10,7 @@ import pytest
 from engine.journal.records import DropTimer, InboxItem, OutboxRow, PromptRow, PutOutbox, Timer
 from engine.language.errors import StorageError
 from engine.storage.store import Store
-from tests.storage.storagekit import NOW, at
+from tests.storage.storagekit import NOW, at, done, event, new_session
 
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
 
@@ -50,6 +50,18 @@ def test_a_prompt_id_belongs_to_one_session(store: Store) -> None:
     store.consume([], NOW, [prompt("p1")])
     with pytest.raises(StorageError, match="p1"):
         store.consume([], NOW, [prompt("p1", "session-2")])
+
+
+def test_timers_of_what_is_set_aside_are_due_once_it_is_released(store: Store) -> None:
+    """Nothing of such a session runs, so nobody looks at its timers, however many there are."""
+    owner = store.register("bot")
+    names = ["session-1", "session-2"]
+    done(store, *(new_session(name, owner, event("a"), rows=(Timer("t", name, NOW),)) for name in names))
+    store.quarantine("session-1", "bad", NOW)
+    assert [row.session_id for row in store.timers.rows()] == ["session-2"]
+    assert [row.session_id for row in store.timers.rows(due=NOW)] == ["session-2"]
+    store.sessions.release("session-1")
+    assert [row.session_id for row in store.timers.rows(due=NOW)] == names
 
 
 def test_timers_are_set_moved_dropped_and_due(store: Store) -> None:
