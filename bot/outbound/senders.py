@@ -286,7 +286,10 @@ class Rows(Sender):
         behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
         find = None if state.ended else self.sessions.lacks
         lacks = () if find is None else await find(flow)
-        message = card(state, flow, self.ledger.now(), names=names, behind=behind, meters=meters, lacks=lacks)
+        now, folded = self.ledger.now(), prompt is not None and prompt.open
+        message = card(
+            state, flow, now, names=names, behind=behind, meters=meters, lacks=lacks, folded=folded
+        )
         if prompt is not None:
             # As it was posted: a deadline that only the session has is told when it is near.
             question = await self._question(

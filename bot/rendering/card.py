@@ -64,7 +64,7 @@ CANCEL = "sayso:cancel"
 
 _WHOLE = 40
 """Up to so many nodes each has its line."""
-_AHEAD = 8
+_AHEAD, _NEXT = 8, 1
 _BEHIND = 20
 _INPUTS = 12
 
@@ -86,15 +86,17 @@ def card(
     behind: Behind | None = None,
     meters: Mapping[str, Meter] | None = None,
     lacks: Sequence[str] = (),
+    folded: bool = False,
 ) -> Rendered:
-    """The card as it is now. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
+    """The card as it is now; `folded` to what matters beside a question that stands on it. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
     `behind` is whom it waits for in the queue for its lock; `meters` say how far running nodes are, by path; `lacks`
     is what is missing here for what is to come."""
     key = card_key(state.session_id)
     status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
     title = f"{icon} {flow.name}"
-    head = [header(title, key), section(status, most=900), context(_origin(state), most=600)]
+    head = [header(title, key), section(status, most=900)]
+    head += [] if folded else [context(_origin(state), most=600)]
     inputs = _inputs(state.inputs if state.inputs is not None else state.given)
     if inputs:
         head.append(small(inputs, most=1_500))
@@ -102,7 +104,7 @@ def card(
     if state.limits:
         head.append(small(_limits(state.limits), most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
-    tail = [] if state.ended else [as_of]
+    tail = [] if state.ended or folded else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         confirm = {
             "title": words("Cancel this run?"),
@@ -113,11 +115,12 @@ def card(
         }
         cancel = {**button("Cancel", CANCEL, state.session_id), "confirm": confirm}
         tail.append(actions([cancel]))
-    lines = _lines(state, flow, names or {}, meters or {})
+    lines = _lines(state, flow, names or {}, meters or {}, whole=0 if folded else _WHOLE)
     begun = latest_visits(state)
     over = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
     far = f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
-    blocks = [*head, plan_block(far, lines), *tail]
+    steps = context("\n".join(lines), most=1_500) if folded and lines else plan_block(far, lines)
+    blocks = [*head, steps, *tail]
     if not lines or size(blocks) > MOST_UNITS:
         blocks = fit(head, lines_as_sections(lines), tail)
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key)
@@ -134,7 +137,8 @@ def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rende
 
 
 def _around(card: list[Block], question: Rendered) -> list[Block] | None:
-    blocks = [card[0], *question.blocks, {"type": "divider"}, *card[1:]]
+    # The question last: a phone shows the end of a message that is longer than its screen.
+    blocks = [*card, {"type": "divider"}, *question.blocks]
     return None if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS else blocks
 
 
@@ -267,9 +271,11 @@ def _value(value: Json) -> str:
 # --- the nodes ---------------------------------------------------------------------------------------------
 
 
-def _lines(state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[str, Meter]) -> Sequence[str]:
+def _lines(
+    state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[str, Meter], *, whole: int = _WHOLE
+) -> Sequence[str]:
     """A line for each node, in the flow's order, and below containers what is inside; inputs that are asked for stand
-    before them."""
+    before them. More than `whole` nodes are grouped."""
     waits = Waits.of(state, flow, names)._replace(meters=meters)
     asked_inputs = [
         f"🙋 {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
@@ -289,9 +295,9 @@ def _lines(state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[s
     def lines(path: str) -> list[str]:
         return node_lines(waits, path)
 
-    if len(paths) <= _WHOLE:
+    if len(paths) <= whole:
         return [*asked_inputs, *(line for path in paths for line in lines(path))]
-    return [*asked_inputs, *_grouped(state, paths, lines)]
+    return [*asked_inputs, *_grouped(state, paths, lines, _AHEAD if whole else _NEXT)]
 
 
 def _is_inside(path: str, containers: Set[str]) -> bool:
@@ -303,7 +309,9 @@ def _is_inside(path: str, containers: Set[str]) -> bool:
     return False
 
 
-def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]]) -> list[str]:
+def _grouped(
+    state: State, paths: list[str], lines_of: Callable[[str], list[str]], most_ahead: int
+) -> list[str]:
     """Many nodes: what is done becomes a count; what failed, what runs and what comes next keep their lines."""
     lines: list[str] = []
     behind = [path for path in paths if path in state.nodes and path not in state.active]
@@ -319,7 +327,7 @@ def _grouped(state: State, paths: list[str], lines_of: Callable[[str], list[str]
     for some, most, what in (
         (broken, _BEHIND, "failed"),
         (now, _BEHIND, "running"),
-        (ahead, _AHEAD, "to come"),
+        (ahead, most_ahead, "to come"),
     ):
         lines += [line for path in some[:most] for line in lines_of(path)]
         if len(some) > most:

@@ -12,7 +12,7 @@ from bot.intents import agent_rows
 from bot.rendering.agents import Entry, agent_message
 from bot.rendering.plan import plan_steps
 from bot.terminal.console import Paint
-from bot.terminal.narration import happened
+from bot.terminal.described import described, painted
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Due, NodeCut, Steer
 from engine.flow.load import load_flow
@@ -177,7 +177,7 @@ def test_a_terminal_shows_a_plan_in_lines() -> None:
     """Each step with its sign below the call."""
     talk = planned()
     (event,) = [event for event in talk.events if isinstance(event, ev.AgentToolRequested)]
-    line = happened(talk.state, event, Paint(io.StringIO())) or ""
+    (line,) = [painted(found, Paint(io.StringIO())) for found in described(talk.state, event)]
     assert [part.strip() for part in line.split("\n")][1:] == [f"▶️ {LOOK}", f"▫️ {FIX}", f"▫️ {TELL}"]
 
 

@@ -66,7 +66,7 @@ async def test_a_prompt_whose_answer_is_lost_is_there_once(rig: Rig, mode: str) 
     await rig.settled(row.key)
     (prompt,) = copies(rig, f"prompt:{prompt_id}")
     assert copies(rig, row.key) == [prompt]
-    assert buttons(prompt) == ["Approve", "Reject", "Cancel"]
+    assert buttons(prompt) == ["Cancel", "Approve", "Reject"]
     shown = (await rig.engine.state(session_id)).prompts[prompt_id].shown
     assert shown is not None
     assert shown["ts"] == prompt["ts"]

@@ -49,9 +49,12 @@ async def test_a_prompt_is_shown_and_its_place_is_known(rig: Rig) -> None:
     prompt_id = await rig.shown(session_id)
     (prompt,) = await rig.thread(session_id)
     assert key_of(prompt) == card_key(session_id)
-    assert [block["block_id"] for block in prompt["blocks"][:2]] == [key_of(prompt), f"prompt:{prompt_id}"]
+    ids = [block["block_id"] for block in prompt["blocks"]]
+    assert ids.index(f"prompt:{prompt_id}") > ids.index(key_of(prompt)) == 0
+    # A phone shows the end of a long message: the question and its buttons are the last thing.
+    assert prompt["blocks"][-2]["elements"][0]["action_id"] == "sayso:option:0"
     assert prompt["text"].startswith("🔐 *Approval needed*")
-    assert buttons(prompt) == ["Approve", "Reject", "Cancel"]
+    assert buttons(prompt) == ["Cancel", "Approve", "Reject"]
     state = await rig.engine.state(session_id)
     place = {"channel": "C0LOCALOPS", "ts": prompt["ts"], "threadTs": prompt["thread_ts"]}
     assert state.prompts[prompt_id].shown == place

@@ -137,7 +137,7 @@ steps:
     assert "first.yml:10:15: step 2, expect nodes.why" in shown
     assert "      expected  skipped\n      came      completed" in shown
     assert "      expected  It is fast\n      came      It is slow" in shown
-    assert "? gate: Roll back checkout?" in shown
+    assert "? gate  Roll back checkout?" in shown
 
 
 @pytest.mark.parametrize(
