@@ -22,7 +22,7 @@ from playwright.async_api import Browser, expect
 
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
-from bot.workspace import Workspace
+from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, start_flow
 from tests.support.browser import opened_page, running_browser
 

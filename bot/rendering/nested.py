@@ -243,7 +243,7 @@ def _passes(run: NodeRun) -> str:
     failed = [label for item in run.passes["items"].values() if (label := item_label(item))]
     done = ", ".join(filter(None, map(item_label, run.passes["done"])))
     named = f" ({safe(one_line(done, 120))})" if done else ""
-    at = f" · failed at *{safe(one_line(failed[-1], 80))}*" if failed else ""
+    at = f" · failed at {safe(one_line(failed[-1], 80))}" if failed else ""
     return f"{at} · {run.passes['count']} of {run.passes['total']} done{named}"
 
 
