@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from operator import attrgetter
 
 from bot.terminal.console import (
     Exit,
@@ -29,12 +30,10 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state, utc_now
 from engine.storage.store import Store
-from prompt_state import question_row as prompt_store
-from prompt_state.question_row import PromptState
+from prompt_state.question_row import PromptState, known
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
 OPEN = ("idle", "running", "paused")
-_MOST_TIMERS = 10_000
 
 
 def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limit: int, as_json: bool) -> int:
@@ -53,15 +52,14 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
         with opened(settings) as store:
             heads = store.sessions.heads(statuses=wanted, limit=limit)
             codes = {head.session_id: _code(store, head) for head in heads if head.status == "failed"}
-            queued = (
-                {row.session_id: row.name for row in store.locks.rows() if row.taken_at is None}
-                if heads
-                else {}
-            )
-            for prompt in prompt_store.waiting(store.prompts) if heads else ():
-                asked.setdefault(prompt.session_id, []).append(prompt)
-            for timer in store.timers.rows(limit=_MOST_TIMERS) if heads else ():
-                due.setdefault(timer.session_id, timer.due_at)
+            for head in heads:
+                if head.status not in OPEN:
+                    continue
+                beside = store.derived(head.session_id)
+                asked[head.session_id] = sorted(known(beside.prompts), key=attrgetter("number"))
+                queued.update((row.session_id, row.name) for row in beside.locks if row.taken_at is None)
+                if beside.timers:
+                    due[head.session_id] = min(timer.due_at for timer in beside.timers)
     if as_json:
         print_json({"sessions": [_row_json(head, asked, codes) for head in heads]})
     elif not heads:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from bot.terminal.console import Paint, table
+from bot.cli.sessions import list_sessions
+from bot.terminal.console import Paint, Place, table
 from engine.storage.open import open_store
 from engine.storage.tables import session_number
+from prompt_state import question_row
 from tests.cli.clikit import Cli
 from tests.cli.flowtexts import gated, two_questions
 
@@ -46,6 +48,18 @@ def test_a_paused_session_is_listed_with_what_it_waits_for(cli: Cli, paused: dic
     assert [entry["sessionId"] for entry in listed] == [paused["sessionId"]]
     assert listed[0]["prompts"] == [paused["prompts"][0]["promptId"]]
     assert cli.run("sessions", "list", "--status", "complete", "--json").json == {"sessions": []}
+
+
+def test_a_list_reads_no_question_that_it_does_not_show(
+    cli: Cli, paused: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sessions wait: a list of the newest one reads the question of that one."""
+    newer = cli.run("run", "talk", "-i", "who=eve").json
+    read, found = question_row.read, list[str]()
+    monkeypatch.setattr(question_row, "read", lambda row: found.append(row.prompt_id) or read(row))
+    monkeypatch.chdir(cli.cwd)
+    list_sessions(Place(home=".sayso"), (), show_all=False, limit=1, as_json=False)
+    assert found == [newer["prompts"][0]["promptId"]]
 
 
 def test_a_list_is_cut_at_the_terminal_and_never_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
