@@ -2,7 +2,7 @@
 
 They are written in the commit of the events that they follow from, so a difference means that somebody changed or
 deleted rows, or wrote older ones back: a deadline would never come, a button would find no question, two sessions would
-work under one lock. `mend` is called before a process serves anything; `differences` changes nothing.
+work under one lock. `bot.compose.comparing` says when; `differences` changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from prompt_state.question_row import prompt_row
 
 log = logging.getLogger("sayso")
 
-_OPEN = ("running", "paused")
+OPEN = ("running", "paused")
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,17 @@ _KINDS: dict[type, str] = {
 }
 
 
-def differences(store: Store) -> Iterator[Difference]:
-    """All sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out. Raises
-    `StorageError` where nothing can be read just now."""
-    named = {row.session_id for row in store.timers.rows(limit=None)} | {
-        row.session_id for row in store.locks.rows()
-    }
-    ended = [store.sessions.head(session_id) for session_id in named]
-    heads = {
-        head.session_id: head for head in (*store.sessions.heads(statuses=_OPEN, limit=None), *ended) if head
-    }
-    for session_id, head in heads.items():
+def heads_of(store: Store) -> list[Head]:
+    """All sessions that have rows which follow from their journals: those that are open, and those of which some were left."""
+    left = filter(None, map(store.sessions.head, store.locks.left_behind()))
+    return [*store.sessions.heads(statuses=OPEN, limit=None), *left]
+
+
+def differences(store: Store, heads: Sequence[Head]) -> Iterator[Difference]:
+    """Those of these sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out.
+    Raises `StorageError` where nothing can be read just now."""
+    for head in heads:
+        session_id = head.session_id
         if head.quarantined is not None:
             continue
         try:
@@ -138,13 +138,12 @@ def _shown(state: State, prompt_id: str) -> bool:
     return state.prompts[prompt_id].shown is not None
 
 
-def mend(store: Store, now: str) -> None:
-    """Write the rows anew that are not what the journals say, and log them. A session that lost its lock to another one is
-    set aside. One that a living process owns is left to it."""
-    for found in differences(store):
+def mend(store: Store, now: str, heads: Sequence[Head]) -> None:
+    """Write the rows of these sessions anew that are not what their journals say, and log them. A session that lost its lock to
+    another one is set aside. One that a living process owns is left to it: its claim has compared them."""
+    mine = [head for head in heads if head.owner is None or not store.alive(head.owner)]
+    for found in differences(store, mine):
         head = found.head
-        if head.owner is not None and store.alive(head.owner):
-            continue
         log.error("%s; they are written anew", found)
         rows = tuple(found.rows)
         commit = Commit(head.session_id, head.epoch, head.seq, now, head.status, head.phase, rows=rows)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from bot.compose.environment import key_variable, needs_model
-from bot.compose.projections import differences
+from bot.compose.projections import differences, heads_of
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
 from bot.doctor.findings import Check
@@ -208,7 +208,7 @@ def check_deep(store: Store) -> Iterator[Check]:
         "\n".join(bad) or f"{len(heads)} verify and fold",
         hint if bad else None,
     )
-    found = [str(difference) for difference in differences(store)]
+    found = [str(difference) for difference in differences(store, heads_of(store))]
     hint = "They are written anew when the bot starts."
     yield Check(
         "derived",

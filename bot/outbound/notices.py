@@ -11,7 +11,7 @@ lane of their own: one that Slack refuses holds no other, and the thread is told
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
 from bot.intents.session_rows import direct_row, ephemeral_row, note_row
@@ -38,7 +38,6 @@ from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.run.engine import Engine
-from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState, thread_key
 
 log = logging.getLogger("sayso.conversation")
@@ -52,9 +51,13 @@ PATIENCE_SECONDS = 30.0
 class Notices:
     """Says what came of inbox rows, and consumes them with it."""
 
-    def __init__(self, engine: Engine, gate: Gate) -> None:
+    def __init__(
+        self, engine: Engine, gate: Gate, find: Callable[[str], Awaitable[PromptState | None]]
+    ) -> None:
         self.engine = engine
         self.gate = gate
+        self.prompt = find
+        """A question by its id, open or not."""
 
     async def consume(self, row: InboxRow, outcome: str, *rows: Row, result: bytes | None = None) -> bool:
         """The row is done with, and this follows from it."""
@@ -91,10 +94,6 @@ class Notices:
             engine.store.sessions.heads, statuses=("running", "paused"), limit=_MOST_LIVING
         )
         return [head for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
-
-    async def prompt(self, prompt_id: str) -> PromptState | None:
-        """A question, open or not."""
-        return await self.engine.writer.call(prompts.find, self.engine.store.prompts, prompt_id)
 
     async def stored(self, key: str) -> InboxRow | None:
         """What arrived under this key, done with or not."""

@@ -11,9 +11,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from bot.compose.comparing import Comparing
 from bot.compose.environment import THIS_MACHINE, Machine, look_after, make_engine
 from bot.compose.lacks import Lacks
-from bot.compose.projections import mend
 from bot.compose.suspension import until_released
 from bot.config.directory import Directory
 from bot.config.library import Library
@@ -241,7 +241,8 @@ class Bot:
             profiles=self.profiles,
         )
         channels, links = self.channels, Links(bot)
-        self.notices = notices = Notices(engine, gate)
+        self.comparing = Comparing(engine, self._stored)
+        self.notices = notices = Notices(engine, gate, self.comparing.prompt)
         status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
@@ -266,7 +267,7 @@ class Bot:
         replies = Replies(people, notices, incoming)
         talk = Conversation(people, home, self.library, starts, replies, status, notices)
         presses = Presses(people, home, notices, replies, lambda: self.service.notify())
-        lookup = PromptLookup(engine, people, gate)
+        lookup = PromptLookup(engine, people, gate, self.comparing.prompt)
         form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks, starter.inputs_of)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
@@ -418,6 +419,7 @@ class Bot:
                 await self.gaps.hear()
             if await self.catchup.ensure(row.thread_key):
                 return False
+            await self.comparing.of_thread(row.thread_key)
             try:
                 return bool(await handler(row))
             except UnknownPerson as error:
@@ -465,7 +467,9 @@ class Bot:
             await self.replica.join()
             await until_released(self.engine.writer, self.machine.now(), self.stopping)
             if self.replica.first():
-                await self._stored("comparing rows", mend, self.engine.store, self.machine.now())
+                await self.comparing.first(whole=self.replica.shared)
+            else:
+                self.comparing.done.set()
             if self.replica.works:
                 await look_after(self.engine, in_slack)
         except BaseException:
@@ -557,9 +561,13 @@ class Bot:
         self._ready = True
         if on_ready is not None:
             on_ready(identity)
-        if self.replica.takes:
-            await supervised("noticing gaps", self._look_at_sockets, self._is_over)
-        await self.stopping.wait()
+        comparing = self._task("comparing rows", self.comparing.rest)
+        try:
+            if self.replica.takes:
+                await supervised("noticing gaps", self._look_at_sockets, self._is_over)
+            await self.stopping.wait()
+        finally:
+            comparing.cancel()
 
     async def _look_at_sockets(self) -> None:
         """Notice gaps, and keep what the sockets carried."""

@@ -39,7 +39,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer
 from engine.run.engine import Engine
-from prompt_state import question_row as prompts
 from prompt_state.question_row import PromptState
 
 
@@ -56,15 +55,17 @@ class OpenPrompt:
 class PromptLookup:
     """Reads for the kinds of views. Nothing here writes, and only `facts` asks Slack."""
 
-    def __init__(self, engine: Engine, people: People, gate: Gate) -> None:
+    def __init__(
+        self, engine: Engine, people: People, gate: Gate, find: Callable[[str], Awaitable[PromptState | None]]
+    ) -> None:
         self._engine = engine
+        self._prompt = find
         self._people = people
         self._gate = gate
 
     async def asked(self, prompt_id: str, nonce: str | None) -> OpenPrompt | str:
         """The prompt, if it is open and this nonce is its own; else the sentence that says why not."""
-        found = await self._engine.writer.call(prompts.find, self._engine.store.prompts, prompt_id)
-        row = answerable(found, nonce)
+        row = answerable(await self._prompt(prompt_id), nonce)
         if isinstance(row, str):
             return row
         state = await self._engine.verified_state(row.session_id)

@@ -27,6 +27,8 @@ _LOCK_GRANTS = """SELECT n FROM locks INDEXED BY locks_waiting WHERE taken_at IS
  (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n) ORDER BY n LIMIT ?"""
 _UNPLACED = """SELECT session_id, flow_digest FROM sessions WHERE status IN ('idle', 'running', 'paused')
  AND NOT EXISTS (SELECT 1 FROM locks WHERE locks.session_id = sessions.session_id) ORDER BY n"""
+_LEFT_BEHIND = """SELECT session_id FROM timers UNION SELECT session_id FROM locks
+ EXCEPT SELECT session_id FROM sessions WHERE status IN ('running', 'paused')"""
 _DIGEST = "SELECT session_id, flow_digest FROM sessions WHERE session_id = ?"
 _DROP_LOCK = "DELETE FROM locks WHERE session_id = ? AND name = ?"
 _SPEND = SPEND.where("n = ?")
@@ -97,6 +99,11 @@ class LockTable(Tables):
         """Open sessions that have no place in any queue that verifies, each with the digest of its flow."""
         changed = [row.session_id for row in self.rows() if not row.verified]
         return self._db.all(_UNPLACED) + [row for name in changed for row in self._db.all(_DIGEST, (name,))]
+
+    @reads
+    def left_behind(self) -> list[str]:
+        """Sessions that have timers or a place in a queue although they are not open."""
+        return [row[0] for row in self._db.all(_LEFT_BEHIND)]
 
     @reads
     def grants(self, limit: int = 100) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from bot.compose.projections import differences, intents, mend, repairs
+from bot.compose.projections import differences, heads_of, intents, mend, repairs
 from bot.intents.session_rows import slack_intents
 from engine.decide.commands import Shown
 from engine.journal.records import DropLock, PutLock, TakeLock
@@ -83,7 +83,7 @@ async def asked(rig: EngineRig, *, shown: bool = True) -> str:
 
 def told(store: Store) -> list[str]:
     """The differences, in words."""
-    return [str(found) for found in differences(store)]
+    return [str(found) for found in differences(store, heads_of(store))]
 
 
 async def test_what_was_written_is_what_the_journal_says(home: Home) -> None:
@@ -105,7 +105,7 @@ async def test_deleted_rows_come_back(home: Home, table: str) -> None:
         home.outside(f"DELETE FROM {table}")  # noqa: S608 - our own names
         [what] = told(rig.store)
         assert ("messages" if table == "outbox" else table) in what
-        mend(rig.store, utc_now())
+        mend(rig.store, utc_now(), heads_of(rig.store))
         assert (home.rows(), told(rig.store)) == (before, [])
 
 
@@ -140,7 +140,7 @@ async def test_a_question_that_may_have_been_shown_is_looked_for_first(home: Hom
     async with home.rig() as rig:
         await asked(rig, shown=False)
         home.outside("DELETE FROM outbox WHERE kind = 'prompt'")
-        mend(rig.store, utc_now())
+        mend(rig.store, utc_now(), heads_of(rig.store))
         [row] = [row for row in rig.store.outbox.due(now="9999") if row.kind == "prompt"]
         assert row.attempts == 1
 
@@ -159,7 +159,7 @@ async def test_older_rows_are_put_right(home: Home) -> None:
             home.outside(f"INSERT INTO {table} SELECT * FROM {copy}")  # noqa: S608 - our own names
         [what] = told(rig.store)
         assert "(locks, prompts, timers)" in what
-        mend(rig.store, utc_now())
+        mend(rig.store, utc_now(), heads_of(rig.store))
         assert home.rows() == before
 
 
@@ -169,7 +169,7 @@ async def test_a_holder_gets_its_place_back_before_those_who_wait(home: Home) ->
         holder, waits = await asked(rig), await asked(rig, shown=False)
         home.outside(f"DELETE FROM locks WHERE session_id = '{holder}'")  # noqa: S608 - our own names
         assert rig.store.locks.grants() == [waits]
-        mend(rig.store, utc_now())
+        mend(rig.store, utc_now(), heads_of(rig.store))
         assert rig.store.locks.grants() == []
         assert [row.session_id for row in rig.store.locks.rows()] == [holder, waits]
 
@@ -181,7 +181,7 @@ async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
         rig.store.consume(
             (), utc_now(), [DropLock("api", holder), PutLock("api", waits), TakeLock("api", waits)]
         )
-        mend(rig.store, utc_now())
+        mend(rig.store, utc_now(), heads_of(rig.store))
         head = rig.store.sessions.head(holder)
         assert head is not None
         assert "lock was deleted" in (head.quarantined or "")
