@@ -501,6 +501,16 @@ GATE = (
         flag("--once", "Look once."),
     ),
     command(
+        "proxy = gate:proxy",
+        """Stand between an MCP client and a server: calls of tools are held until they are allowed.
+
+        For rules a tool is called `mcp__NAME__TOOL`. What the server gets is, byte for byte, what was approved.
+        """,
+        argument("COMMAND...", "The server and its arguments, after `--`.", "words", list[str]),
+        option("--name NAME", "What the server is called in rules.", str, ...),
+        option("--wait SECONDS", "How long a call waits for people.", float, 45.0, min=0, max=86400),
+    ),
+    command(
         "doctor = gate:doctor",
         "Check, as the agent's user, that its calls reach the gate, and whether the gate is a boundary for it.",
         JSON,

@@ -104,6 +104,23 @@ def doctor(place: Place, as_json: bool) -> int:
     return Exit.FAILED if any(one.good is False for one in found) else Exit.OK
 
 
+def proxy(place: Place, words: list[str], name: str, wait: float) -> int:
+    """Relay between a client and a server. Raises `UsageError`."""
+    from bot.gate.client import NoGate
+    from bot.gate.proxy import serve
+
+    if not words:
+        raise UsageError("Say which server: sayso gate proxy --name NAME -- COMMAND")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+        raise UsageError(f"{name!r} is no name for a server: letters, digits, _ and -")
+    try:
+        serve(words, name, wait)
+    except NoGate as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{words[0]} cannot be run: {error.strerror}") from error
+
+
 def settings(place: Place, wait: float, interactive: bool) -> int:
     """Print the settings of Claude Code."""
     from bot.gate.doctor import claude_settings

@@ -34,7 +34,7 @@ from engine.flow.build import schema_of
 from engine.flow.load import load_flow
 from engine.journal.events import Event
 from engine.journal.phases import ENDED
-from engine.journal.records import Consumed, InboxItem, InboxRow
+from engine.journal.records import Consumed, InboxItem, InboxRow, KeptRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
@@ -51,6 +51,8 @@ MOST_OPEN = 10
 RATE, RATE_SECONDS = 30, 60.0
 """New requests of a token within so many seconds."""
 _LOOK_SECONDS = 1.0
+PIN_SECONDS = 10 * 365 * 86400.0
+"""How long the definition of a tool is kept."""
 _WORDS = 600
 
 
@@ -74,6 +76,8 @@ class Wanted(Struct, frozen=True):
     machine: str = ""
     place: str = ""
     interactive: bool = False
+    listing: str = ""
+    """The digest of the tool's definition, where a door knows it."""
 
 
 class Standing(Struct, frozen=True):
@@ -89,6 +93,8 @@ class Standing(Struct, frozen=True):
     handed: str | None = None
     """When it was handed out."""
     valid_seconds: float = 0.0
+    pin: dict[str, Json] | None = None
+    """The definition of a tool that is approved with it."""
 
 
 @dataclass(eq=False, repr=False)
@@ -217,6 +223,9 @@ class Requests:
             decided = rules.otherwise() if wanted.kind == "question" else Decision("ask", 0)
             if wanted.kind == "flow" and wanted.tool not in rules.document.flows:
                 raise Refused(f"the flow `{wanted.tool}` is not listed in `flows` of gate.yml")
+        pinned = await self._pinned(token, wanted)
+        if not pinned and decided.kind == "allow":
+            decided = rules.otherwise()
         noted: dict[str, Json] = {"digest": ours, "rule": decided.rule, "rules": rules.digest}
         if decided.kind != "ask":
             state = "allowed" if decided.kind == "allow" else "denied"
@@ -235,6 +244,9 @@ class Requests:
             if slowed is not None:
                 return {"state": "busy", "reason": slowed}
             payload = self._payload(token, wanted, decided, rules.digest, again)
+            if not pinned:
+                payload["before"] += ", whose definition has changed since it was first listed"
+                payload["pin"] = {"id": _pin(token, wanted), "listing": wanted.listing}
             items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
         await self._keep(*items)
         return key
@@ -330,7 +342,28 @@ class Requests:
         """Hand an approval out, unless it was: whoever comes second gets False."""
         approved = digest("call", {"tool": standing.outputs["tool"], "arguments": standing.arguments})
         key, payload = f"gate:out:{standing.session_id}", encode({"digest": approved})
-        return await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))
+        ours = await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))
+        if ours and standing.pin is not None:
+            await self._pin(str(standing.pin["id"]), str(standing.pin["listing"]))
+        return ours
+
+    async def _pinned(self, token: Token, wanted: Wanted) -> bool:
+        """True if a tool is defined as it was when its definition was first seen, or last approved."""
+        if not wanted.listing:
+            return True
+        engine = self.notices.engine
+        row = await engine.writer.call(engine.store.kept.row, _pin(token, wanted))
+        if row is None:
+            await self._pin(_pin(token, wanted), wanted.listing)
+        return row is None or decode(row.body)["listing"] == wanted.listing
+
+    async def _pin(self, kept_id: str, listing: str) -> None:
+        engine, now = self.notices.engine, self.now()
+        row = await engine.writer.call(engine.store.kept.row, kept_id)
+        rev, until = 1 if row is None else row.rev + 1, timestamps.after(now, PIN_SECONDS)
+        await self.notices.put(
+            KeptRow(kept_id, "gate-pin", kept_id, rev, until, encode({"listing": listing}))
+        )
 
     async def _settled(self, key: str, until: float, gone: Callable[[], bool]) -> Standing:
         """How a request stands once it is no longer open, the time is over, or nobody waits any more."""
@@ -390,6 +423,7 @@ class Requests:
             at=asked.at,
             handed=None if out is None else out.received_at,
             valid_seconds=float(data["validSeconds"]),
+            pin=data.get("pin"),
         )
 
     async def _alarm(self, token: Token, wanted: Wanted, key: str, text: str) -> None:
@@ -516,8 +550,13 @@ def _key(name: str, token: Token, *parts: str) -> str:
 
 def _base(token: Token, wanted: Wanted, ours: str) -> str:
     """What requests that are alike share; flows are alike under one key only."""
-    more = [wanted.call] if wanted.kind == "flow" else []
+    more = [wanted.call] if wanted.kind == "flow" else [wanted.listing]
     return _key("gate:request", token, wanted.kind, wanted.session, ours, *more)
+
+
+def _pin(token: Token, wanted: Wanted) -> str:
+    """The id under which the definition of a tool is kept."""
+    return _key("gate:pin", token, wanted.tool)
 
 
 def _thread(token_id: str, session: str) -> str:

@@ -33,10 +33,15 @@ class Case:
         self.tokens: list[Token] = [make_token(bot.engine.store, name, ana, 1, now)[0] for name in names]
 
     async def ask(
-        self, command: str = "make deploy", call: str = "c1", agent: int = 0, wait: float = 0.0
+        self,
+        command: str = "make deploy",
+        call: str = "c1",
+        agent: int = 0,
+        wait: float = 0.0,
+        listing: str = "",
     ) -> str:
         """How a call stands."""
-        wanted = Wanted("approval", "claude", "s1", call, "Bash", {"command": command})
+        wanted = Wanted("approval", "claude", "s1", call, "Bash", {"command": command}, listing=listing)
         answer = await self.bot.requests.ask(self.tokens[agent], wanted, wait, lambda: False)
         return str(answer["state"])
 
@@ -90,7 +95,13 @@ async def others_answer(case: Case) -> None:
     assert await case.ask(wait=1) == "open"
 
 
-async def _always(self: Requests, standing: Any) -> bool:
+async def the_tool_that_was_listed(case: Case) -> None:
+    """A tool that is defined otherwise than before is asked about, whatever a rule allows."""
+    assert await case.ask("git status", listing="first") == "allowed"
+    assert await case.ask("git status", "c2", listing="another") == "open"
+
+
+async def _always(self: Requests, *_: Any) -> bool:
     return True
 
 
@@ -107,6 +118,7 @@ FAULTS: dict[str, tuple[Any, str, Any, Callable[[Case], Awaitable[None]]]] = {
     "other bytes than those that were approved": (requests, "_digest", lambda wanted: "same", those_bytes),
     "the answer of another key": (requests, "_key", lambda name, token, *parts: name, its_own_answer),
     "allow by error": (RulesFile, "read", _last_good, no_allow_by_error),
+    "a changed definition is not noticed": (Requests, "_pinned", _always, the_tool_that_was_listed),
     "the asker answers": (requests, "approval_flow", _anyone, others_answer),
 }
 
