@@ -577,12 +577,16 @@ class Bot:
             if self.slack.reconnected():
                 await self.gaps.reopened()
             waited += 1.0
-            if waited % HEARD_SECONDS == 0 and self.slack.sockets.heard > self._heard:
-                # When the last event came, for `sayso doctor`.
-                self._heard = self.slack.sockets.heard
-                heard = f"{self.machine.seconds():.6f}"
-                await self._stored("the time of the last event", self.engine.store.marks.move, HEARD, heard)
+            if waited % HEARD_SECONDS == 0:
+                await self._note_heard()
             await self._stored_marks()
+
+    async def _note_heard(self) -> None:
+        """Keep when the last event came, for `sayso doctor`."""
+        if self.slack.sockets.heard > self._heard:
+            self._heard = self.slack.sockets.heard
+            heard = f"{self.machine.seconds():.6f}"
+            await self._stored("the time of the last event", self.engine.store.marks.move, HEARD, heard)
 
     async def _stored_marks(self) -> None:
         """Keep until where threads are known by what was delivered, where nothing is delivered to other processes."""
