@@ -8,7 +8,7 @@ ARGS   ?=
 
 run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
-	$(BIN)/sayso dev examples $(ARGS)
+	$(BIN)/sayso dev --gate examples $(ARGS)
 
 # One process more than cores. What one has compiled the others need not, nor the processes that tests start.
 test prove: export PYTHONDONTWRITEBYTECODE =

@@ -34,6 +34,7 @@ TOP = (
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),
         flag("--limits", "Enforce Slack's published rate limits; the page counts what they refuse."),
         flag("--agent", "The app is an agent of Slack's."),
+        flag("--gate", "A scripted agent asks people before it acts."),
     ),
     command(
         "init = init:init_command",
@@ -42,7 +43,11 @@ TOP = (
         What is there already stays as it is.
         """,
         argument("[FOLDER]", "Which one. [this one]", "folder", Path, None),
-        option("--from NAME", "A runbook of the cookbook in place of the first flow.", name="source"),
+        option(
+            "--from NAME",
+            "A runbook of the cookbook in place of the first flow; `gate` adds rules for agents.",
+            name="source",
+        ),
         flag("--list", "List the names of the cookbook.", "list_names"),
     ),
     command(

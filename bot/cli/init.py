@@ -30,6 +30,8 @@ _PLAIN = {
     "flows/scenarios/maintenance.yml": "scenario.yml",
 }
 """From where in the folder to a file of `STARTER`."""
+_GATE = {"gate.yml": "gate.yml", "flows/scenarios/gate.yml": "gate_table.yml"}
+"""The same for the rules of agents, beside the first flow."""
 
 
 def init_command(place: Place, folder: Path | None, source: str | None, *, list_names: bool) -> int:
@@ -40,7 +42,9 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
         return Exit.OK
     folder = folder or Path()
     wanted = {name: STARTER / file for name, file in _PLAIN.items()}
-    if source is not None:
+    if source == "gate":
+        wanted |= {name: STARTER / file for name, file in _GATE.items()}
+    elif source is not None:
         wanted = {name: file for name, file in wanted.items() if not name.startswith("flows/")}
         wanted |= dict(_runbook(source.removeprefix("cookbook/")))
     made = [

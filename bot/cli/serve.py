@@ -238,7 +238,13 @@ def _list_broken(library: Library) -> None:
 
 
 def dev_command(
-    place: Place, flows: list[Path], port: int | None, open_it: bool | None, limits: bool, agent: bool
+    place: Place,
+    flows: list[Path],
+    port: int | None,
+    open_it: bool | None,
+    limits: bool,
+    agent: bool,
+    gate: bool,
 ) -> int:
     """Serve flows in a local workspace until a signal. Raises `SettingsError`, `Served`, `DevFailed`, `StorageError`."""
     settings, wanted = place.settings(), display_there() if open_it is None else open_it
@@ -258,6 +264,8 @@ def dev_command(
         print(f"The control room of its sessions: {found.room}")
         print(f"Serving {_served(found.bot.library)}.")
         example = clean(next(iter(sorted(flows)), "NAME"))
+        if gate:
+            print(f"An agent asks in #ops, for Ana; others answer. Agents ask at {found.bot.gate_at}.")
         print("Three things to try:")
         print(
             f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)"
@@ -273,7 +281,7 @@ def dev_command(
 
     try:
         with lease(dev_database(settings), "sayso dev", utc_now()) as held:
-            served = run_dev(settings, flows, port, ready, held, limits=limits, agent=agent)
+            served = run_dev(settings, flows, port, ready, held, limits=limits, agent=agent, gate=gate)
             return _until_stopped(_beating(held, served))
     except Served as error:
         _offer(error, wanted)

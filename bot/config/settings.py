@@ -364,6 +364,8 @@ class Settings:
     """Where metrics and health are served; None is nowhere."""
     gate: Address | None = setting("SAYSO_GATE", _address)
     """Where agents ask; None is nowhere."""
+    gate_rules: Path | None = None
+    """The rules for agents, where they do not stand beside the flows."""
     log_json: bool = setting("SAYSO_LOG_FORMAT", _log_format, False)
     log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
     """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
@@ -400,7 +402,7 @@ class Settings:
     @property
     def gate_file(self) -> Path:
         """The file that says who is asked for which calls of agents: beside the folder of flows."""
-        return self.flows.parent / "gate.yml"
+        return self.gate_rules or self.flows.parent / "gate.yml"
 
     @property
     def mcp_file(self) -> Path:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.config.library import EXAMPLES
-from bot.config.settings import Settings, SettingsError, account
+from bot.config.settings import Address, Settings, SettingsError, account
+from bot.gate.scripted import play
 from bot.pages import LOOPBACK
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
@@ -36,6 +37,8 @@ from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
 """Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
+STARTER = Path(__file__).resolve().parents[1] / "starter"
+"""Files of a new folder."""
 PORT = 8765
 """Where the page is, unless that port is taken or another one is asked for."""
 
@@ -85,11 +88,12 @@ async def run_dev(
     *,
     limits: bool = False,
     agent: bool = False,
+    gate: bool = False,
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
     a workspace that runs would be overwritten. `limits` are Slack's published ones; with `agent` the app is an
-    agent of Slack's. Raises `DevFailed`, `StorageError`."""
-    places = flows or default_flows(settings)
+    agent of Slack's; with `gate` a scripted agent asks in the first channel. Raises `DevFailed`, `StorageError`."""
+    places, asking = flows or default_flows(settings), list[asyncio.Task[None]]()
     home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
     if limits:
@@ -109,6 +113,9 @@ async def run_dev(
             blobs=None,
             agents=replace(settings.agents, scripted="without_key"),
         )
+        if gate:
+            rules = settings.gate_file if settings.gate_file.exists() else STARTER / "gate.yml"
+            local = replace(local, gate=Address("127.0.0.1", 0), gate_rules=rules)
         served = Bot(local, flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
@@ -116,10 +123,15 @@ async def run_dev(
         def ready(identity: Identity) -> None:
             lease.reached_at(f"{workspace.url}/")
             on_ready(Ready(workspace.url, workspace.api_url, served, identity, room))
+            if gate:
+                ana = next(user.id for user in workspace.core.state.users.values() if user.name == "ana")
+                asking.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
 
         async with _control_room(local) as room:
             await served.run(ready)
     finally:
+        for task in asking:
+            task.cancel()
         await workspace.stop()
 
 

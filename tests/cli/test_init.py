@@ -45,6 +45,14 @@ def test_a_runbook_of_the_cookbook_comes_with_all_that_it_needs(name: str, cli: 
         assert program.stat().st_mode & 0o111, program
 
 
+def test_rules_for_agents_come_with_a_table_that_passes(cli: Cli) -> None:
+    """`--from gate` adds them to the first flow."""
+    assert cli.run("init", "--from", "gate").code == 0
+    assert "gate.yml" in cli.run("validate", "--strict").out
+    played = cli.run("test")
+    assert (played.code, "2 scenarios passed" in played.out) == (0, True), played
+
+
 def test_what_is_there_stays_as_it_is(cli: Cli) -> None:
     """A second time adds what is missing, says what it left, and asks for a .gitignore that keeps the tokens out."""
     cli.run("init")

@@ -257,6 +257,37 @@ async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli)
     assert sorted(path.name for path in (cli.cwd / ".sayso").iterdir()) == ["dev"]
 
 
+async def test_dev_shows_an_agent_that_asks_and_goes_on_after_a_stop(cli: Cli) -> None:
+    """With --gate a scripted agent asks about a call; started again it still waits, and after the press it asks about ten."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "--gate", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        await asyncio.to_thread(until, lambda: shown_in(url, "wants to use"), "the question")
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == 0
+    with cli.started("dev", "--gate", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        here = "/page/messages?as=U0LOCALBEN&channel=C0LOCALOPS"
+        root = page(url, here)["messages"][0]
+        asked = next(
+            message
+            for message in page(url, f"{here}&thread_ts={root['ts']}")["messages"]
+            if "wants to use" in json.dumps(message)
+        )
+        button = next(
+            element
+            for block in asked["blocks"]
+            for element in block.get("elements", [])
+            if element.get("action_id") == "sayso:option:0"
+        )
+        press = {"channel": "C0LOCALOPS", "message_ts": asked["ts"], "action_id": button["action_id"]}
+        page(url, "/page/action", **{"as": "U0LOCALBEN", **press})
+        await asyncio.to_thread(until, lambda: shown_in(url, "web-10"), "the ten")
+        assert not shown_in(url, "may have run")
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == 0
+
+
 async def test_dev_says_that_it_is_not_slack(cli: Cli) -> None:
     """It says so in its first line, and that nothing leaves the machine."""
     cli.write("flows/asks.yml", ASKS)

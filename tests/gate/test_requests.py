@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,24 @@ async def test_a_flooding_agent_is_slowed_and_its_person_is_told(gate: Gate) -> 
         ),
         timeout=20,
     )
+
+
+async def test_ten_at_once_are_decided_together(gate: Gate) -> None:
+    """On Home one form decides all ten; each is recorded, and handed out, by itself."""
+    asked = [asyncio.create_task(gate.ask(f"make {n}", f"c{n}", wait=60)) for n in range(10)]
+    workspace = gate.workspace
+    await workspace.open_home("ben")
+    await workspace.wait_for(lambda: "10 alike" in json.dumps(workspace.home("ben") or {}), timeout=30)
+    home = workspace.home("ben") or {}
+    await workspace.press_in_view("ben", home["id"], text="Decide 10 together…")
+    await workspace.wait_for(lambda: workspace.views("ben"))
+    view = workspace.views("ben")[-1]
+    assert await workspace.submit_view("ben", view["id"], {"decision": "approve"}) == {"closed": True}
+    answers = await asyncio.gather(*asked)
+    assert sorted(answer["arguments"]["command"] for answer in answers) == sorted(
+        f"make {n}" for n in range(10)
+    )
+    assert {answer["state"] for answer in answers} == {"allowed"}
 
 
 async def test_large_arguments_are_asked_about_whole(workspace: Workspace, tmp_path: Path) -> None:
