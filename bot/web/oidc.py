@@ -46,7 +46,8 @@ class Oidc(Access):
         given = settings.web
         if not (given.url and given.issuer and given.client_id and given.client_secret):
             raise SettingsError(
-                "Logins of others need SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and SAYSO_WEB_OIDC_SECRET."
+                "Logins of others need SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and SAYSO_WEB_OIDC_SECRET, "
+                "or a proxy that knows them (docs/control-room.md)."
             )
         checked_url("SAYSO_WEB_URL", given.url)
         checked_url("SAYSO_WEB_OIDC_ISSUER", given.issuer)

@@ -315,6 +315,19 @@ async def test_a_search_keeps_what_is_typed_meanwhile(browser: Browser, home: Pa
         assert set(page.url.partition("?")[2].split("&")) == {"q=deploy", "person=ben"}
 
 
+async def test_news_take_nothing_of_what_is_written_into_a_comparison(browser: Browser, home: Path) -> None:
+    """Whoever has written one of two ids keeps it while sessions go on elsewhere."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await page.goto(f"{visitor.url}/compare")
+        await expect(page.locator(".live-text")).to_have_text("live")
+        await page.get_by_label("The left session").fill("abc")
+        await page.get_by_label("The right session").focus()
+        async with page.expect_response("**/compare"):
+            visitor.room._tell([])
+        await page.wait_for_load_state("networkidle")
+        await expect(page.get_by_label("The left session")).to_have_value("abc")
+
+
 async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: Path) -> None:
     """The first press of *Cancel* ends nothing; the second does, and what became of it is read there."""
     who = Actor.local("ana")
