@@ -19,6 +19,7 @@ from yarl import URL
 
 from bot.cli.web import _room
 from bot.config.settings import SettingsError, load_settings
+from bot.web import oidc
 from bot.web.oidc import SLACK_ID
 from engine.storage.sqlite import open_sqlite
 from tests.support.browser import page_port
@@ -149,6 +150,20 @@ async def test_a_way_back_that_did_not_begin_in_this_browser_is_refused(home: Pa
             assert told(answer) == ""
         async with other.get(back) as answer:
             assert "did not begin here" in told(answer), "the cookie was used up"
+
+
+async def test_a_state_that_is_not_compared_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded fault: where any state will do, a browser that began a login takes the way back of another one."""
+    monkeypatch.setattr(oidc, "compare_digest", lambda one, two: True)
+    async with behind(home, **ANA) as (visitor, _), ClientSession(cookie_jar=CookieJar(unsafe=True)) as other:
+        back = await goes_there(other, visitor.url)
+        await goes_there(visitor.http, visitor.url)
+        async with visitor.http.get(back) as answer:
+            assert "did not begin here" not in told(answer)
+        monkeypatch.undo()
+        await goes_there(visitor.http, visitor.url)
+        async with visitor.http.get(back) as answer:
+            assert "did not begin here" in told(answer)
 
 
 async def test_nobody_pushes_out_the_login_of_another(home: Path) -> None:

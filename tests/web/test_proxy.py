@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from bot.cli.web import _room
 from bot.config.settings import SettingsError, load_settings
+from bot.web import proxy
 from bot.web.proxy import SECRET
 from engine.language.actors import Actor
 from engine.language.codec import decode
@@ -145,13 +146,20 @@ async def test_what_the_proxy_does_not_vouch_for_is_refused(home: Path, headers:
     """Without its secret no name counts, and with it one name alone that is listed; the page says why not in one sentence."""
     async with behind(home) as visitor:
         status, told = await asks(visitor, "waiting", *headers)
-        assert (status, told["error"]) == (401, "login")
+        assert (status, told.get("error")) == (401, "login")
         assert said in told["message"]
         assert told["message"].count(". ") == 0
         assert PROOF not in told["message"]
         shown = await page(visitor, *headers)
         assert f">{told['message']}</p>" in shown
         assert "Who waits" not in shown
+
+
+async def test_a_secret_that_is_not_compared_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded fault: where any secret will do, the list of attacks above fails."""
+    monkeypatch.setattr(proxy, "compare_digest", lambda one, two: True)
+    with pytest.raises(AssertionError):
+        await test_what_the_proxy_does_not_vouch_for_is_refused(home, [ANA, (SECRET, "wrong")], "through")
 
 
 async def test_there_is_no_other_way_in(home: Path) -> None:
