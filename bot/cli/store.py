@@ -43,11 +43,11 @@ from engine.language.errors import (
     MalformedJournal,
     SessionError,
     SnapshotRefused,
-    StorageError,
 )
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
 from engine.run.verify import verify
+from engine.storage.errors import NotAlone
 from engine.storage.open import place_of
 from engine.storage.private_files import read_key
 from engine.storage.sealing import BEGINS, Sealer
@@ -146,9 +146,7 @@ def refuse_others(store: Store) -> None:
     """Raise `StorageError` where another process has the store open."""
     others = store.serving()
     if others:
-        raise StorageError(
-            f"The database is in use by {', '.join(others)}. Stop that first: what is stored is written anew."
-        )
+        raise NotAlone(who=", ".join(others))
 
 
 def release_session(place: Place, text: str) -> int:

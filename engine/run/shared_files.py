@@ -27,7 +27,7 @@ from msgspec import Struct, field
 
 from engine.journal.records import KeptRow
 from engine.language.codec import decode, encode
-from engine.language.errors import BlobLost, StorageError
+from engine.language.errors import BlobLost
 from engine.nodes.runtime.folder import FileRefused, parts_inside, private_folder, session_folder
 from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.trees import (
@@ -44,6 +44,7 @@ from engine.nodes.runtime.trees import (
     tree_of,
 )
 from engine.storage.blobs import Blobs
+from engine.storage.errors import FilesUnusable
 from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.engine")
@@ -160,7 +161,7 @@ class SharedFiles:
             async with lock:
                 yield
         except OSError as error:
-            raise StorageError(f"the files of {session_id} cannot be kept or read: {error}") from error
+            raise FilesUnusable(session_id=session_id, error=error) from error
 
     async def _stored(self, session_id: str) -> KeptRow | None:
         row: KeptRow | None = await self._writer.call(self._writer.store.kept.row, row_id(session_id))

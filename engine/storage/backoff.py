@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.language.errors import RowRefused, StorageBusy, StorageError, StorageFull
+from engine.storage.errors import StoreFailure
 
 log = logging.getLogger("sayso.storage")
 T = TypeVar("T")
@@ -33,7 +34,8 @@ def delays(most: float = MOST_SECONDS) -> Iterator[float]:
 
 def passes(error: BaseException) -> bool:
     """Whether an error of the store may be gone at the next attempt."""
-    return type(error) is StorageError or isinstance(error, RowRefused | StorageBusy | StorageFull)
+    passing = StoreFailure | RowRefused | StorageBusy | StorageFull
+    return type(error) is StorageError or isinstance(error, passing)
 
 
 def is_busy(error: BaseException) -> bool:

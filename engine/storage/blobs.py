@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from engine.language.errors import BlobLost, SaysoError, StorageError
+from engine.language.errors import BlobLost, SaysoError
+from engine.storage import errors
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -115,16 +116,11 @@ class Blobs:
         except FileNotFoundError as error:
             if digest:
                 raise BlobLost(f"{digest} of session {session_id} is not in {self.url} any more.") from error
-            raise StorageError(f"{self.url} cannot be used: there is no such bucket or folder.") from error
+            raise errors.NoBlobs(url=self.url) from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StorageError(
-                f"{self.url} refuses to {doing} files of sessions: check the credentials, their rights on it, and "
-                f"SAYSO_BLOBS. ({_first_line(error)})"
-            ) from error
+            raise errors.BlobsRefused(url=self.url, doing=doing, error=_first_line(error)) from error
         except (BaseError, OSError) as error:
-            raise StorageError(
-                f"{self.url} cannot {doing} files of sessions now: {_first_line(error)}"
-            ) from error
+            raise errors.BlobsAway(url=self.url, doing=doing, error=_first_line(error)) from error
 
 
 def _opened(url: str, env: Mapping[str, str], folder: Path | None) -> ObjectStore:

@@ -21,6 +21,7 @@ import apsw
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
 from engine.storage.database import UNREADABLE, Database, SqlValue, T, WriteWatch
+from engine.storage.errors import DatabaseRefused, DiskFailed, NotWritable, NoWriteAheadLog
 
 BUSY_MILLISECONDS = 5_000
 """How long a write waits for another process's write."""
@@ -131,10 +132,7 @@ class SqliteConnection(Database):
                 self.raw.pragma("auto_vacuum", "INCREMENTAL")
             mode = self.raw.pragma("journal_mode", "WAL")
         if mode != "wal":
-            raise StorageError(
-                f"{self._path} cannot use a write-ahead log (journal mode {mode}); "
-                "put the database on a local disk."
-            )
+            raise NoWriteAheadLog(path=self._path, mode=mode)
 
     def close(self) -> None:
         """Close; a second call does nothing."""
@@ -352,7 +350,7 @@ def _translate(error: apsw.Error, path: Path, patience: float | None = None) -> 
             return StorageBroken(_broken_text(path, str(error)))
         if extended in _SHM_GROWTH:
             return StorageFull(f"{path} cannot grow its shared memory file ({error}); is the disk full?")
-        return StorageError(f"The disk could not read or write {path}: {error}.")
+        return DiskFailed(path=path, error=error)
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return Corrupt(f"{path} is damaged ({error}); restore it from a copy.")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
@@ -362,8 +360,10 @@ def _translate(error: apsw.Error, path: Path, patience: float | None = None) -> 
             "Is something else writing to it (a backup, an open `sqlite3` shell)?"
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
-        return StorageError(f"{path} cannot be opened for writing ({error}); check its directory and mode.")
-    return row_error(error) or StorageError(f"The database {path} refused: {type(error).__name__}: {error}.")
+        return NotWritable(path=path, error=error)
+    return row_error(error) or DatabaseRefused(
+        place=f"The database {path}", error=f"{type(error).__name__}: {error}"
+    )
 
 
 def _broken_text(path: Path, cause: str) -> str:

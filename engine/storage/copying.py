@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.journal.records import Head
-from engine.language.errors import Corrupt, Erased, RowRefused, StorageError
+from engine.language.errors import Corrupt, Erased, RowRefused
+from engine.storage.errors import CopyRefused
 from engine.storage.flows import TEXT_ABOUT, TEXTS
 from engine.storage.sealing import ENCRYPTED, JOURNAL, JournalRecord
 from engine.storage.store import META, PUT_META, Store, has_rows
@@ -30,19 +31,17 @@ _ERASED = DATA_KEYS.where("key_id = ?")
 def copy_store(source: Store, target: Store) -> int:
     """Copy all rows to an empty store; how many sessions came. Raises `StorageError`."""
     if has_rows(target._db):
-        raise StorageError(
-            "The store that is copied to has rows already; name a new one. Nothing was changed."
-        )
+        raise CopyRefused(why="The store that is copied to has rows already; name a new one.")
     for store, which in ((source, "from"), (target, "to")):
         if others := store.serving():
-            raise StorageError(
-                f"The store that is copied {which} is in use by {', '.join(others)}. Stop them first. Nothing was changed."
+            raise CopyRefused(
+                why=f"The store that is copied {which} is in use by {', '.join(others)}. Stop them first."
             )
     if (reason := source.suspended()) is not None:
-        raise StorageError(f"The store that is copied from is suspended: {reason} Nothing was changed.")
+        raise CopyRefused(why=f"The store that is copied from is suspended: {reason}")
     if source.vault is not None and target.vault is None:
-        raise StorageError(
-            "The store that is copied from is encrypted, and the other one has no SAYSO_ENCRYPTION_KEYS. Nothing was changed."
+        raise CopyRefused(
+            why="The store that is copied from is encrypted, and the other one has no SAYSO_ENCRYPTION_KEYS."
         )
     source.changed()
     try:
@@ -52,9 +51,7 @@ def copy_store(source: Store, target: Store) -> int:
             with source._db.read():
                 sessions = _Copy(source, target).all()
             if source.changed():
-                raise StorageError(
-                    "The store that is copied from was written to meanwhile. Stop who did. Nothing was changed."
-                )
+                raise CopyRefused(why="The store that is copied from was written to meanwhile. Stop who did.")
     finally:
         if target.vault is not None:
             target.vault.alone = False
@@ -91,9 +88,7 @@ class _Copy:
         heads = source.sessions.heads(limit=None)
         for head in heads:
             if _state_of(source, head) != _state_of(target, head):
-                raise StorageError(
-                    f"Session {head.session_id} is not the same in the copy. Nothing was changed."
-                )
+                raise CopyRefused(why=f"Session {head.session_id} is not the same in the copy.")
         return len(heads)
 
     def _rows(self, table: Copied) -> None:
@@ -105,7 +100,7 @@ class _Copy:
             if [_told(self._source, table, row) for row in rows] != [
                 _told(self._target, table, row) for row in there
             ]:
-                raise StorageError(f"The copy has other rows of {table.name}. Nothing was changed.")
+                raise CopyRefused(why=f"The copy has other rows of {table.name}.")
             last = rows[-1][0]
 
     def _resealed(self, table: Copied, row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -123,16 +118,14 @@ class _Copy:
         try:
             return (*row[:beside], *table.table.sealed(sealer, record, row[0]))
         except RowRefused as error:
-            raise StorageError(
-                f"A row of {table.name} cannot be copied. {error} Nothing was changed."
-            ) from error
+            raise CopyRefused(why=f"A row of {table.name} cannot be copied. {error}") from error
 
     def _write(self, table: Copied, rows: list[tuple[Any, ...]]) -> None:
         try:
             self._target._db.many(table.write, rows)
         except self._target._db.refused as error:
-            raise StorageError(
-                f"A row of {table.name} cannot be copied. {self._target._db.row_error(error)} Nothing was changed."
+            raise CopyRefused(
+                why=f"A row of {table.name} cannot be copied. {self._target._db.row_error(error)}"
             ) from error
 
     def _journals(self) -> None:

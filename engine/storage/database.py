@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
+from engine.storage.errors import NotCompacted
 
 T = TypeVar("T")
 SqlValue: TypeAlias = str | bytes | int | None
@@ -167,4 +168,4 @@ class Database(ABC):
 
     def compact(self) -> None:
         """Write everything anew without free space. Only while nobody else uses the database."""
-        raise StorageError("This database cannot be compacted; its server does that by itself.")
+        raise NotCompacted()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from engine.journal.records import FlowForm
-from engine.language.errors import Corrupt, StorageError
+from engine.language.errors import Corrupt
+from engine.storage.errors import NoSuchFlow
 from engine.storage.sealing import digest_of
 from engine.storage.tables import FORMS, Tables, kind_of, reads, writes
 
@@ -28,7 +29,7 @@ class FlowTable(Tables):
         """The pinned flow's body, verified against its digest. `Corrupt`, `StorageError` when absent."""
         row = self._db.one(_FLOW, (digest,))
         if row is None:
-            raise StorageError(f"No flow with digest {digest} is stored.")
+            raise NoSuchFlow(digest=digest)
         body = row[0]
         if type(body) is bytes:
             body = self._sealer.opened(TEXTS, (TEXT_ABOUT, digest), body)

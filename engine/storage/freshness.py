@@ -29,9 +29,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.language.errors import StorageError, StoreSuspended
+from engine.language.errors import StoreSuspended
 from engine.storage.connection import SqliteConnection
 from engine.storage.database import WriteWatch
+from engine.storage.errors import AnchorUnwritten, PathUnusable
 from engine.storage.private_files import check_private, make_private, open_private, sync_directory
 from engine.storage.sealing import Sealer
 
@@ -247,7 +248,7 @@ class Anchor:
                 self._fill(self.path, point)
             sync_directory(self.path.parent)
         except OSError as error:
-            raise StorageError(f"{self.path} could not be written: {error.strerror}.") from error
+            raise AnchorUnwritten(path=self.path, error=error) from error
         self.open()
 
     def _fill(self, path: Path, point: Point) -> None:
@@ -295,4 +296,4 @@ def remove_anchor(database: Path) -> None:
     try:
         anchor_of(database).unlink(missing_ok=True)
     except OSError as error:
-        raise StorageError(f"{anchor_of(database)} cannot be removed: {error.strerror}.") from error
+        raise PathUnusable(path=anchor_of(database), done="removed", error=error) from error

@@ -25,6 +25,7 @@ from msgspec import Struct
 from engine.journal.records import Commit, CommitResult, InboxItem
 from engine.language.errors import RowRefused, StorageBroken, StorageError
 from engine.storage.backoff import passes
+from engine.storage.errors import WriterClosed, WriterNotStarted
 from engine.storage.store import Store
 
 log = logging.getLogger("sayso.storage")
@@ -99,7 +100,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._gate = threading.Lock()
         self._trouble = _Trouble(store)
-        self._ended: StorageError | None = StorageError("The writer is not running; call start() first.")
+        self._ended: StorageError | None = WriterNotStarted()
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
@@ -114,7 +115,7 @@ class Writer:
         with self._gate:
             thread, self._thread = self._thread, None
             if self._ended is None:
-                self._ended = StorageError("The writer was closed; nothing was stored.")
+                self._ended = WriterClosed()
                 self._queue.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join()

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import apsw
 
-from engine.language.errors import StorageError
 from engine.storage.connection import SqliteConnection
+from engine.storage.errors import NoDatabaseUrl, NoDriver
 from engine.storage.leases import MemoryOwners
 from engine.storage.schema import STEPS, take_steps
 from engine.storage.sealing import Sealer
@@ -54,10 +54,7 @@ def open_store(
             from engine.storage.postgres import open_postgres
 
         return open_postgres(url, key, encryption_keys)
-    raise StorageError(
-        f"{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or "
-        "postgresql://user@host/name."
-    )
+    raise NoDatabaseUrl(url=url)
 
 
 def place_of(url: str) -> str:
@@ -76,9 +73,7 @@ def _driver() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise StorageError(
-            f"A Postgres database needs its driver ({error}): pip install 'sayso[postgres]'."
-        ) from error
+        raise NoDriver(error=error) from error
 
 
 # --- in memory ---------------------------------------------------------------------------------------------

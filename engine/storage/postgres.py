@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError, StoreTooOld
+from engine.storage.errors import UpgradeInUse
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connect import shown
 from engine.storage.postgres_connection import PostgresConnection
@@ -133,10 +134,7 @@ def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
             )
         living = [label_of(owner) for owner in owners.living()]
         if 0 < version < len(STEPS) and living:
-            raise StorageError(
-                f"{shown(db.url)} has to be upgraded (schema {version} to {len(STEPS)}), but it is in use by "
-                f"{', '.join(living)}. Stop them first."
-            )
+            raise UpgradeInUse(place=shown(db.url), version=version, latest=len(STEPS), who=", ".join(living))
         if version == 0:
             db.raw.execute(_OWN_TABLES)
         for statements in list(steps(STEPS))[version:]:

@@ -12,7 +12,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
-from engine.language.errors import StorageError
+from engine.storage.errors import (
+    NoSchema,
+    NotUtf8,
+    NoUsage,
+    PoolerBetween,
+    PostgresTooOld,
+    ServerUnusable,
+    Standby,
+    UrlUnreadable,
+)
 
 OLDEST = 140000
 """The oldest server: `idle_session_timeout` is what ends a lease."""
@@ -45,16 +54,14 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
     }
     known = _parts(url)
     if known is None:
-        raise StorageError(
-            "The database URL cannot be read: in a user or password, @ / : # ? % have to be percent-encoded (%40 for @)."
-        )
+        raise UrlUnreadable()
     try:
         # Who lives is read from these names: one in the URL would hide it.
         named = {key: value for key, value in given.items() if key not in known} | {"application_name": name}
         full = make_conninfo(url, **named)
         raw = psycopg.connect(full, autocommit=True, cursor_factory=psycopg.RawCursor)
     except psycopg.Error as error:
-        raise StorageError(f"{shown(url)} cannot be opened: {told(error)}.") from error
+        raise ServerUnusable(place=shown(url), done="opened", error=told(error)) from error
     try:
         _check(raw, url)
         for setting in _SETTINGS:
@@ -63,16 +70,13 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
             raw.execute(_MAKE_SCHEMA)
         raw.execute(_STAY)
         if not schema_of(raw):
-            raise StorageError(f"The role of {shown(url)} has no USAGE on the schema of its search_path.")
+            raise NoUsage(place=shown(url))
     except psycopg.errors.InsufficientPrivilege as error:
         raw.close()
-        raise StorageError(
-            f"The role of {shown(url)} can neither use nor make the schema of its search_path "
-            f"({error.diag.message_primary}). Make one for it: CREATE SCHEMA name AUTHORIZATION role."
-        ) from error
+        raise NoSchema(place=shown(url), error=error) from error
     except psycopg.Error as error:
         raw.close()
-        raise StorageError(f"{shown(url)} cannot be used: {told(error)}.") from error
+        raise ServerUnusable(place=shown(url), done="used", error=told(error)) from error
     except BaseException:
         raw.close()
         raise
@@ -84,24 +88,17 @@ def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
     """Refuse a server that cannot keep what is promised. Raises `StorageError`."""
     if raw.info.server_version < OLDEST:
         version = raw.info.parameter_status("server_version")
-        raise StorageError(f"{shown(url)} is Postgres {version}; sayso needs Postgres 14 or later.")
+        raise PostgresTooOld(place=shown(url), version=version)
     row = raw.execute(
         "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding')"
     ).fetchone()
     assert row is not None, "a SELECT without FROM gives a row"
     if row[0] != raw.info.backend_pid:
-        raise StorageError(
-            f"Between sayso and {shown(url)} stands a connection pooler. A process is alive as long as its own connection "
-            "to the server is, so give the address of the server itself."
-        )
+        raise PoolerBetween(place=shown(url))
     if row[1]:
-        raise StorageError(
-            f"{shown(url)} is a standby, which takes no writes; give the address of its primary."
-        )
+        raise Standby(place=shown(url))
     if row[2] != "UTF8":
-        raise StorageError(
-            f"{shown(url)} stores text as {row[2]}; make a database with `ENCODING 'UTF8' TEMPLATE template0`."
-        )
+        raise NotUtf8(place=shown(url), encoding=row[2])
 
 
 def schema_of(raw: psycopg.Connection[tuple[Any, ...]]) -> str:

@@ -26,6 +26,7 @@ from psycopg import errors
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
 from engine.storage.database import Database, SqlValue, WriteWatch
+from engine.storage.errors import DatabaseRefused, ForeignTables, NotTheOwner, StoreClosed, TransactionUndone
 from engine.storage.postgres_connect import LOCK_SECONDS, connect, schema_of, shown, told
 from engine.storage.postgres_words import lock_number, of_many, statement
 
@@ -205,7 +206,7 @@ class PostgresConnection(Database):
             yield
             self._own += 1
             if self._end.statusmessage != "COMMIT":
-                raise StorageError(f"{shown(self.url)} undid a transaction in which a statement had failed.")
+                raise TransactionUndone(place=shown(self.url))
         except psycopg.Error as error:
             if not self._committing:
                 raise
@@ -381,16 +382,12 @@ class PostgresConnection(Database):
                 f"No space is left for {where}; nothing was written. Free some: work then goes on."
             )
         if isinstance(error, errors.InsufficientPrivilege):
-            return StorageError(
-                f"The role of {where} may not do this ({says}): make it the owner of the database's tables."
-            )
+            return NotTheOwner(place=where, error=says)
         if isinstance(error, errors.DuplicateTable):
-            return StorageError(
-                f"{where} holds tables of another program ({says}); give sayso its own database."
-            )
+            return ForeignTables(place=where, error=says)
         if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
             return Corrupt(f"{where} is damaged ({says}); restore it from a copy.")
-        return self.row_error(error) or StorageError(f"{where} refused: {says}.")
+        return self.row_error(error) or DatabaseRefused(place=where, error=says)
 
     def _lost(self, error: Exception) -> StorageError:
         return Overlapped(
@@ -402,7 +399,7 @@ class PostgresConnection(Database):
         if self.broken is not None:
             raise StorageBroken(self.broken)
         if self._closed:
-            raise StorageError("The store is closed.")
+            raise StoreClosed()
         self._reconnect()
 
     def _may_write(self) -> None:

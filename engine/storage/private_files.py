@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from engine.language.errors import KeyMissing, StorageError
+from engine.language.errors import KeyMissing
+from engine.storage import errors
 
 _OPENING_SECONDS = 30.0
 _NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,13 +33,13 @@ def private_directory(path: Path) -> Path:
         real = path.resolve(strict=True)
         found = real.stat()
     except OSError as error:
-        raise StorageError(f"The directory {path} cannot be used: {error.strerror}.") from error
+        raise errors.PathUnusable(path=f"The directory {path}", done="used", error=error) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise StorageError(f"{path} is not a directory.")
+        raise errors.NotADirectory(path=path)
     if found.st_uid != os.geteuid():
-        raise StorageError(f"The directory {real} belongs to another user; use one of your own.")
+        raise errors.DirectoryOfAnother(path=real)
     if found.st_mode & 0o022:
-        raise StorageError(f"Others can write to the directory {real}; run `chmod 700 {real}`.")
+        raise errors.DirectoryWritable(path=real)
     return real
 
 
@@ -49,13 +50,13 @@ def check_private(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StorageError(f"{path} cannot be used: {error.strerror}.") from error
+        raise errors.PathUnusable(path=path, done="used", error=error) from error
     if not stat.S_ISREG(found.st_mode):
-        raise StorageError(f"{path} is not a regular file; it is refused because it may point elsewhere.")
+        raise errors.NotAFile(path=path)
     if found.st_uid != os.geteuid():
-        raise StorageError(f"{path} belongs to another user; run as that user, or use another database.")
+        raise errors.FileOfAnother(path=path)
     if found.st_mode & 0o077:
-        raise StorageError(f"Others can read or write {path}; check it, then run `chmod 600 {path}`.")
+        raise errors.FileReadable(path=path)
     return True
 
 
@@ -66,7 +67,7 @@ def make_private(path: Path) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise StorageError(f"{path} cannot be made: {error.strerror}.") from error
+        raise errors.PathUnusable(path=path, done="made", error=error) from error
     os.fchmod(descriptor, 0o600)
     os.close(descriptor)
 
@@ -76,7 +77,7 @@ def open_private(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | _NOFOLLOW)
     except OSError as error:
-        raise StorageError(f"{path} cannot be opened: {error.strerror}.") from error
+        raise errors.PathUnusable(path=path, done="opened", error=error) from error
 
 
 def sync_directory(path: Path) -> None:
@@ -117,9 +118,7 @@ def only_opener(path: Path) -> Iterator[None]:
         deadline = time.monotonic() + _OPENING_SECONDS
         while not locked(descriptor):
             if time.monotonic() > deadline:
-                raise StorageError(
-                    f"Another process has been opening this database for long (it holds {path})."
-                )
+                raise errors.OpeningTakesLong(path=path)
             time.sleep(0.01)
         yield
     finally:
@@ -147,7 +146,7 @@ def read_key(path: Path) -> bytes | None:
         with os.fdopen(descriptor, "rb") as file:
             text = file.read(1024).strip()
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}.") from error
+        raise errors.PathUnusable(path=path, done="read", error=error) from error
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
@@ -163,5 +162,5 @@ def make_key(path: Path) -> bytes:
         with durable_file(path) as file:
             file.write(key.hex().encode() + b"\n")
     except OSError as error:
-        raise StorageError(f"The key file {path} cannot be written: {error.strerror}.") from error
+        raise errors.PathUnusable(path=f"The key file {path}", done="written", error=error) from error
     return key

@@ -24,6 +24,7 @@ from engine.journal.records import (
 )
 from engine.language.errors import Corrupt, Fenced, StorageError
 from engine.storage.database import Database
+from engine.storage.errors import NoSuchRow, PromptOfAnother
 from engine.storage.sealing import Sealer
 from engine.storage.tables import (
     INBOX,
@@ -189,7 +190,7 @@ class InboxTable(Tables):
         for done in consumed:
             row = self._closed(INBOX, _INBOX + self._db.for_update, done.inbox_id)
             if row is None:
-                raise StorageError(f"There is no inbox row {done.inbox_id}.")
+                raise NoSuchRow(table="inbox", row_id=done.inbox_id)
             if row.outcome is not None:
                 raise Fenced(f"Inbox row {done.inbox_id} was consumed already ({row.outcome}).")
             after = row.but(outcome=done.outcome, result=done.result, session_id=row.session_id or session_id)
@@ -335,7 +336,7 @@ class OutboxTable(Tables):
         """A row that is going to be changed."""
         row = self._closed(OUTBOX, _OUTBOX + self._db.for_update, row_id)
         if row is None:
-            raise StorageError(f"There is no outbox row {row_id}.")
+            raise NoSuchRow(table="outbox", row_id=row_id)
         return row
 
     @writes_suspended
@@ -406,9 +407,7 @@ class MarkTable(Tables):
 
 
 def _of_another(row: PromptRow) -> StorageError:
-    return StorageError(
-        f"Prompt {row.prompt_id} belongs to another session than {row.session_id}; prompt ids are unique."
-    )
+    return PromptOfAnother(prompt_id=row.prompt_id, session_id=row.session_id)
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import apsw
 
-from engine.language.errors import SchemaTooNew, StorageError, StoreTooOld
+from engine.language.errors import SchemaTooNew, StoreTooOld
+from engine.storage.errors import UpgradeInUse
 from engine.storage.private_files import check_private, make_private, sync_directory
 
 V1 = """
@@ -255,10 +256,7 @@ def migrate(
         return
     if version > 0:
         if living:
-            raise StorageError(
-                f"{path} has to be upgraded (schema {version} to {len(steps)}), but it is in use by "
-                f"{', '.join(living)}. Stop them first."
-            )
+            raise UpgradeInUse(place=path, version=version, latest=len(steps), who=", ".join(living))
         copy_to(connection, path.with_name(f"{path.name}.v{version}.bak"))
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -24,6 +24,7 @@ from engine.journal.events import SCHEMA_VERSION
 from engine.journal.phases import ENDED
 from engine.journal.records import Commit, Head, NewSession, Record
 from engine.language.errors import Corrupt, KeyMissing, RowRefused, SchemaTooNew, StorageError
+from engine.storage import errors
 from engine.storage.packing import unpacked_apart
 
 
@@ -87,29 +88,20 @@ def genuine(sealer: Sealer, head: StoredHead) -> bool:
 def check_new(commit: Commit, new: NewSession) -> None:
     """Refuse a creation that could not be read back. Raises `StorageError`."""
     if (commit.epoch, commit.seq) != (1, 0):
-        raise StorageError(
-            f"Session {commit.session_id} is created with epoch {commit.epoch} and seq {commit.seq}; "
-            "a creation has epoch 1 and seq 0."
-        )
+        raise errors.NotABeginning(commit=commit)
     check_texts("head", (commit.session_id, new.flow_name, new.thread_key))
     if digest_of(new.flow_body) != new.flow_digest:
-        raise StorageError(
-            f"The digest of flow {new.flow_name!r} is not the SHA-256 (hex) of its body; "
-            "compute it over the bytes that are stored."
-        )
+        raise errors.WrongDigest(flow=f"flow {new.flow_name!r}")
     if commit.pin is not None:
-        raise StorageError(f"Session {commit.session_id} is created with one flow and pinned to another.")
+        raise errors.TwoFlows(session_id=commit.session_id)
     if new.parent_seq is not None and new.parent_session_id is None:
-        raise StorageError(f"Session {commit.session_id} has a parent seq and no parent.")
+        raise errors.NoParent(session_id=commit.session_id)
 
 
 def check_pin(commit: Commit) -> None:
     """Refuse a flow that could not be read back. Raises `StorageError`."""
     if commit.pin is not None and digest_of(commit.pin.flow_body) != commit.pin.flow_digest:
-        raise StorageError(
-            f"The digest of the flow for {commit.session_id} is not the SHA-256 (hex) of its body; "
-            "compute it over the bytes that are stored."
-        )
+        raise errors.WrongDigest(flow=f"the flow for {commit.session_id}")
 
 
 def digest_of(body: bytes) -> str:

@@ -31,10 +31,10 @@ from engine.language.errors import (
     Owned,
     SessionError,
     SessionQuarantined,
-    StorageError,
     UnknownSession,
 )
 from engine.storage.database import UNREADABLE, Database, SqlValue
+from engine.storage.errors import NoSuchEvent
 from engine.storage.flows import FlowTable
 from engine.storage.packing import packed, unpacked
 from engine.storage.sealing import (
@@ -380,9 +380,7 @@ class SessionTable(Tables):
             parent_number = session_number(new.parent_session_id)
             row = self._db.one(_EVENT_MAC, (parent_number, new.parent_seq, new.parent_session_id))
             if row is None:
-                raise StorageError(
-                    f"Session {new.parent_session_id} has no event {new.parent_seq} to fork at."
-                )
+                raise NoSuchEvent(session_id=new.parent_session_id, seq=new.parent_seq)
             parent = row[0]
         self._flows.pin(new.flow_digest, new.flow_body)
         if new.form is not None:

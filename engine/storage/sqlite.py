@@ -21,6 +21,7 @@ from pathlib import Path
 import apsw
 
 from engine.language.errors import Corrupt, KeyMissing, StorageError
+from engine.storage import errors
 from engine.storage.connection import SqliteConnection, translated
 from engine.storage.freshness import Anchor, Freshness, Points, anchor_of, remove_anchor
 from engine.storage.leases import Owners, label_of
@@ -55,7 +56,7 @@ def open_sqlite(
     """
     given = Path(path)
     if not given.name:
-        raise StorageError(f"{str(path)!r} names no database file.")
+        raise errors.NoDatabaseFile(path=str(path))
     file = private_directory(given.parent) / given.name
     with only_opener(file.with_name(f"{file.name}.lock")):
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -103,7 +104,7 @@ _COUNTER = "SELECT counter FROM freshness"
 def back_up(database: Path, target: Path) -> None:
     """Copy a database, which may be in use, to a new file of mode 0600. Raises `StorageError`, `Corrupt`."""
     if os.path.lexists(target):
-        raise StorageError(f"{target} exists; name a new file, so that no older backup is lost.")
+        raise errors.BackupExists(path=target)
     part = target.with_name(f"{target.name}.part")
     with translated(database), closing(_opened(database)) as source:
         copy_to(source, part)
@@ -125,7 +126,7 @@ def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path
     with only_opener(file.with_name(f"{file.name}.lock")):
         living = Owners(folder / "owners" / file.name).living()
         if living:
-            raise StorageError(f"{file} is in use by {', '.join(map(label_of, living))}. Stop them first.")
+            raise errors.InUse(place=file, who=", ".join(map(label_of, living)))
         key_file = file.with_name(f"{file.name}.key")
         key = key or read_key(key_file)
         if key is None:
@@ -170,7 +171,7 @@ def _checked(source: apsw.Connection, backup: Path, sealer: Sealer) -> int:
         row = source.execute(_META_KEY).fetchone()
         counter = source.execute(_COUNTER).fetchone()
     except apsw.SQLError as error:
-        raise StorageError(f"{backup} is no database of sayso ({error}).") from error
+        raise errors.NoDatabase(path=backup, error=error) from error
     if row != ("sayso", sealer.mac(b"meta", "key", "sayso")):
         raise KeyMissing(f"{backup} was not written with this key; restore the key that belongs to it first.")
     return int(counter[0]) if counter else 0

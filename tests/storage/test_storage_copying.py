@@ -13,6 +13,7 @@ from engine.language.errors import StorageError
 from engine.storage import copying, tables
 from engine.storage.copying import copy_store
 from engine.storage.database import Database
+from engine.storage.errors import CopyRefused
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
 from engine.storage.sqlite import open_sqlite
@@ -132,7 +133,7 @@ def test_a_copy_that_differs_is_undone(
         write(copy, table, rows[1:] if table.name == lost else rows)
 
     monkeypatch.setattr(copying._Copy, "_write", lossy)
-    assert outcome(lambda: copy_store(old, new)) is StorageError
+    assert outcome(lambda: copy_store(old, new)) is CopyRefused
     assert new.sessions.heads() == []
     old.close()
 

@@ -13,6 +13,7 @@ import pytest
 from engine.journal.records import Consumed, InboxItem
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.storage import connection
+from engine.storage.errors import NoSuchRow
 from engine.storage.sqlite import SqliteStore, open_sqlite
 from tests.storage.storagekit import (
     KEY,
@@ -106,7 +107,7 @@ def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
     assert other.changed()
     faults.syncs.clear()
     late = step("session-1", 1, 1, event("b"), consumed=(Consumed(9, "applied"),))
-    assert [type(error) for error in tried(store, [late, late])] == [StorageError] * 2
+    assert [type(error) for error in tried(store, [late, late])] == [NoSuchRow] * 2
     assert faults.syncs == []
     assert not other.changed()
     store.close()

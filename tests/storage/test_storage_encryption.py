@@ -15,7 +15,6 @@ from engine.language.errors import (
     KeyMissing,
     SessionError,
     SnapshotRefused,
-    StorageError,
     StorePlain,
 )
 from engine.storage import tables, vault
@@ -28,6 +27,7 @@ from engine.storage.erasing import (
     plain,
     sessions_naming,
 )
+from engine.storage.errors import CopyRefused
 from engine.storage.open import MemoryStore
 from engine.storage.packing import unpacked
 from engine.storage.postgres import open_postgres
@@ -231,7 +231,7 @@ def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBack
     late = step("session-1", 1, 7, rows=(PutOutbox("one", "lane", "post", said("one")),))
     good = step("session-2", 1, 1, event("b"), rows=(PutOutbox("two", "lane", "post", said("two")),))
     errors = tried(store, [late.but(seq=1, consumed=(Consumed(99, "applied"),)), good])
-    assert [type(error).__name__ for error in errors] == ["StorageError", "NoneType"]
+    assert [type(error).__name__ for error in errors] == ["NoSuchRow", "NoneType"]
     other = opened(backend, OUTER)
     assert other.outbox.row("two").payload == said("two")
     other.close()
@@ -467,7 +467,7 @@ def test_a_copy_is_under_its_own_keys(outer: bytes) -> None:
     target.sessions.check_chain("session-2")
     assert (is_erased(target, "session-2"), set(target.vault.in_use())) == (True, {id_of(outer)})
     assert told(server) == []
-    assert outcome(lambda: copy_store(source, MemoryStore(KEY))) is StorageError, (
+    assert outcome(lambda: copy_store(source, MemoryStore(KEY))) is CopyRefused, (
         "nothing becomes plain unawares"
     )
     for store in (source, target):

@@ -178,6 +178,6 @@ def test_a_read_only_home_is_refused_in_words(tmp_path: Path) -> None:
     rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     done = subprocess.run([*rights, *program], capture_output=True, text=True, cwd=ROOT, check=False)
     home.chmod(0o700)
-    assert (done.stdout.split(" ")[0], "cannot be opened" in done.stdout) == ("StorageError", True), (
+    assert (done.stdout.split(" ")[0], "cannot be opened" in done.stdout) == ("PathUnusable", True), (
         done.stderr
     )
