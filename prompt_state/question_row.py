@@ -317,19 +317,19 @@ def find(prompts: PromptReader, prompt_id: str) -> PromptState | None:
 
 def of_thread(prompts: PromptReader, thread_key: str) -> list[PromptState]:
     """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
-    return known(prompts.rows(thread_key=thread_key, limit=None))
+    return _known(prompts.rows(thread_key=thread_key, limit=None))
 
 
 def waiting(
     prompts: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
 ) -> list[PromptState]:
     """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
-    return known(
+    return _known(
         prompts.rows(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
     )
 
 
-def known(rows: Sequence[PromptRow]) -> list[PromptState]:
+def _known(rows: Sequence[PromptRow]) -> list[PromptState]:
     """The prompts of these rows but those of a newer release, whose sessions are left to it too."""
     found = []
     for row in rows:

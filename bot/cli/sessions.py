@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from operator import attrgetter
 
 from bot.terminal.console import (
     Exit,
@@ -30,7 +29,7 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state, utc_now
 from engine.storage.store import Store
-from prompt_state.question_row import PromptState, known
+from prompt_state.question_row import PromptState, waiting
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
 OPEN = ("idle", "running", "paused")
@@ -56,7 +55,7 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
                 if head.status not in OPEN:
                     continue
                 beside = store.derived(head.session_id)
-                asked[head.session_id] = sorted(known(beside.prompts), key=attrgetter("number"))
+                asked[head.session_id] = waiting(store.prompts, session_id=head.session_id)
                 queued.update((row.session_id, row.name) for row in beside.locks if row.taken_at is None)
                 if beside.timers:
                     due[head.session_id] = min(timer.due_at for timer in beside.timers)
