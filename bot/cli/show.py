@@ -15,7 +15,6 @@ from bot.cli.lookup import also_in_workspace, find_session, need_database
 from bot.intents.agent_rows import FEEDBACK, Feedback, feedback_in
 from bot.rendering.card import Behind
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json
-from bot.terminal.described import facts_of
 from bot.terminal.lists import head_json
 from bot.terminal.show import View, show_lines
 from engine.decide.limits import standing
@@ -100,9 +99,10 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         print()
     for event in events if look.events else ():
         # An event on one line, what is particular to it as JSON.
-        path = f" {event.path}" if event.path else ""
-        facts = one_line(encode(facts_of(event)).decode(), 200)
-        print(f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {facts}")
+        wire = event.to_wire()
+        facts = {name: wire[name] for name in wire if name not in ("seq", "timestamp", "type", "path")}
+        path, told = f" {event.path}" if event.path else "", one_line(encode(facts).decode(), 200)
+        print(f"{event.seq:5} {event.timestamp} {event.type}{clean(path)} {told}")
     return Exit.OK
 
 

@@ -12,6 +12,8 @@ The steps for a message, in order:
    conversation in which something goes on.
 3. The bot is called, and no session lives here or the words are about flows: help, lists, notes, grants, or a start.
 4. All else is for the thread (`route`).
+
+A press means what its button carries, if the button stands in the message that shows the question, or in a copy elsewhere.
 """
 
 from __future__ import annotations

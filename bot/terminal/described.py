@@ -1,8 +1,8 @@
 """Events in words. Pure: values in, text out, everything from outside made visible.
 
-`described` is the only place where an event becomes prose. Narration at a terminal and the story of a scenario print its
-lines; the tree of `sessions show` says what interrupted a node in the same words. `facts_of` is an event as data: what the
-journals of `sessions show --events` and of the control room print.
+`described` is the only place where an event becomes a line of text: narration at a terminal and the story of a scenario
+print it, and the tree of `sessions show` says what interrupted a node in the same words. What Slack shows is drawn from
+states (`bot.rendering`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from engine.journal.events import Event
 from engine.journal.queries import REJECTED, TURN, is_rejected, is_rejection
 from engine.journal.state import ASKS, LEFT, State
 from engine.language import timestamps
-from engine.language.codec import Json
 from engine.nodes.types.registry import mode_of
 
 MARKS = {
@@ -62,7 +61,6 @@ _HELPED = {
     "said": "the answer was empty: asked again",
 }
 """The remedies that an agent applies by itself after a model call without an answer to go on with."""
-_OF_ALL = ("seq", "timestamp", "type", "path")
 
 
 class Described(NamedTuple):
@@ -87,11 +85,6 @@ def painted(found: Described, paint: Paint) -> str:
         return f"{paint('bold', clean(found.name))}  {paint('dim', found.text)}"
     text = f"  {paint('dim', found.text)}" if found.text else ""
     return f"  {paint(*MARKS[found.mark])} {clean(found.name)}{text}"
-
-
-def facts_of(event: Event) -> dict[str, Json]:
-    """The fields that are particular to an event."""
-    return {name: value for name, value in event.to_wire().items() if name not in _OF_ALL}
 
 
 def _work(state: State, event: Event, path: str) -> Iterator[Described]:

@@ -14,7 +14,6 @@ from functools import cached_property
 
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
-from bot.terminal.described import facts_of
 from bot.terminal.lists import head_json
 from bot.terminal.narration import asked_of, covered_lines, error_text
 from bot.web.index import SET_ASIDE
@@ -250,8 +249,7 @@ def event_in_full(past: Past, seq: int) -> dict[str, Json]:
 
 
 def _line(event: Event) -> dict[str, Json]:
-    facts = facts_of(event)
-    who = facts.get("actor")
+    who = getattr(event, "actor", None)
     return {
         "seq": event.seq,
         "at": event.timestamp,
