@@ -162,7 +162,6 @@ def prompt(state: State, asked: Asked, named: Callable[[str], str]) -> dict[str,
 def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
     """The nodes and passes of a tree as rows, each with how deep it stands."""
     for child in entry.children:
-        shown = child.output if child.error is None else error_text(child.error)
         yield {
             "path": child.path,
             "list": entry.list_id if child.kind == "node" else child.list_id,
@@ -175,7 +174,6 @@ def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
             "attempts": child.attempts,
             "reason": child.reason,
             "until": child.until,
-            "preview": None if shown is None else preview(shown),
             "depth": depth,
         }
         yield from _steps(child, depth + 1)
@@ -331,8 +329,6 @@ def sent(store: Store, session_id: str) -> dict[str, Json]:
                 "state": row.state,
                 "attempts": row.attempts,
                 "created": row.created_at,
-                "attempted": row.attempted_at,
-                "result": preview(row.result.decode(errors="replace")) if row.result else None,
             }
             for row in rows[-500:]
         ],
