@@ -204,7 +204,7 @@ SESSIONS = (
         "List sessions that are not over, newest first.",
         option(
             "--status STATUS",
-            "Only these: running, paused, complete, failed, aborted.",
+            "Only these: running, waiting, paused, complete, rejected, failed, aborted.",
             list[str],
             name="statuses",
         ),

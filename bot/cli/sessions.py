@@ -23,6 +23,7 @@ from bot.terminal.console import (
     table,
 )
 from bot.terminal.lists import Sum, head_json, in_dollars, spend_json, sums, waits_for
+from bot.terminal.narration import standing
 from engine.journal.queries import REJECTED
 from engine.journal.records import NANO, Head, SpendRow
 from engine.language.codec import Json
@@ -32,15 +33,19 @@ from engine.storage.store import Store
 from prompt_state.question_row import PromptState, waiting
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
+"""What `--status` takes beside the words of `_STANDINGS`: `paused` is all that waits, `failed` what failed by a fault."""
+_STANDINGS = {"waiting": "paused", REJECTED: "failed"}
+"""A part of those that have this status."""
 OPEN = ("idle", "running", "paused")
 
 
 def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limit: int, as_json: bool) -> int:
     """Print sessions, newest first. Raises `UsageError` for a status that does not exist."""
     for status in statuses:
-        if status not in STATUSES:
-            raise UsageError(f"There is no status {status!r}; there are: {', '.join(STATUSES)}.")
-    wanted = tuple(statuses) or (() if show_all else OPEN)
+        if status not in (*STATUSES, *_STANDINGS):
+            known_words = ", ".join((*STATUSES, *_STANDINGS))
+            raise UsageError(f"There is no status {status!r}; there are: {known_words}.")
+    wanted = tuple(_STANDINGS.get(one, one) for one in statuses) or (() if show_all else OPEN)
     settings = place.settings()
     heads: list[Head] = []
     asked: dict[str, list[PromptState]] = {}
@@ -49,8 +54,14 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     codes: dict[str, str | None] = {}
     if database_exists(settings):
         with opened(settings) as store:
-            heads = store.sessions.heads(statuses=wanted, limit=limit)
-            codes = {head.session_id: _code(store, head) for head in heads if head.status == "failed"}
+            read = store.sessions.heads(statuses=wanted, limit=limit)
+            while read:
+                codes |= {head.session_id: _code(store, head) for head in read if head.status == "failed"}
+                heads += [head for head in read if not statuses or _is_asked_for(head, statuses, codes)]
+                full = len(read) < limit or len(heads) >= limit
+                last = read[-1].session_id
+                read = [] if full else store.sessions.heads(statuses=wanted, limit=limit, before=last)
+            heads = heads[:limit]
             for head in heads:
                 if head.status not in OPEN:
                     continue
@@ -80,12 +91,17 @@ def _print_table(
     for head in heads:
         questions = asked.get(head.session_id, [])
         waits = waits_for(head, questions, queued.get(head.session_id), due.get(head.session_id))
-        rejected = codes.get(head.session_id) == REJECTED
-        status = "set aside" if head.quarantined else REJECTED if rejected else head.status
+        status = REJECTED if codes.get(head.session_id) == REJECTED else standing(head)
         place = "slack" if head.thread_key else "terminal"
         rows.append((head.session_id, clean(head.flow_name), status, place, ago(head.updated_at, now), waits))
     for line in table(("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), rows, paint):
         print(line)
+
+
+def _is_asked_for(head: Head, statuses: Sequence[str], codes: Mapping[str, str | None]) -> bool:
+    """True if a session with one of the wanted statuses is among what was asked for: a decision is no failure."""
+    word = REJECTED if codes.get(head.session_id) == REJECTED else standing(head)
+    return word in statuses or (head.status in statuses and word != REJECTED)
 
 
 def _code(store: Store, head: Head) -> str | None:
@@ -100,7 +116,8 @@ def _row_json(
     head: Head, asked: Mapping[str, Sequence[PromptState]], codes: Mapping[str, str | None]
 ) -> dict[str, Json]:
     found = head_json(head, asked.get(head.session_id, []))
-    return {**found, "code": codes.get(head.session_id)}
+    code = codes.get(head.session_id)
+    return {**found, "code": code, **({"standing": REJECTED} if code == REJECTED else {})}
 
 
 # --- spend -------------------------------------------------------------------------------------------------

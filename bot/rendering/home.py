@@ -11,7 +11,7 @@ from bot.rendering.grants import home_grants
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
-from engine.journal.queries import is_rejection, verdict_and_reason
+from engine.journal.queries import is_rejection, standing, verdict_and_reason
 from engine.journal.state import Grant, State
 
 START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
@@ -22,7 +22,6 @@ _MOST_GRANTS = 4
 """Blocks of grants where as many runs are shown as there is room for."""
 
 _ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
-_STANDING = {"paused": "waiting"}
 _WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
 KINDS = {
     "all": ("Everything", None),
@@ -200,7 +199,7 @@ def _run(entry: Run) -> Block:
     elif state.ended:
         word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:
-        word = f"{'paused by a person' if state.phase == 'held' else _STANDING.get(state.status, state.status)}, since {date(state.created_at)}"
+        word = f"{'paused by a person' if state.phase == 'held' else standing(state.status, state.phase)}, since {date(state.created_at)}"
     open_prompts = len(state.open_prompts)
     waits = f" · {open_prompts} open question{'s' if open_prompts > 1 else ''}" if open_prompts else ""
     by = person(state.actor)

@@ -15,7 +15,7 @@ from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
 from engine.forms.question import takes_typed_choice
-from engine.journal.queries import is_rejection, verdict
+from engine.journal.queries import is_rejection, standing, verdict
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
@@ -154,7 +154,7 @@ def _standing(state: State) -> str:
     if state.phase == "pausing":
         return "being paused: something that runs cannot be stopped, and is waited for"
     if state.phase != "held":
-        return state.status
+        return standing(state.status, state.phase)
     reason = safe(one_line(state.pause_reason or "", 200))
     return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
 

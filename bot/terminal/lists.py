@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rendering.text import plain
 from bot.terminal.console import moment, one_line
+from bot.terminal.narration import standing
 from engine.journal.records import NANO, Head, InboxRow, SpendRow
 from engine.language.codec import Json, decode
 from engine.messages.money import dollars
@@ -34,6 +35,7 @@ def head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
         "sessionId": head.session_id,
         "flow": head.flow_name,
         "status": head.status,
+        "standing": standing(head),
         "phase": "quarantined" if head.quarantined else head.phase,
         "threadKey": head.thread_key,
         "createdAt": head.created_at,

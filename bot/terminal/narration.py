@@ -10,6 +10,7 @@ from bot.terminal.console import clean, one_line
 from engine.decide import question
 from engine.forms import value_text
 from engine.forms.question import Question
+from engine.journal import queries
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import is_claimed
@@ -115,7 +116,5 @@ def question_lines(message: str) -> list[str]:
 
 
 def standing(head: Head) -> str:
-    """A session's status as people say it; `paused` and `waiting` are one thing to them."""
-    if head.quarantined:
-        return "set aside"
-    return head.status
+    """How a session stands in one word, as far as its head says it: not whether it failed by a decision."""
+    return "set aside" if head.quarantined else queries.standing(head.status, head.phase)

@@ -25,7 +25,7 @@ from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
-from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection, verdict
+from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection, standing, verdict
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language import timestamps
@@ -124,11 +124,10 @@ def _fact(name: str, value: str) -> str:
 def _status(state: State, head: Head) -> str:
     if head.quarantined:
         return "set aside"
-    if state.ended and is_rejection(state.error):
-        return REJECTED
-    why = one_line(state.pause_reason or "", 200)
-    since = f", {why} since {moment(state.paused_at)}" if state.paused_at else ""
-    return state.status + since
+    word, why = standing(state.status, state.phase, state.error), one_line(state.pause_reason or "", 200)
+    if not state.paused_at:
+        return word
+    return f"{word}{f', {why}' if why not in ('', word) else ''} since {moment(state.paused_at)}"
 
 
 def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:

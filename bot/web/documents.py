@@ -25,6 +25,7 @@ from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import Entry, marks, tree
 from engine.journal.queries import is_rejected, is_rejection
+from engine.journal.queries import standing as standing_word
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode
@@ -108,6 +109,9 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
     return {
         **head_json(past.head, []),
         "status": SET_ASIDE if now and past.head.quarantined else state.status,
+        "standing": SET_ASIDE
+        if now and past.head.quarantined
+        else standing_word(state.status, state.phase, state.error),
         "phase": state.phase,
         "at": state.seq,
         "last": len(past.events),

@@ -7,15 +7,17 @@ once. Everything here runs on the thread of the store.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from bot.terminal.console import clean
+from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json, waits_for
-from engine.journal.events import SessionStarted, decode_event
+from bot.terminal.narration import error_text
+from engine.journal.events import FlowFailed, SessionStarted, decode_event
+from engine.journal.queries import is_rejection, standing, verdict
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
@@ -39,11 +41,24 @@ class Known(NamedTuple):
     person: str
     channel: str
     words: str
+    error: dict[str, Json] | None = None
+    """Why it failed."""
 
     @property
     def status(self) -> str:
-        """Its status, as lists have it."""
+        """Its status on the wire."""
         return SET_ASIDE if self.head.quarantined else self.head.status
+
+    @property
+    def standing(self) -> str:
+        """How it stands, as people see it."""
+        if self.head.quarantined:
+            return SET_ASIDE
+        return standing(self.head.status, self.head.phase, self.error)
+
+    def finds(self, word: str) -> bool:
+        """True if a word, in small letters, is among what it is found by."""
+        return word in self.words or word in str((self.error or {}).get("message") or "").lower()
 
 
 class Wanted(NamedTuple):
@@ -51,6 +66,7 @@ class Wanted(NamedTuple):
 
     q: str = ""
     status: Collection[str] = ()
+    standing: Collection[str] = ()
     flow: str = ""
     person: str = ""
     channel: str = ""
@@ -98,7 +114,16 @@ class Index:
             self._order = None
             self._known[head.session_id] = self._read(head)
         else:
-            self._known[head.session_id] = before._replace(head=head)
+            self._known[head.session_id] = before._replace(head=head, error=before.error or self._error(head))
+
+    def _error(self, head: Head) -> dict[str, Json] | None:
+        """Why a session failed, as its last events say."""
+        if head.status != "failed" or head.quarantined:
+            return None
+        with suppress(SaysoError):
+            events = map(decode_event, reversed(list(self._store.sessions.journal(head.session_id))))
+            return next((event.error for event in events if isinstance(event, FlowFailed)), None)
+        return None
 
     def _read(self, head: Head) -> Known:
         began: SessionStarted | None = None
@@ -111,7 +136,8 @@ class Index:
         channel = clean(str(thread.get("channelName") or thread.get("channel") or ""))
         given = encode(began.given).decode()[:_MOST_WORDS] if began else ""
         words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel, given)
-        return Known(head, person, channel, " ".join(str(word) for word in words if word).lower())
+        found = " ".join(str(word) for word in words if word).lower()
+        return Known(head, person, channel, found, self._error(head))
 
     # -- what is asked of it
 
@@ -132,13 +158,21 @@ class Index:
     def facets(self) -> dict[str, Json]:
         """The number of sessions of each status and flow, and the people and channels that there are."""
         statuses: dict[str, int] = {}
+        standings: dict[str, int] = {}
         flows: dict[str, int] = {}
         for known in self._known.values():
             statuses[known.status] = statuses.get(known.status, 0) + 1
+            standings[known.standing] = standings.get(known.standing, 0) + 1
             flows[known.head.flow_name] = flows.get(known.head.flow_name, 0) + 1
         people = sorted({known.person for known in self._known.values() if known.person})
         channels = sorted({known.channel for known in self._known.values() if known.channel})
-        return {"statuses": statuses, "flows": flows, "people": people[:500], "channels": channels[:500]}
+        return {
+            "statuses": statuses,
+            "standings": standings,
+            "flows": flows,
+            "people": people[:500],
+            "channels": channels[:500],
+        }
 
     def named(self, text: str) -> str:
         """A text in which people are mentioned, with what they are called."""
@@ -193,12 +227,20 @@ class Index:
         return {
             **head_json(head, asked),
             "status": known.status,
+            "standing": known.standing,
             "person": known.person,
             "channel": known.channel,
             "parent": head.parent_session_id,
             "events": head.seq,
-            "waits": waits_for(head, asked, lock, None),
+            "waits": waits_for(head, asked, lock, None) or _reason(known.error),
         }
+
+
+def _reason(error: Mapping[str, Json] | None) -> str:
+    """Why a session ended badly, on one line; empty where it did not."""
+    if error is None:
+        return ""
+    return one_line(verdict(error), 120) if is_rejection(error) else error_text(dict(error))
 
 
 def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
@@ -209,6 +251,7 @@ def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
     )
     return (
         (not wanted.status or known.status in wanted.status)
+        and (not wanted.standing or known.standing in wanted.standing)
         and all(not asked or asked == had for asked, had in pairs)
-        and all(word in known.words for word in words)
+        and all(map(known.finds, words))
     )

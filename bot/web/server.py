@@ -215,7 +215,9 @@ class Room:
         query = request.query
         texts = {name: query.get(name, "")[:200] for name in ("q", "flow", "person", "channel", "before")}
         limit = min(_MOST_LISTED, max(1, _number(request, "limit", _LISTED)))
-        wanted = Wanted(**texts, status=query.getall("status", []), limit=limit)
+        wanted = Wanted(
+            **texts, status=query.getall("status", []), standing=query.getall("standing", []), limit=limit
+        )
         page, asked = self._index.page(wanted), wanted._asdict()
         grows = limit < _MOST_LISTED
         onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}

@@ -265,6 +265,17 @@ def is_rejection(error: Mapping[str, Json] | None) -> bool:
     return (error or {}).get("type") == REJECTED
 
 
+_STANDINGS = {"waiting": "waiting", "held": "paused", "unreachable": "out of reach"}
+
+
+def standing(status: str, phase: str, error: Mapping[str, Json] | None = None) -> str:
+    """The one word for how a session stands, for lists and messages: *waiting* is for people, a lock or a time, *paused* by
+    somebody's word, *rejected* by a decision, *failed* by a fault. `status` of the wire has `paused` for all that waits."""
+    if status == "failed" and is_rejection(error):
+        return REJECTED
+    return _STANDINGS.get(phase, status)
+
+
 def is_rejected(run: Ended) -> bool:
     """Whether a node is an approval that was rejected, whatever followed from it, or has failed with one inside it."""
     if run.status == "completed":

@@ -42,12 +42,26 @@ def test_looking_makes_no_database(cli: Cli) -> None:
 def test_a_paused_session_is_listed_with_what_it_waits_for(cli: Cli, paused: dict[str, Any]) -> None:
     """The list has flow, status, place and the open question, for people and for machines."""
     shown = cli.run("sessions", "list").out
-    for word in (paused["sessionId"], "talk", "paused", "terminal", "Which region for bob?"):
+    for word in (paused["sessionId"], "talk", "waiting", "terminal", "Which region for bob?"):
         assert word in shown
     listed = cli.run("sessions", "list", "--json").json["sessions"]
     assert [entry["sessionId"] for entry in listed] == [paused["sessionId"]]
     assert listed[0]["prompts"] == [paused["prompts"][0]["promptId"]]
     assert cli.run("sessions", "list", "--status", "complete", "--json").json == {"sessions": []}
+
+
+def test_a_decision_is_no_failure_in_any_list(cli: Cli) -> None:
+    """What people rejected is listed as that, what broke as failed, and each filter gives its own."""
+    gate = "{id: gate, type: approval, with: {message: Go?, approvers: ['local:tester', channel, requester]}}"
+    cli.write("flows/gate.yml", f"flow: gate\nnodes: [{gate}]\n")
+    cli.write("flows/broken.yml", "flow: broken\nnodes: [{id: a, type: fail, with: {message: no}}]\n")
+    said_no = cli.run("run", "gate").json
+    assert cli.run("prompts", "answer", said_no["prompts"][0]["promptId"], "Reject").code == 8
+    broke = cli.run("run", "broken").json
+    for status, wanted in (("rejected", said_no), ("failed", broke)):
+        listed = cli.run("sessions", "list", "--status", status, "--json").json["sessions"]
+        assert [(one["sessionId"], one["standing"]) for one in listed] == [(wanted["sessionId"], status)]
+    assert "rejected" in cli.run("sessions", "list", "--status", "rejected").out
 
 
 def test_a_list_reads_no_question_that_it_does_not_show(
