@@ -36,7 +36,7 @@ def held() -> Scenario:
         (rejected, "rejected"),
         (lambda: (one := given(GATE).started()).when(one.abort()), "aborted"),
     ],
-    ids=str,
+    ids=["waiting", "paused", "running", "complete", "rejected", "aborted"],
 )
 def test_each_state_has_its_word(case: object, word: str) -> None:
     """Waiting is for people or a time, paused by somebody's word, and a decision is no failure."""
