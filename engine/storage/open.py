@@ -9,8 +9,7 @@ and the only owners are those of this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -50,9 +49,10 @@ def open_store(
 
         return open_sqlite(url[len(_SQLITE) :], key=key, patience=patience, encryption_keys=encryption_keys)
     if url.startswith(POSTGRES):
-        with _driver():
+        try:
             from engine.storage.postgres import open_postgres
-
+        except ImportError as error:
+            raise NoDriver(error=error) from error
         return open_postgres(url, key, encryption_keys)
     raise NoDatabaseUrl(url=url)
 
@@ -65,15 +65,6 @@ def place_of(url: str) -> str:
     if "@" in parts.path:
         return "the Postgres database"  # part of a password that was not escaped stands there
     return f"Postgres database {parts.path.strip('/') or '(default)'} at {parts.hostname or 'localhost'}"
-
-
-@contextmanager
-def _driver() -> Iterator[None]:
-    """Say what to install where the driver of Postgres is not there. Raises `StorageError`."""
-    try:
-        yield
-    except ImportError as error:
-        raise NoDriver(error=error) from error
 
 
 # --- in memory ---------------------------------------------------------------------------------------------

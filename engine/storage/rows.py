@@ -22,7 +22,7 @@ from engine.journal.records import (
     PutOutbox,
     Timer,
 )
-from engine.language.errors import Corrupt, Fenced, StorageError
+from engine.language.errors import Corrupt, Fenced
 from engine.storage.database import Database
 from engine.storage.errors import NoSuchRow, PromptOfAnother
 from engine.storage.sealing import Sealer
@@ -224,7 +224,8 @@ class PromptTable(Tables):
 
     def put(self, row: PromptRow) -> None:
         """Store a prompt in place of the one with its id, inside a transaction."""
-        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, partial(_of_another, row))
+        another = partial(PromptOfAnother, prompt_id=row.prompt_id, session_id=row.session_id)
+        self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, another)
 
     @reads
     def row(self, prompt_id: str) -> PromptRow | None:
@@ -404,10 +405,6 @@ class MarkTable(Tables):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
             if scope.startswith(TOLD_MARKS):
                 self._db.notify("marks")
-
-
-def _of_another(row: PromptRow) -> StorageError:
-    return PromptOfAnother(prompt_id=row.prompt_id, session_id=row.session_id)
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:

@@ -13,19 +13,27 @@ from msgspec.structs import asdict, astuple
 from engine.journal.records import (
     DEAD,
     DROPPED,
+    Conflict,
     Consumed,
     InboxItem,
+    KeptRow,
+    Lost,
     NewSession,
     Pin,
     PutLock,
     PutOutbox,
+    PutSpend,
+    Stored,
     TakeLock,
     Timer,
 )
 from engine.language.errors import (
     Corrupt,
+    DayBudgetSpent,
     Fenced,
+    KeptMoved,
     KeyMissing,
+    LockHeld,
     Overtaken,
     Owned,
     RowRefused,
@@ -355,6 +363,35 @@ def test_one_fenced_commit_does_not_take_the_others_of_its_group(store: Store) -
     assert [len(list(store.sessions.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 2]
     assert [row.id for row in store.inbox.rows()] == [1]
     assert len(store.timers.rows()) == 1
+
+
+def test_what_becomes_of_a_commit_is_a_value(store: Store) -> None:
+    """Stored; a conflict, after which it is looked and decided again; or lost, after which nothing is done."""
+    owner = store.register("bot")
+    first = new_session("session-1", owner, event("a"), rows=(PutLock("prod", "session-1"),))
+    taken = step("session-1", 1, 1, event("b"), rows=(TakeLock("prod", "session-1"),))
+    assert store.commit([first, taken]) == [Stored(), Stored()]
+    done(store, new_session("session-2", None, event("a"), rows=(PutLock("prod", "session-2"),)))
+    dear = PutSpend("session-2", "agent", 1, "deploy", "2026-11-21", 2, cap=1)
+    moved = KeptRow("note-1", "note", "C1", 2, "9999", b"{}")
+    for conflict, reason in (
+        (step("session-2", 1, 1, event("b"), rows=(TakeLock("prod", "session-2"),)), LockHeld),
+        (step("session-2", 1, 1, event("b"), rows=(dear,)), DayBudgetSpent),
+        (step("session-2", 1, 1, event("b"), rows=(moved,)), KeptMoved),
+        (step("session-2", 9, 1, owner=owner), Overtaken),
+    ):
+        [result] = store.commit([conflict])
+        assert (type(result), type(getattr(result, "reason", None))) == (Conflict, reason)
+    done(store, new_session("session-3", None, event("a")))
+    store.quarantine("session-3", "bad", NOW)
+    for lost, reason in (
+        (step("session-1", 7, 2, event("c")), Fenced),
+        (step("session-1", 2, 2, owner="cli-1-0"), Owned),
+        (step("session-3", 2, 1, owner=owner), SessionQuarantined),
+    ):
+        [result] = store.commit([lost])
+        assert (type(result), type(getattr(result, "reason", None))) == (Lost, reason)
+    assert [len(list(store.sessions.journal(f"session-{n}"))) for n in (1, 2, 3)] == [2, 1, 1]
 
 
 def test_commits_of_one_session_may_share_a_group(store: Store) -> None:
