@@ -18,7 +18,7 @@ READS = {
     "flows": {"form", "text"},
     "inbox": {"dead_letters", "lane", "lanes", "row", "rows"},
     "kept": {"row", "rows"},
-    "locks": {"grants", "rows", "unplaced"},
+    "locks": {"grants", "left_behind", "rows", "unplaced"},
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},
     "prompts": {"row", "rows"},
