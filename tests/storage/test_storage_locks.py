@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
+from engine.journal.records import DropLock, LockRow, PutLock, TakeLock, Timer
 from engine.language.errors import Corrupt, LockHeld
 from engine.storage.sqlite import open_sqlite
 from engine.storage.store import Store
@@ -100,6 +100,18 @@ def test_a_session_that_is_set_aside_keeps_its_lock_and_loses_its_place(store: S
     assert holders(store) == [("x", ONE, True), ("x", TWO, False), ("y", TWO, False)]
     store.quarantine(TWO, "damaged", NOW)
     assert holders(store) == [("x", ONE, True)]
+
+
+def test_what_was_left_of_sessions_that_are_over_is_named(store: Store) -> None:
+    """By their places and their timers; those of open ones are their own."""
+    begin(store, ONE, put("x", ONE))
+    begin(store, TWO, put("x", TWO))
+    begin(store, THREE)
+    for session_id in (TWO, THREE):
+        done(store, step(session_id, 1, 1, event("b"), status="complete", phase="ended", release=True))
+    assert store.locks.left_behind() == [TWO]
+    store.consume([], NOW, [Timer("wait", THREE, at(9))])
+    assert sorted(store.locks.left_behind()) == [TWO, THREE]
 
 
 def test_reaping_a_session_leaves_no_place_behind(store: Store) -> None:
