@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from bot.gate.rules import Decision, RulesFile, approval_flow
+from bot.gate.rules import INPUTS, QUOTED, Decision, RulesFile, approval_flow
 from bot.gate.tokens import Token
 from bot.intents.session_rows import direct_row, note_to, root_row
 from bot.outbound.notices import Notices
@@ -245,7 +245,7 @@ class Requests:
                 return {"state": "busy", "reason": slowed}
             payload = self._payload(token, wanted, decided, rules.digest, again)
             if not pinned:
-                payload["before"] += ", whose definition has changed since it was first listed"
+                payload["about"]["before"] += ", whose definition has changed since it was first listed"
                 payload["pin"] = {"id": _pin(token, wanted), "listing": wanted.listing}
             items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
         await self._keep(*items)
@@ -257,12 +257,14 @@ class Requests:
         """What is stored of a request. Raises `FlowError` where a question is none."""
         where = " in ".join(one_line(part, 120) for part in (wanted.machine, wanted.place) if part)
         who = token.agent + (f" on {where}" if where else "")
-        why = "".join(f"\n> {line}" for line in wanted.reason[:_WORDS].splitlines() if line.strip())
+        why = one_line(wanted.reason, _WORDS)
+        quoted = QUOTED if why else ""
+        before = "" if again is None else f", which was allowed at {timestamps.told(again)} and may have run"
         flow: Flow | None = None
         if wanted.kind == "approval":
-            flow = approval_flow(decided.asking)
+            flow = approval_flow(decided.asking, quoted)
         elif wanted.kind == "question":
-            flow = question_flow(wanted.arguments)
+            flow = question_flow(wanted.arguments, quoted)
         return {
             "token": token.id,
             "agent": token.agent,
@@ -272,12 +274,13 @@ class Requests:
             "tool": wanted.tool,
             "arguments": wanted.arguments,
             "flow": flow.text if flow is not None else None,
-            "who": who,
-            "why": why,
-            "before": ""
-            if again is None
-            else f", which was allowed at {timestamps.told(again)} and may have run",
-            "rules": f"{rules}:{decided.rule}",
+            "about": {
+                "who": who,
+                "why": why,
+                "before": before,
+                "rules": rules,
+                "rule": decided.rule,
+            },
             "validSeconds": decided.valid_seconds,
         }
 
@@ -484,10 +487,9 @@ class Requests:
         try:
             about = {"user": data["person"], "channel": posted["channel"]}
             actor = await self.people.profiled(await self.people.actor(about))
-            names = ("who", "tool", "before", "why", "rules", "arguments")
             await self.notices.engine.start(
                 load_flow(data["flow"], "gate.yml"),
-                {name: data[name] for name in names},
+                {name: data[name] for name in INPUTS},
                 actor=actor,
                 thread={
                     "team": self.team,
@@ -507,18 +509,18 @@ class Requests:
         return await self.notices.consume(row, "refused", result=encode({"error": "refused", "message": why}))
 
 
-def question_flow(asked: Mapping[str, Json]) -> Flow:
+def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
     """The flow of a question: a `message` with `choices`, with a `form`, or for a text. Raises `Refused`, `FlowError`."""
     given = {name: asked[name] for name in ("choices", "form") if asked.get(name) is not None}
     written = json.dumps(given)
     if "{{" in written or "{%" in written:
         raise Refused("choices and forms of a question have no expressions")
-    message = "*{{ inputs.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}{{ inputs.why }}"
+    message = (
+        "*{{ inputs.about.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}"
+        + quoted
+    )
     node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
-    texts = ("who", "tool", "before", "why", "rules")
-    inputs: dict[str, Json] = {name: {"type": "string", "default": ""} for name in texts}
-    inputs["arguments"] = {"type": "object"}
-    return load_flow(json.dumps({"flow": "gate-question", "inputs": inputs, "nodes": [node]}), "question")
+    return load_flow(json.dumps({"flow": "gate-question", "inputs": INPUTS, "nodes": [node]}), "question")
 
 
 def _result(row: InboxRow, state: State, kind: str) -> Standing:

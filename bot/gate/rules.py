@@ -150,14 +150,24 @@ def _pattern(text: str, exact: bool) -> re.Pattern[str]:
     return re.compile(star.join(map(re.escape, text.split("*"))), re.DOTALL)
 
 
-def approval_flow(asking: Mapping[str, Json]) -> Flow:
+INPUTS: dict[str, Json] = {
+    "tool": {"type": "string"},
+    "arguments": {"type": "object"},
+    "about": {"type": "object"},
+}
+"""The inputs of a request's flow; `about` says who asks, why, and by which rule."""
+QUOTED = "\n> {{ inputs.about.why }}"
+"""What an agent says about its request, in one line: nothing in it can pose as words of sayso."""
+
+
+def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED) -> Flow:
     """The flow of a request on which the people of an `ask` decide. Raises `FlowError`."""
     given = {name: value for name, value in asking.items() if name != "on_timeout"}
     if "timeout" in given:
         given["on_timeout"] = "reject"
     decision: dict[str, Json] = {
-        "message": "*{{ inputs.who }}*, for {{ session.requester.name }}, wants to use *{{ inputs.tool }}*{{ inputs.before }}"
-        "{{ inputs.why }}",
+        "message": "*{{ inputs.about.who }}*, for {{ session.requester.name }}, wants to use *{{ inputs.tool }}*{{ inputs.about.before }}"
+        + quoted,
         "covers": "call",
         "approve_label": "Allow once",
         "reject_label": "Deny",
@@ -169,10 +179,7 @@ def approval_flow(asking: Mapping[str, Json]) -> Flow:
         {"id": "decision", "type": "approval", "with": decision},
         {"id": "call", "type": "call", "with": call},
     ]
-    texts = ("who", "tool", "before", "why", "rules")
-    inputs: dict[str, Json] = {name: {"type": "string", "default": ""} for name in texts}
-    inputs["arguments"] = {"type": "object"}
-    return load_flow(json.dumps({"flow": "gate", "inputs": inputs, "nodes": nodes}), NAME)
+    return load_flow(json.dumps({"flow": "gate", "inputs": INPUTS, "nodes": nodes}), NAME)
 
 
 def read_rules(text: str, file: str = NAME) -> Rules:

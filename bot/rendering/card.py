@@ -55,6 +55,7 @@ from engine.journal.queries import agent_of, ended_at, is_rejected, is_rejection
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.language.credentials import without_credentials
 from engine.nodes.types.spec import Meter
 
 AS_OF = "as_of"
@@ -265,7 +266,7 @@ def _inputs(values: Mapping[str, Json]) -> str:
 
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else encode(value).decode()
-    return one_line(text, 100)
+    return one_line(without_credentials(text), 100)
 
 
 # --- the nodes ---------------------------------------------------------------------------------------------

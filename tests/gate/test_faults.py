@@ -109,7 +109,7 @@ def _last_good(self: RulesFile) -> Rules:
     return read_rules(RULES)
 
 
-def _anyone(asking: Mapping[str, Json]) -> Flow:
+def _anyone(asking: Mapping[str, Json], quoted: str) -> Flow:
     return approval_flow({"approvers": [*asking["approvers"], "requester"]})
 
 

@@ -23,7 +23,7 @@ async def test_an_approval_is_handed_out_once_and_asked_about_anew_after_that(ga
     shown = words(message)
     assert "claude-code:laptop" in shown
     assert "make deploy" in shown
-    assert "The release is due." in shown
+    assert "\n> The release is due. " in message["text"], "the agent's words are quoted, in one line"
     await thread.press("ben", message, "Allow once")
     answer = await asked
     assert (answer["state"], answer["arguments"]) == ("allowed", {"command": "make deploy"})
@@ -173,6 +173,20 @@ async def test_ten_at_once_are_decided_together(gate: Gate) -> None:
         f"make {n}" for n in range(10)
     )
     assert {answer["state"] for answer in answers} == {"allowed"}
+
+
+async def test_credentials_in_arguments_are_in_the_digest_and_not_in_slack(gate: Gate) -> None:
+    """Nothing in Slack shows them, and what is handed out has them."""
+    secret = "ghp_" + "a1B2" * 9
+    command = f"curl -H 'Authorization: {secret}' https://api.github.com"
+    asked = asyncio.create_task(gate.ask(command, wait=30))
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    assert "a credential of 40 characters" in words(message)
+    await thread.press("ben", message, "Allow once")
+    assert (await asked)["arguments"] == {"command": command}
+    assert secret not in json.dumps(thread.messages())
+    assert (await gate.ask(command.replace("a1B2", "c3D4"), "c1"))["error"] == "refused"
 
 
 async def test_large_arguments_are_asked_about_whole(workspace: Workspace, tmp_path: Path) -> None:

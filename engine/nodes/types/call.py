@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
 
 from engine.language.codec import Json
+from engine.language.credentials import without_credentials
 from engine.nodes.types.fields import Config, Text
 from engine.nodes.types.preview import as_json, block, quoted
 from engine.nodes.types.spec import NodeSpec
-
-_CREDENTIAL = re.compile(
-    r"\b(?:xox[a-z]-|sk-|gh[a-z]_|github_pat_|glpat-|AKIA|eyJ)[A-Za-z0-9_./+=-]{12,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
-"""Texts that are keys and tokens by their form."""
 
 
 class CallConfig(Config):
@@ -28,17 +21,13 @@ class CallConfig(Config):
     arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
 
 
-def _without_credentials(text: str) -> str:
-    return _CREDENTIAL.sub(lambda found: f"(a credential of {len(found[0])} characters)", text)
-
-
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:
     yield quoted(config["tool"])
     for name, value in (config.get("arguments") or {}).items():
         if isinstance(value, str):
-            yield from block(quoted(name), _without_credentials(value))
+            yield from block(quoted(name), without_credentials(value))
         else:
-            yield f"{quoted(name)}: {_without_credentials(as_json(value))}"
+            yield f"{quoted(name)}: {without_credentials(as_json(value))}"
 
 
 SPEC = NodeSpec(
