@@ -139,10 +139,13 @@ class SessionTable(Tables):
         self._alive, self._flows = alive, flows
         self.known: dict[str, StoredHead] = {}
         """Heads of sessions that this process owns."""
+        self.free: dict[str, StoredHead] = {}
+        """Heads that were read and verified for a claim: the commit that stores it need not read them again."""
 
     def forget(self, session_id: str) -> None:
         """Read this session's head again before the next commit."""
         self.known.pop(session_id, None)
+        self.free.pop(session_id, None)
 
     # -- reading
 
@@ -256,7 +259,8 @@ class SessionTable(Tables):
     def claimable(self, session_id: str, owner: str, known: tuple[int, int] | None = None) -> Loaded | None:
         """A session that this owner may claim, as `load` gives it; None where it stands at a `known` epoch and seq. Inside a
         transaction. Raises `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
-        record = self._free(session_id, owner)
+        record = self._found_free(session_id, owner)
+        self._keep(self.free, record)
         return None if (record.epoch, record.seq) == known else self._loaded(record, None)
 
     def _loaded(self, record: StoredHead, quarantined: str | None) -> Loaded:
@@ -337,15 +341,18 @@ class SessionTable(Tables):
 
     def _claimed(self, commit: Commit, owner: str) -> StoredHead:
         """The head of a session that this commit claims."""
+        head = self.free.get(commit.session_id)
+        if head is not None and (head.epoch + 1, head.seq) == (commit.epoch, commit.seq):
+            return head
         try:
-            head = self._free(commit.session_id, owner)
+            head = self._found_free(commit.session_id, owner)
         except Corrupt as error:
             raise Overtaken(str(error)) from error
         if (head.epoch + 1, head.seq) != (commit.epoch, commit.seq):
             raise Overtaken(f"Session {commit.session_id} is at epoch {head.epoch}, seq {head.seq} by now.")
         return head
 
-    def _free(self, session_id: str, owner: str) -> StoredHead:
+    def _found_free(self, session_id: str, owner: str) -> StoredHead:
         """The head of a session that this owner may claim."""
         if (reason := self._reason(session_id)) is not None:
             raise SessionQuarantined(f"Session {session_id} is set aside: {reason}.")
@@ -363,10 +370,12 @@ class SessionTable(Tables):
                 raise _fenced(commit, head)
         return head
 
-    def _why_not(self, commit: Commit) -> Fenced:
+    def _why_not(self, commit: Commit) -> Fenced | SessionQuarantined:
         reason = self._reason(commit.session_id)
-        if reason is not None:
+        if reason is not None and commit.owner is None:
             return Fenced(f"Session {commit.session_id} was set aside: {reason}.")
+        if reason is not None:
+            return SessionQuarantined(f"Session {commit.session_id} is set aside: {reason}.")
         if commit.owner is not None:
             return Overtaken(f"Session {commit.session_id} was claimed by another owner at the same time.")
         return _fenced(commit, self._stored(commit.session_id))
@@ -409,12 +418,14 @@ class SessionTable(Tables):
         self.forget(session_id)
 
     def _remember(self, head: StoredHead) -> None:
-        if head.owner is None or head.ended_at is not None:
-            self.forget(head.session_id)
-            return
-        if len(self.known) >= _REMEMBERED:
-            self.known.clear()
-        self.known[head.session_id] = head
+        self.forget(head.session_id)
+        if head.owner is not None and head.ended_at is None:
+            self._keep(self.known, head)
+
+    def _keep(self, heads: dict[str, StoredHead], head: StoredHead) -> None:
+        if len(heads) >= _REMEMBERED:
+            heads.clear()
+        heads[head.session_id] = head
 
     # -- deleting
 

@@ -271,6 +271,7 @@ class Backends(RuleBasedStateMachine):
 def forget(store: MemoryStore) -> None:
     """Let a store read everything anew."""
     store.sessions.known.clear()
+    store.sessions.free.clear()
     store._db._given.clear()
 
 
