@@ -37,6 +37,7 @@ from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_of, question_lines
+from engine.journal.phases import standing
 from engine.journal.records import Head, InboxItem, InboxRow
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -89,7 +90,9 @@ def act(
             if mode.json:
                 print_json(result_json(state, store))
                 return exit_of(state)
-            print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.status}.")
+            print(
+                f"{state.session_id} lives in a Slack thread and goes on there; it is {standing(state.status, state.phase)}."
+            )
             for prompt in open_prompts(state):
                 question = one_line(question_lines(prompt.message)[0])
                 print(f"  waits for {asked_of(state, prompt)}: {question}")
@@ -110,7 +113,11 @@ def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -
         about = result_json(state, store) if wanted.about is None else wanted.about
         print_json({**about, "request": receipt.outcome})
     else:
-        print(told(receipt, head, wanted.done or f"Taken; the session is {state.status}."))
+        print(
+            told(
+                receipt, head, wanted.done or f"Taken; the session is {standing(state.status, state.phase)}."
+            )
+        )
     return exit_of_receipt(receipt)
 
 

@@ -17,6 +17,7 @@ from bot.terminal.console import (
     print_json,
     writing,
 )
+from bot.terminal.narration import standing
 from engine.journal.phases import ENDED
 from engine.journal.records import Head
 from engine.language import timestamps
@@ -66,7 +67,7 @@ def delete_sessions(
             if head.status not in ENDED and not head.quarantined:
                 abort = place.command("sessions", "abort", head.session_id)
                 raise SessionError(
-                    f"Session {head.session_id} is {head.status}; nothing was deleted. End it first: {abort}"
+                    f"Session {head.session_id} is {standing(head)}; nothing was deleted. End it first: {abort}"
                 )
         ids = [head.session_id for head in heads]
         if not dry_run:

@@ -467,7 +467,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
-                f"Session {row.session_id} is {head.status} and not set aside, so it gives the lock back by itself "
+                f"Session {row.session_id} is {standing(head)} and not set aside, so it gives the lock back by itself "
                 f"when it ends. To end it: {end}"
             )
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])

@@ -24,7 +24,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.lists import Sum, head_json, in_dollars, spend_json, sums, waits_for
 from bot.terminal.narration import standing
-from engine.journal.queries import REJECTED
+from engine.journal.phases import REJECTED
 from engine.journal.records import NANO, Head, SpendRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError

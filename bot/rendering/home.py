@@ -11,7 +11,8 @@ from bot.rendering.grants import home_grants
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
-from engine.journal.queries import is_rejection, standing, verdict_and_reason
+from engine.journal.phases import standing
+from engine.journal.queries import is_rejection, verdict_and_reason
 from engine.journal.state import Grant, State
 
 START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"

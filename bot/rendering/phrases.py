@@ -15,7 +15,8 @@ from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
 from engine.forms.question import takes_typed_choice
-from engine.journal.queries import is_rejection, standing, verdict
+from engine.journal.phases import standing
+from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor

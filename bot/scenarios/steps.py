@@ -25,6 +25,7 @@ from engine.decide.policy import Gate
 from engine.decide.question import DECIDED
 from engine.forms import match_option
 from engine.forms.question import split_words
+from engine.journal.phases import standing
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -160,7 +161,7 @@ def open_lines(state: State) -> list[str]:
     """What is asked now, for people."""
     prompts = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
     if not prompts:
-        return [f"Nothing is asked now: the session is {state.status}{_at(state)}."]
+        return [f"Nothing is asked now: the session is {standing(state.status, state.phase)}{_at(state)}."]
     return ["Asked now:", *(f"  {line}" for prompt in prompts for line in _lines(prompt))]
 
 

@@ -19,7 +19,8 @@ from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.queries import REJECTED, TURN, is_rejected, is_rejection
+from engine.journal.phases import REJECTED
+from engine.journal.queries import TURN, is_rejected, is_rejection
 from engine.journal.state import ASKS, LEFT, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of

@@ -10,7 +10,7 @@ from bot.terminal.console import clean, one_line
 from engine.decide import question
 from engine.forms import value_text
 from engine.forms.question import Question
-from engine.journal import queries
+from engine.journal import phases
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import is_claimed
@@ -117,4 +117,4 @@ def question_lines(message: str) -> list[str]:
 
 def standing(head: Head) -> str:
     """How a session stands in one word, as far as its head says it: not whether it failed by a decision."""
-    return "set aside" if head.quarantined else queries.standing(head.status, head.phase)
+    return "set aside" if head.quarantined else phases.standing(head.status, head.phase)

@@ -25,7 +25,8 @@ from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.history import Entry, tree
-from engine.journal.queries import REJECTED, ended_at, is_rejected, is_rejection, standing, verdict
+from engine.journal.phases import REJECTED, standing
+from engine.journal.queries import ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language import timestamps

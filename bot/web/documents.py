@@ -24,8 +24,8 @@ from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import Entry, marks, tree
+from engine.journal.phases import standing as standing_word
 from engine.journal.queries import is_rejected, is_rejection
-from engine.journal.queries import standing as standing_word
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode

@@ -17,7 +17,8 @@ from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json, waits_for
 from bot.terminal.narration import error_text
 from engine.journal.events import FlowFailed, SessionStarted, decode_event
-from engine.journal.queries import is_rejection, standing, verdict
+from engine.journal.phases import standing
+from engine.journal.queries import is_rejection, verdict
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode

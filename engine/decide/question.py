@@ -27,7 +27,8 @@ from engine.forms.question import (
     form_answer,
     form_parts,
 )
-from engine.journal.queries import ELICIT, REJECTED, TURN, people_among, unanswered, verdict
+from engine.journal.phases import REJECTED
+from engine.journal.queries import ELICIT, TURN, people_among, unanswered, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
 from engine.language.actors import one_by_one, requester_of

@@ -26,7 +26,8 @@ from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.grammar import failure_scope, retry_id
-from engine.journal.queries import REJECTED, doomed
+from engine.journal.phases import REJECTED
+from engine.journal.queries import doomed
 from engine.journal.state import FINALLY, ROOT, Asked, Frame, NodeRun, State, in_finally, scope_of
 from engine.language import timestamps
 from engine.language.actors import Actor, named, requester_named

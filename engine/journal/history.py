@@ -16,7 +16,8 @@ from msgspec.structs import astuple
 from engine.flow import Flow
 from engine.journal import events as ev
 from engine.journal.events import Event
-from engine.journal.queries import REJECTED, is_rejected
+from engine.journal.phases import REJECTED
+from engine.journal.queries import is_rejected
 from engine.journal.records import Head
 from engine.journal.snapshot import to_json
 from engine.journal.state import FINALLY, State, scope_of

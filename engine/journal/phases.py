@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 Phase: TypeAlias = Literal[
     "idle", "running", "waiting", "pausing", "held", "unreachable", "finalizing", "ended"
@@ -24,3 +25,16 @@ STATUS: dict[Phase, Status] = {
     "finalizing": "running",
 }
 """What a phase is called outside; an ended session is `complete`, `failed` or `aborted`."""
+
+REJECTED = "rejected"
+"""The type of the error of an approval that was rejected, and of what fails with it."""
+
+_STANDINGS = {"waiting": "waiting", "held": "paused", "unreachable": "out of reach"}
+
+
+def standing(status: str, phase: str, error: Mapping[str, Any] | None = None) -> str:
+    """The one word for how a session stands, for lists and messages: *waiting* is for people, a lock or a time, *paused* by
+    somebody's word, *rejected* by a decision, *failed* by a fault. `status` of the wire has `paused` for all that waits."""
+    if status == "failed" and (error or {}).get("type") == REJECTED:
+        return REJECTED
+    return _STANDINGS.get(phase, status)

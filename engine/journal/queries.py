@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from engine.forms.question import Question
+from engine.journal.phases import REJECTED
 from engine.journal.state import (
     ROOT,
     AgentRun,
@@ -48,10 +49,6 @@ OUTAGE = "outage"
 
 ASKED_OR_RUN = "asked or run"
 """The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
-
-
-REJECTED = "rejected"
-"""The type of the error of an approval that was rejected, and of what fails with it."""
 
 
 def completed(state: State, frame: Frame, node_id: str) -> bool:
@@ -263,17 +260,6 @@ class Ended(Protocol):
 def is_rejection(error: Mapping[str, Json] | None) -> bool:
     """Whether an error says that people, or the timeout of an approval, said no."""
     return (error or {}).get("type") == REJECTED
-
-
-_STANDINGS = {"waiting": "waiting", "held": "paused", "unreachable": "out of reach"}
-
-
-def standing(status: str, phase: str, error: Mapping[str, Json] | None = None) -> str:
-    """The one word for how a session stands, for lists and messages: *waiting* is for people, a lock or a time, *paused* by
-    somebody's word, *rejected* by a decision, *failed* by a fault. `status` of the wire has `paused` for all that waits."""
-    if status == "failed" and is_rejection(error):
-        return REJECTED
-    return _STANDINGS.get(phase, status)
 
 
 def is_rejected(run: Ended) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from engine.journal.phases import standing
 from engine.journal.records import DataKey, Head
 from engine.language.codec import Json, decode
 from engine.language.errors import Corrupt, Erased, SessionError, UnknownSession
@@ -94,7 +95,9 @@ def refuse_to_erase(store: Store, head: Head) -> None:
     """Raise `SessionError` for a session that cannot be erased: it goes on, a bot is about to send what it says, or its rows
     are plain."""
     if head.ended_at is None and not head.quarantined:
-        raise SessionError(f"Session {head.session_id} is {head.status}: end it before it is erased.")
+        raise SessionError(
+            f"Session {head.session_id} is {standing(head.status, head.phase)}: end it before it is erased."
+        )
     with store._db.read():
         is_plain = store._db.one(_IS_PLAIN, (session_number(head.session_id), ENCRYPTED))
         unsent = store._db.one(_UNSENT, (head.session_id,))

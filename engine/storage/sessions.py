@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from engine.journal.phases import standing
 from engine.journal.records import (
     Commit,
     Head,
@@ -456,7 +457,7 @@ class SessionTable(Tables):
             head = self._find(session_id)
             if head is not None and head.ended_at is None:
                 raise SessionError(
-                    f"Session {session_id} is {head.status}: only what has ended can be deleted."
+                    f"Session {session_id} is {standing(head.status, head.phase)}: only what has ended can be deleted."
                 )
             if head is not None and head.seq > _EVENTS_AT_ONCE:
                 self.set_aside(session_id, _BEING_DELETED, head.updated_at)

@@ -165,7 +165,7 @@ def test_a_round_that_takes_what_waits_is_refused(
 ) -> None:
     """The seeded fault: were the last change looked at instead of the end, the store would refuse to delete what waits."""
     monkeypatch.setattr(sessions, "_ENDED", sessions._ENDED.replace("ended_at <", "updated_at <"))
-    with pytest.raises(SessionError, match="session-open is paused"):
+    with pytest.raises(SessionError, match="session-open is waiting"):
         kept(settings)
 
 

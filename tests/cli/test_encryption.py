@@ -117,7 +117,7 @@ def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
     """A dry run lists, what is open is named and stays, and what was erased is said to be so."""
     name = session(home)
     dry = home.run("sessions", "delete", "--person", "local:ana", "--dry-run")
-    assert (dry.code, "is paused: end it before" in dry.out) == (5, True)
+    assert (dry.code, "is waiting: end it before" in dry.out) == (5, True)
     assert home.run("sessions", "resume", name, "because").code == 0
     assert (
         f"{name}  kept, complete" in home.run("sessions", "delete", "--person", "local:ana", "--dry-run").out

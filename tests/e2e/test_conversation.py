@@ -241,7 +241,7 @@ async def test_words_where_only_buttons_are_open_get_one_hint(tmp_path: Path) ->
         await bot.open()
         await thread.reply("ana", "approved!")
         await thread.reply("ana", "status")
-        await thread.says("is paused")
+        await thread.says("is waiting")
         assert thread.count("answered with its buttons") == 1
         await thread.press("ben", prompt, "Approve")
         await thread.says("The verdict is approve")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.journal.queries import standing
+from engine.journal.phases import standing
 from tests.support.engine import Scenario, given
 
 GATE = "nodes: [{id: gate, type: approval, with: {message: Go?, approvers: [channel]}}]"
