@@ -141,7 +141,7 @@ async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
         await workspace.wait_for(lambda: len(_asked(thread, "First question")) == 2)
         await thread.reply("ben", "pause")
         told = words(await thread.says("is paused by Ben Okafor"))
-        assert "*more* is waiting" in told
+        assert "*more* is paused" in told
         assert "*two*" not in told
         await thread.reply("cleo", "resume")
         await workspace.wait_for(lambda: bool(whispers(workspace, "cleo")))
