@@ -70,7 +70,7 @@ async def test_a_quorum_shows_its_votes_and_names_who_decided(tmp_path: Path) ->
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         assert "0 of 2 approved" in words(asked)
-        assert labels(asked) == ["Approve", "Reject…", "Edit…", "Cancel"]
+        assert labels(asked) == ["Cancel", "Approve", "Reject…", "Edit…"]
         await thread.press("ben", asked, "Approve")
         await shows(thread, asked["ts"], f"1 of 2 approved: <@{workspace.user('ben').id}>")
         card = thread.messages()[1]
