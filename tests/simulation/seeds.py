@@ -64,7 +64,9 @@ HUNTS = {
     "starts_what_is_sent_again_once_more": Hunt("ferry", Weather(ack_lost=0.6, slow=1.0), 1),
     "starts_again_while_it_runs": Hunt("alarm", Weather(twice=0.6, late=15.0, rude=0.4), 1),
     "hears_a_reaction_again": Hunt("rescue", Weather(twice=0.6, late=15.0), 1),
-    "a_file_lies_in_its_place_before_it_is_whole": Hunt("papers", Weather(kills=5, kill_within=60), 5),
+    "a_file_lies_in_its_place_before_it_is_whole": Hunt(
+        "papers", Weather(kills=12, kill_within=80, slow=0.05), 25
+    ),
 }
 
 
