@@ -220,7 +220,7 @@ class Requests:
         rules = self.rules.read()
         decided = rules.decide(token.agent, wanted.tool, wanted.arguments)
         if wanted.kind != "approval":
-            decided = rules.otherwise() if wanted.kind == "question" else Decision("ask", 0)
+            decided = Decision("ask", 0)
             if wanted.kind == "flow" and wanted.tool not in rules.document.flows:
                 raise Refused(f"the flow `{wanted.tool}` is not listed in `flows` of gate.yml")
         pinned = await self._pinned(token, wanted)
@@ -229,7 +229,8 @@ class Requests:
         noted: dict[str, Json] = {"digest": ours, "rule": decided.rule, "rules": rules.digest}
         if decided.kind != "ask":
             state = "allowed" if decided.kind == "allow" else "denied"
-            await self._keep(InboxItem(f"{call}:{times}", NOTED, encode({**noted, "state": state})))
+            if known != {**noted, "state": state}:
+                await self._keep(InboxItem(f"{call}:{times}", NOTED, encode({**noted, "state": state})))
             log.info("%s: %s is %s by rule %s", token.agent, wanted.tool, state, decided.rule)
             return {
                 "state": state,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -173,6 +175,22 @@ async def test_ten_at_once_are_decided_together(gate: Gate) -> None:
         f"make {n}" for n in range(10)
     )
     assert {answer["state"] for answer in answers} == {"allowed"}
+
+
+async def test_a_question_is_asked_where_calls_are_denied(gate: Gate) -> None:
+    """`otherwise: deny` is about calls; and a call that a rule decides the same way again stores nothing more."""
+    rules = gate.folder / "gate.yml"
+    rules.write_text(RULES.partition("otherwise:")[0] + "otherwise: {deny: Nothing else.}\n")
+    assert (await gate.ask("make deploy"))["state"] == "denied"
+    arguments = {"message": "Which colour?"}
+    assert (await gate.ask("", "q", kind="question", tool="ask_human", arguments=arguments))[
+        "state"
+    ] == "open"
+    for _ in range(3):
+        assert (await gate.ask("git status", "r"))["state"] == "allowed"
+    with closing(sqlite3.connect(gate.bot.home / "sayso.db")) as store:
+        [[kept]] = store.execute("SELECT count(*) FROM inbox WHERE kind = 'gate.noted'")
+    assert kept == 3, "one for each call"
 
 
 async def test_credentials_in_arguments_are_in_the_digest_and_not_in_slack(gate: Gate) -> None:
