@@ -28,7 +28,7 @@ from bench import (
     starts,
     turns,
 )
-from bench.report import Row, aligned, machine, table
+from bench.report import HEADINGS, Row, aligned, machine, markdown, table
 
 T = TypeVar("T")
 BESIDE = "beside"
@@ -68,10 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(_document(before, rows, compared, quick=given.quick)))
     else:
         print(f"\nbefore: {before}\nafter:  {machine()}")
+        shaped = markdown if given.markdown else aligned
         if compared is not None:
             notes = [*compared.notes, "", "Not in the work of the other engines:", *beside.lacking()]
-            print(f"\n{aligned(beside.rows(compared))}\n\n" + "\n".join(f"  {note}" for note in notes))
-        if rows:
+            print(f"\n{shaped(beside.rows(compared))}\n\n" + "\n".join(f"  {note}" for note in notes))
+        if rows and given.markdown:
+            print(f"\n{markdown([HEADINGS, *(row.cells() for row in rows)])}")
+        elif rows:
             print(f"\n{table(rows)}")
     return 0
 
@@ -96,6 +99,7 @@ def _timed(name: str, measure: Callable[[], T]) -> T:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="How fast sayso is on this machine.")
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
+    parser.add_argument("--markdown", action="store_true", help="print tables as docs/speed.md has them")
     parser.add_argument(
         "--only", metavar="NAME", action="append", choices=[BESIDE, *PARTS], help=", ".join([BESIDE, *PARTS])
     )

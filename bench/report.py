@@ -94,6 +94,12 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in text)
 
 
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """The same lines as a table of a page."""
+    rule = ["---"] * len(lines[0])
+    return "\n".join("| " + " | ".join(line) + " |" for line in (lines[0], rule, *lines[1:]))
+
+
 def machine() -> str:
     """Where this was measured, and how busy the machine is with other things."""
     busy = ", ".join(f"{load:.2f}" for load in os.getloadavg())

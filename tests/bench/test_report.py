@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.report import Row, median, quantile, table
+from bench.report import Row, markdown, median, quantile, table
 
 
 def test_an_aim_on_the_value_ignores_the_floor() -> None:
@@ -43,6 +43,11 @@ def test_a_quantile_is_one_of_the_values_and_covers_its_part(values: list[float]
     assert found in values
     assert sum(value <= found for value in values) >= part * len(values)
     assert median(values) == quantile(values, 0.5)
+
+
+def test_a_table_of_a_page_has_a_rule_below_its_headings() -> None:
+    """And a line for each line."""
+    assert markdown([("what", "ms"), ("a", "1")]) == "| what | ms |\n| --- | --- |\n| a | 1 |"
 
 
 def test_nothing_measured_is_an_error() -> None:
