@@ -168,7 +168,7 @@ def start_command(place: Place, flows: list[Path], role: str) -> int:
         raise SettingsError(f"--role {role} needs Postgres (SAYSO_DATABASE_URL): one process serves a file.")
     bot = Bot(settings, flows=flows, role=role)
     if database is None:
-        # Several may serve: what each does it does under leases of its store.
+        # Several may serve: each works on the lanes that it takes.
         return _until_stopped(_start(bot, FreeLease()))
     with lease(database, "sayso start", utc_now()) as held:
         return _until_stopped(_beating(held, _start(bot, held)))
@@ -200,16 +200,8 @@ async def _beat(held: Serving) -> None:
         await asyncio.sleep(BEAT_SECONDS)
 
 
-def _stop_soon(loop: asyncio.AbstractEventLoop, bot: Bot) -> None:
-    """Stop from another thread, and let nothing be written until then: another process may serve already."""
-    bot.cut_off()
-    loop.call_soon_threadsafe(bot.stop)
-
-
 async def _start(bot: Bot, held: Serving) -> None:
     stop_on_signals(bot, held.stopping)
-    loop = asyncio.get_running_loop()
-    held.when_lost(partial(_stop_soon, loop, bot))
 
     def ready(identity: Identity) -> None:
         held.reached_at(f"@{identity.bot_user} in {identity.team}")

@@ -1,4 +1,4 @@
-"""The processes that serve a database on a server: who lives, in which role, with which leases, and what waits for them."""
+"""The processes that serve a database on a server: who lives, in which role, with which lanes, and what waits for them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,26 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from bot.doctor.findings import Check
-from bot.outbound.shards import SHARDS, lease_of
 from bot.terminal.console import plural
 from engine.language import timestamps
-from engine.storage.leases import LEADER
+from engine.storage.lanes import CHORES, SEND
 from engine.storage.store import Store
 
 WITHOUT = {
     "socket": "nothing is taken from Slack",
-    "worker": "no session goes on",
-    "outbox": "nothing is posted",
+    "worker": "no session goes on, and nothing is posted",
 }
 """What is not done where nobody has a role."""
+_DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 
 
 def check_fleet(store: Store) -> Iterator[Check]:
-    """Who serves, in which role, with which leases; and how long the oldest rows have waited for any of them."""
-    shards = [lease_of(shard) for shard in range(SHARDS)]
-    serving = [member for member in store.members([LEADER, *shards]) if member.role]
+    """Who serves, in which role, with which lanes; and how long the oldest rows have waited for any of them."""
+    serving = [member for member in store.members() if member.role]
     for member in serving:
-        held = [lease for lease in member.leases if lease != LEADER]
-        parts = [f"{len(held)} of {SHARDS} channel shards"] if held else []
-        parts += [f"{plural(member.others, 'lane')} in hand"] if member.others else []
-        parts += ["leads"] if LEADER in member.leases else []
+        parts = [words for lane, words in _DOES.items() if lane in member.lanes]
+        others = len(set(member.lanes) - set(_DOES))
+        parts += [f"{plural(others, 'lane')} in hand"] if others else []
         who = f"{member.role}: process {member.owner.split('-')[1]} on {member.host} since {member.since}"
         yield Check("fleet", "ok", ", ".join([who, *parts]))
     roles = {member.role for member in serving}

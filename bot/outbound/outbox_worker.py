@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
@@ -17,7 +17,6 @@ from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_
 from bot.outbound.notices import Clocks
 from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
 from bot.outbound.senders import Rows
-from bot.outbound.shards import Shards
 from bot.outbound.streams import Streams
 from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
 from bot.rendering.prompts import close_key
@@ -60,6 +59,11 @@ _NEWER_SECONDS = 3600.0
 """How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
 
 
+async def _always() -> bool:
+    """Where one process serves, it is the one that sends."""
+    return True
+
+
 class Outbound:
     """Sends the rows of a store's outbox to Slack. Construct it on the running event loop.
 
@@ -68,7 +72,7 @@ class Outbound:
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are, `lacks` what is missing here for a flow.
     `posted` is called when Slack has taken a message, which then comes back as an event.
     `agent` is whether the app is an agent of Slack's.
-    `shards` are what this process sends, where several do. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
+    `sends` says whether this process is the one that sends, and `still` asks the store. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
     """
 
@@ -89,7 +93,8 @@ class Outbound:
         posted: Callable[[], None] = lambda: None,
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
-        shards: Shards | None = None,
+        sends: Callable[[], bool] = lambda: True,
+        still: Callable[[], Awaitable[bool]] = _always,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = loop.create_future()
@@ -98,7 +103,9 @@ class Outbound:
         self._taken = taken
         self._now = now
         self._tuning = tuning
-        self._shards = shards
+        self._still = still
+        self._generation = -1
+        """The generation under which this process was known to be the one that sends."""
         self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._without_turn: set[asyncio.Task[None]] = set()
         self._holds: dict[str, float] = {}
@@ -117,8 +124,7 @@ class Outbound:
         self._reach = Reachability(ledger, sessions)
         clock, speakers = self._clock, Speakers(sessions)
         self._pieces = Pieces(ledger, calls, self._poster, clock=clock, speakers=speakers, hosts=link_hosts)
-        has = shards.has if shards is not None else lambda channel: True
-        self.streams = Streams(ledger, self._pieces, sessions, told=self.notify, has=has)
+        self.streams = Streams(ledger, self._pieces, sessions, told=self.notify, sends=sends)
         names, places = Names(client, clock), Places(client, clock)
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
@@ -142,9 +148,6 @@ class Outbound:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._shards is not None:
-                with suppress(StorageError):
-                    await self._shards.give_up()
         if self.failure.done():
             self.failure.result()
 
@@ -186,13 +189,11 @@ class Outbound:
             del self._lanes[lane]
         try:
             generation = self._writer.store.generation()
-            if self._shards is not None:
-                await self._shards.share({await self._shards.of(row) for row, _ in self._lanes.values()})
+            if generation != self._generation and not await self._still():
+                return self._tuning.poll_seconds
+            self._generation = generation
             rows = await self._writer.call(self._writer.store.outbox.due, now=self._now(), limit=self._limit)
             await self._forget_cards({row.lane for row in rows})
-            found = len(rows)
-            if self._shards is not None:
-                rows = [row for row in rows if await self._shards.of(row) in self._shards.mine]
         except StorageBroken:
             raise
         except StorageError as error:
@@ -202,8 +203,8 @@ class Outbound:
             with under(WorkPermit(self._writer.store, generation)):
                 self._give(rows)
         # Look further when a page is full: rows that wait must not hide those behind them.
-        if found < self._limit:
-            self._limit = max(_PAGE, self._limit // 2) if found < self._limit // 2 else self._limit
+        if len(rows) < self._limit:
+            self._limit = max(_PAGE, self._limit // 2) if len(rows) < self._limit // 2 else self._limit
         elif self._limit < _MOST_ROWS:
             self._limit *= 2
             self._wake.set()
@@ -368,7 +369,9 @@ class Outbound:
         await self._ledger.finish(row, "pending", result, not_before=not_before, items=items)
         if seconds is not None:
             # Others may find out sooner that it can be sent (`hurry`): the row says when, this only keeps its lane in order.
-            self._hold_row(row, seconds if self._shards is None else min(seconds, self._tuning.poll_seconds))
+            self._hold_row(
+                row, seconds if not self._writer.store.shared else min(seconds, self._tuning.poll_seconds)
+            )
         if items:
             self._taken()
 

@@ -45,7 +45,7 @@ class Streams:
     sessions: Sessions
     _: KW_ONLY
     told: Callable[[], None]
-    has: Callable[[str], bool] = lambda channel: True
+    sends: Callable[[], bool] = lambda: True
     """Whether this process posts in a channel. Where another one does, the text appears once it is whole."""
     _ended: list[tuple[str, str]] = field(default_factory=list, init=False)
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict, init=False)
@@ -126,7 +126,7 @@ class Streams:
         request: Json = run.input if run is not None and isinstance(run.input, dict) else {}
         key = str((state.thread or {}).get("key") or "")
         live.channel = key.split(":")[1] if key else ""
-        if not key or not self.has(live.channel) or request.get("purpose") == "compact":
+        if not key or not self.sends() or request.get("purpose") == "compact":
             return None
         container = state.containers.get(agent_of(live.turn))
         live.structured = bool(container and container.agent and container.agent.structured)
@@ -179,7 +179,7 @@ class Streams:
                     async with lock:
                         if where is None or part in live.over or live.closed:
                             return
-                        if not self.has(live.channel):
+                        if not self.sends():
                             self._close(live)
                             return
                         await self.pieces.draw(where, await self.pieces.standing(row))

@@ -1,7 +1,7 @@
 """Gaps: what was said while no connection to Slack was open, or while one was deaf.
 
 A gap is noticed by a process with sockets, and threads are handled by any. So where several serve a store it is a mark there,
-which each reads before it handles a row: what was missed in a thread is older than what arrives now. The leader reads
+which each reads before it handles a row: what was missed in a thread is older than what arrives now. Whoever has the lane of chores reads
 everything that may have been missed, and marks how far it has come; then nobody else has to.
 """
 
@@ -19,15 +19,18 @@ from bot.serve.roles import Replica
 from engine.run.supervision import supervised
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
+from engine.storage.lanes import CHORES
+from engine.storage.rows import GAP
 from engine.storage.store import Store
 
 log = logging.getLogger("sayso")
 
-GAP = "gap"
 READ = "gap read"
-"""Marks: when the last gap was noticed, and the last gap after which everything was read."""
+"""The mark of the last gap after which everything was read; `GAP` is that of when the last one was noticed."""
 DEAD_SECONDS = (0.0, 5.0, 15.0, 30.0, 60.0)
 """When, after a process with connections was gone without a word, all is read: Slack may go on sending to it for a while."""
+MARKS_SECONDS = 1.0
+"""How often it is looked whether another process has noticed a gap."""
 _WHAT = "reading what was missed"
 
 
@@ -55,7 +58,6 @@ class Gaps:
         if replica.shared:
             slack.reopened = self.reopened
             replica.on_silence = self._silence
-            replica.on_word.append(lambda word: self._gap.set() if word in ("marks", "all") else None)
 
     async def connect(self) -> None:
         """Open the sockets. What was said while no process had any is read."""
@@ -77,7 +79,7 @@ class Gaps:
 
     def unread(self) -> None:
         """Something became due to be read (`CatchUp.again`, `regained`)."""
-        if self._replica.shared and not self._replica.leads:
+        if self._replica.shared and CHORES not in self._replica.has:
             self._spawn(self._note_and_look)
         self._gap.set()
 
@@ -89,7 +91,7 @@ class Gaps:
     async def _note_leading(self, seconds: float) -> None:
         """Whoever leads by then: the one that is gone may have."""
         await asyncio.sleep(seconds)
-        if self._replica.leads:
+        if CHORES in self._replica.has:
             await self._note_and_look()
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -108,17 +110,17 @@ class Gaps:
         await self.note()
 
     async def hear(self) -> None:
-        """Learn of gaps that any process has noticed, and of what the leader has read."""
+        """Learn of gaps that any process has noticed, and of what was read."""
         gap, read = await self._writer.call(_marks, self._writer.store)
         if gap != self._seen:
             async with self._hearing:
                 if gap != self._seen:
                     await waited_out(self._catchup.begin, _WHAT)
                     self._seen = gap
-        elif gap and read == gap and not self._catchup.complete and not self._replica.leads:
-            self._catchup.all_read()  # what is due at the leader became so since, and nobody else reads it
+        elif gap and read == gap and not self._catchup.complete and CHORES not in self._replica.has:
+            self._catchup.all_read()  # what is due there became so since, and nobody else reads it
 
-    # --- the leader ----------------------------------------------------------------------------------------
+    # --- whoever does the chores ---------------------------------------------------------------------------
 
     async def lead(self) -> None:
         """Read what was missed, and again after every gap."""
@@ -142,13 +144,12 @@ class Gaps:
 
     async def _until_next(self) -> None:
         """Wait until there was a gap, or until it is time to read again what could not be read."""
-        seen = self._seen
-        while not self._gap.is_set() and seen == self._seen:
+        seen, now = self._seen, asyncio.get_running_loop().time
+        until = now() + AGAIN_SECONDS
+        while not self._gap.is_set() and seen == self._seen and (self._catchup.complete or now() < until):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS):
+                async with asyncio.timeout(MARKS_SECONDS if self._replica.shared else AGAIN_SECONDS):
                     await self._gap.wait()
-            if not self._catchup.complete:
-                return
             if self._replica.shared:
                 await self.hear()
 

@@ -35,7 +35,6 @@ from bot.outbound.calls import AGENT_REFUSED, Modals
 from bot.outbound.notices import Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
-from bot.outbound.shards import Shards
 from bot.outbound.streams import STREAM_EVENTS
 from bot.rendering.approvals import IN_PLACE, TOLD
 from bot.rendering.waiting import ANSWER, REJECT
@@ -43,8 +42,7 @@ from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
 from bot.serve.identity import Identity, StartFailed, identify
-from bot.serve.roles import SWEEP_SECONDS as SHARED_SWEEP_SECONDS
-from bot.serve.roles import Replica
+from bot.serve.roles import LOOK_SECONDS, Replica
 from bot.start.form import FlowChoice, StartForm
 from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.grants import WideGrants
@@ -75,16 +73,19 @@ from engine.journal.records import Head, InboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.errors import StorageError
-from engine.run.dispatcher import SWEEP_SECONDS, Dispatcher, LocalWakeups, RowHandler
+from engine.run.dispatcher import Dispatcher, LocalWakeups, RowHandler
 from engine.run.engine import DRAIN_SECONDS
 from engine.run.supervision import supervised
 from engine.storage.backoff import is_busy, waited_out
+from engine.storage.lanes import CHORES, SEND
 from engine.storage.store import Store
 
 log = logging.getLogger("sayso")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+LEARN_SECONDS = 5.0
+"""How often it is read what other processes were told of channels and people."""
 HEARD_SECONDS = 5.0
 """Seconds between two notes that events came."""
 
@@ -108,9 +109,6 @@ class Bot:
         self.stopping = asyncio.Event()
         self._ready = False
         self._heard = 0
-        self._store: Store | None = None
-        self._learning: asyncio.Task[None] | None = None
-        self._cut_off: str | None = None
         self.metrics_at: str | None = None
         """The address at which metrics are served."""
         self.gate_at: str | None = None
@@ -151,13 +149,6 @@ class Bot:
         """Begin to drain: nothing new is taken; what runs finishes or is cut."""
         self.stopping.set()
 
-    def cut_off(self) -> None:
-        """Write nothing any more: another bot may serve now. Called from any thread, at any time."""
-        self._cut_off = "Another process may serve this database now; nothing more is written here."
-        log.error("%s", self._cut_off)
-        if self._store is not None:
-            self._store.give_up(self._cut_off)
-
     async def _opened(self, identity: Identity) -> Store:
         """The store, of this workspace for good. Raises `StorageError`."""
         settings = self.settings
@@ -172,9 +163,6 @@ class Bot:
         except BaseException:
             store.close()
             raise
-        self._store = store
-        if self._cut_off is not None:
-            store.give_up(self._cut_off)
         return store
 
     def _assemble(self, store: Store, identity: Identity, bot: Any, app: Any, app_token: str) -> None:
@@ -217,14 +205,13 @@ class Bot:
             order=said_at,
             tell=DeadLetters(self.engine).told,
             wakeups=wakeups,
-            sweep_seconds=SHARED_SWEEP_SECONDS if replica.shared else SWEEP_SECONDS,
         )
         self.queues = Queues(self.engine)
         self.delivered = Delivered(self.engine.writer, machine.steady)
         self.outbound = self._telling(bot, home, files)
         self.slack = self._hearing(bot, app, app_token, home, starts)
         self._finding(bot, home)
-        replica.on_word.append(self._told)
+        replica.on_look = self._look
 
     def _handlers(
         self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
@@ -302,17 +289,9 @@ class Bot:
 
     def _telling(self, bot: Any, home: decisions.Home, files: SessionFiles) -> Outbound:
         """The worker of the outbox, which looks whenever a session took a step."""
-        shards, tuning, engine, writer = None, self.machine.tuning, self.engine, self.engine.writer
+        tuning, engine, writer = self.machine.tuning, self.engine, self.engine.writer
         if self.replica.shared:
-            shards = Shards(
-                writer,
-                self.replica.posters,
-                lambda session_id: writer.call(writer.store.sessions.head, session_id),
-            )
-            tuning = replace(tuning, poll_seconds=SHARED_SWEEP_SECONDS)
-            self.replica.on_word.append(
-                lambda word: shards.look_again() if word in ("all", "peers") else None
-            )
+            tuning = replace(tuning, poll_seconds=LOOK_SECONDS)
         outbound = Outbound(
             writer,
             bot,
@@ -328,7 +307,8 @@ class Bot:
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
-            shards=shards,
+            sends=lambda: SEND in self.replica.has,
+            still=partial(self.replica.still, SEND),
         )
         engine.subscribe(outbound.happened)
         engine.subscribe(outbound.streams.happened, *STREAM_EVENTS)
@@ -444,25 +424,26 @@ class Bot:
 
         return handle
 
-    def _told(self, word: str) -> None:
-        """Another process has committed, came or went."""
-        self.service.told(word)
+    def _look(self) -> None:
+        """Another process may have committed."""
+        self.service.look()
         self.outbound.notify()
-        if word in ("marks", "all"):
-            self.profiles.forget()
-            # Channels may have been renamed. One reading at a time: the newest sees what an earlier one would have seen.
-            if self._learning is not None:
-                self._learning.cancel()
-            self._learning = self._task("names of channels", lambda: self.aliases.load(self.engine.writer))
         self.homes.look_around()
+
+    async def _learn(self) -> None:
+        """Learn what other processes were told of channels and people."""
+        while True:
+            await asyncio.sleep(LEARN_SECONDS)
+            self.profiles.forget()
+            await waited_out(partial(self.aliases.load, self.engine.writer), "names of channels")
 
     async def _serve(self, identity: Identity, on_ready: Callable[[Identity], None] | None) -> None:
         self.library.refresh()
         await self.engine.open()
         await self.aliases.load(self.engine.writer)
         parts: list[asyncio.Task[None]] = []
-        if self.replica.sends:
-            parts.append(self._task("outbound", self.outbound.run))
+        if self.replica.works:
+            parts.append(self._task("outbound", partial(self.replica.hold, SEND, self.outbound.run)))
         try:
             await self.replica.join()
             await until_released(self.engine.writer, self.machine.now(), self.stopping)
@@ -495,8 +476,10 @@ class Bot:
 
     def _others(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
         """The tasks of a process of this role, beside listening, its lanes and its outbox."""
-        yield "lead", partial(self.replica.lead, self._lead)
-        yield "leases", self.replica.watch
+        if self.replica.works:
+            yield "chores", partial(self.replica.hold, CHORES, self._lead)
+        if self.replica.shared:
+            yield "learning", self._learn
         yield "token", partial(chores.watch_token, self._bot)
         yield "limits", partial(chores.note_limits, self.budget, self.engine, self.machine.seconds)
         if self.replica.takes:
@@ -602,9 +585,7 @@ class Bot:
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
         """End the `others`, then let the `parts` finish what they have in hand."""
-        # Whoever was taken for dead can record nothing more: nodes that still run are cut.
-        patience = 0.0 if self.replica.lost else DRAIN_SECONDS
-        log.info("stopping: nothing new is taken; running nodes have %g s", patience)
+        log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
         with contextlib.suppress(StorageError):
             await self.replica.leave()
         for task in others:
@@ -612,7 +593,7 @@ class Bot:
         if self.replica.takes:
             await self.slack.close()
         self.service.stop()
-        await self.engine.drain(patience)
+        await self.engine.drain()
         self.outbound.stop()
         tasks = [*parts, *others]
         if tasks:

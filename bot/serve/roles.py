@@ -1,7 +1,6 @@
-"""This process among those that serve one database: its role, who else lives, who leads, and what others tell.
+"""This process among those that serve one database: its role, who else lives, and which lanes it has beside those of sessions.
 
-The store says all of it (`Store.lease`, `peers`, `listen`). A file or memory is served by one process, which has every role
-and leads.
+A file or memory is served by one process, which has every role and every lane.
 """
 
 from __future__ import annotations
@@ -10,16 +9,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from engine.language.errors import StorageError
+from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
-from engine.storage.leases import LEADER
+from engine.storage.lanes import Lane
 
 log = logging.getLogger("sayso")
 
-ROLES = ("all", "socket", "worker", "outbox")
-STOPPING = "stopping"
-SWEEP_SECONDS = 15.0
-"""How often a process looks at a shared store although nobody woke it."""
+ROLES = ("all", "socket", "worker")
+LOOK_SECONDS = 0.5
+"""How often a process looks whether a lane is free, and whether it still has one."""
 
 
 class Replica:
@@ -32,13 +33,12 @@ class Replica:
         self.takes = role in ("all", "socket")
         """Whether it has connections to Slack."""
         self.works = role in ("all", "worker")
-        self.sends = role in ("all", "outbox")
-        self.leads = False
-        self.on_word: list[Callable[[str], None]] = []
-        """Called with what another process tells: see `Store.listen`."""
+        self.has: dict[str, Lane] = {}
+        """The lanes that it has now, by key."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called when another process may have committed."""
         self._role = role
-        self._moved = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._leaving = False
         self._peers: dict[str, str] = {}
         self.on_silence: Callable[[], None] = lambda: None
         """Called when a process with connections to Slack was gone without a word."""
@@ -49,63 +49,67 @@ class Replica:
         self._peers = self._store.peers()
         loop = asyncio.get_running_loop()
 
-        def wake(word: str) -> None:
+        def wake() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: this process ends
-                loop.call_soon_threadsafe(self._hear, word)
+                loop.call_soon_threadsafe(self._look)
 
         self._store.listen(wake)
 
     async def leave(self) -> None:
-        """Say that this process is stopping: the others share what it does."""
-        if self.shared:
-            await self._writer.call(self._store.serve_beside, STOPPING)
+        """Take no lane any more, and say that this process is stopping."""
+        self._leaving = True
+        await self._writer.call(self._store.leave)
 
-    def _hear(self, word: str) -> None:
-        if word == "lost":
-            self._lost.set()
-        if word in ("all", "peers"):
-            self._moved.set()
-        if word == "peers":
-            before, self._peers = self._peers, self._store.peers()
-            gone = [role for owner, role in before.items() if owner not in self._peers]
-            if any(role in ("all", "socket") for role in gone):
-                self.on_silence()
-        for hear in self.on_word:
-            hear(word)
+    def _look(self) -> None:
+        before, self._peers = self._peers, self._store.peers()
+        if any(_takes(role) for owner, role in before.items() if owner not in self._peers):
+            self.on_silence()
+        self.on_look()
 
     def alone(self) -> bool:
-        """Whether no other process has connections to Slack."""
-        return sum(role in ("all", "socket") for role in self._store.peers().values()) <= 1
+        """True if no other process has connections to Slack."""
+        return not any(map(_takes, self._store.peers().values()))
 
     def first(self) -> bool:
-        """Whether no other process serves at all."""
-        return len(self._store.peers()) <= 1
+        """True if no other process serves at all."""
+        return not self._store.peers()
 
-    def posters(self) -> int:
-        """How many processes send."""
-        return sum(role in ("all", "outbox") for role in self._store.peers().values())
+    async def hold(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what whoever has this lane does, each time that this process gets it; until `leave`, or until it is done."""
+        while not self._leaving:
+            lane = await waited_out(
+                partial(self._writer.call, self._store.lanes.claim, key), f"the lane {key}"
+            )
+            if lane is None:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            generation = self._store.generation()
+            self.has[key] = lane
+            task = asyncio.ensure_future(work())
+            try:
+                while not task.done():
+                    await asyncio.wait([task], timeout=LOOK_SECONDS)
+                    if generation != self._store.generation():
+                        # There was a gap between our signs of life: another process may have taken it.
+                        generation = self._store.generation()
+                        if not await waited_out(partial(self.still, key), f"the lane {key}"):
+                            log.warning("another process has taken the lane %s", key)
+                            break
+                else:
+                    task.result()
+                    return
+            finally:
+                del self.has[key]
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                with contextlib.suppress(StorageError):
+                    await self._writer.call(self._store.lanes.let_go, lane)
 
-    async def lead(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do what one process does for all, once no other one does."""
-        while not await self._writer.call(self._store.lease, LEADER):
-            self._moved.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SWEEP_SECONDS):
-                    await self._moved.wait()
-        if self.shared:
-            log.info("this process leads: schedules, catch-up and housekeeping are its work")
-        self.leads = True
-        try:
-            await work()
-        finally:
-            await self._writer.call(lambda: self._store.unlease(LEADER, tell=True))
+    async def still(self, key: str) -> bool:
+        """True if this process has a lane, as the store says now."""
+        lane = self.has.get(key)
+        return lane is not None and await self._writer.call(self._store.lanes.mine, lane)
 
-    @property
-    def lost(self) -> bool:
-        """Whether the leases of this process are gone."""
-        return self._lost.is_set()
 
-    async def watch(self) -> None:
-        """End with `StorageBroken` once the leases of this process are gone."""
-        await self._lost.wait()
-        await self._writer.call(self._store.changed)
+def _takes(role: str) -> bool:
+    return role in ("all", "socket")

@@ -39,7 +39,7 @@ from engine.decide.question import ANSWER
 from engine.forms import match_option
 from engine.forms.question import Question, split_words
 from engine.journal.events import Event
-from engine.journal.records import Head, OutboxRow
+from engine.journal.records import OutboxRow
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -105,7 +105,7 @@ class Follower:
         self._frontend = TerminalFrontend(self.screen, self.files)
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._service = Dispatcher(self.engine, wants=self._mine)
+        self._service = Dispatcher(self.engine, only=self.session_id)
         self._serving: asyncio.Task[None] | None = None
         self._passed_over = -1
         self.left = False
@@ -145,7 +145,7 @@ class Follower:
                 if self.left or not self.engine.sessions.at_work(self.session_id):
                     break
                 # A request that was in hand just then let the session go on: leaving now would cut what it began.
-                self._service = Dispatcher(self.engine, wants=self._mine)
+                self._service = Dispatcher(self.engine, only=self.session_id)
             state = await self.engine.state(self.session_id)
             await self._catch_up(state)
             return state
@@ -164,9 +164,6 @@ class Follower:
         self._service.stop()
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
-
-    def _mine(self, head: Head) -> bool:
-        return head.session_id == self.session_id
 
     # --- the loop ------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 Wake-ups say only that it is time to look, so one may be lost, late or doubled; what there is to do always
 comes from the store. Rows with one ordering key (a thread, else a session) are handled one after the other,
 lanes side by side. A handler that cannot say yet what becomes of its row leaves it in the inbox: its lane
-waits, and it is tried again after a backoff. Where several processes serve one store, each takes lanes under a lease
-(`engine.run.shared_lanes`).
+waits, and it is tried again after a backoff. Where several processes serve one store, each takes lanes, and looks
+in these alone (`engine.run.shared_lanes`).
 
 A failure is an exception that no handler foresaw (`engine.run.failures`). A row that fails the same way again and again is kept with the
 outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:
@@ -45,6 +45,7 @@ from engine.run.supervision import is_lost
 
 if TYPE_CHECKING:
     from engine.run.failures import Failures, Tell
+    from engine.run.shared_lanes import SharedLanes
 
 log = logging.getLogger("sayso.service")
 
@@ -76,31 +77,29 @@ class Dispatcher:
         *,
         handlers: Mapping[str, RowHandler] | None = None,
         wants: Callable[[Head], bool] = lambda head: True,
+        only: str | None = None,
         wakeups: Wakeups | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
         tell: Tell | None = None,
         handled: Callable[[InboxRow], None] = lambda row: None,
-        sweep_seconds: float = SWEEP_SECONDS,
     ) -> None:
-        """`handled` is told of each row that is done with."""
+        """Sessions that it `wants` are kept going, or `only` this one. `handled` is told of each row that is done with."""
         self.engine = engine
-        self._wants = wants
+        self._wants = wants if only is None else lambda head: head.session_id == only
         self._handlers: dict[str, RowHandler] = {"request": self._request, **(handlers or {})}
-        self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed))
+        poll = float("inf") if engine.store.shared else POLL_SECONDS
+        self._wakeups = wakeups or LocalWakeups(lambda: engine.writer.call(engine.store.changed), poll)
         self._order = order
         self._handled = handled
         self._tell = tell
         self._failures: Failures | None = None
-        self._sweep_seconds = sweep_seconds
         self._lanes: dict[str, asyncio.Task[None]] = {}
-        self._inbox = self._lanes_of(engine)
+        self._inbox, self._shared = self._lanes_of(engine, only)
         self._swept = float("-inf")
         self._stopping = asyncio.Event()
         self._released, self._told = True, False
         self._next_timer = ""
         """When the next timer is due as far as we know: not before this."""
-        self._set_elsewhere = False
-        """Whether another process may have set a timer."""
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
         self._delays: dict[str, float] = {}
@@ -111,12 +110,13 @@ class Dispatcher:
         engine.subscribe(self._heard)
         engine.stepper.on_poisoned = self._fail
 
-    def _lanes_of(self, engine: Engine) -> Lanes:
+    def _lanes_of(self, engine: Engine, only: str | None) -> tuple[Lanes, SharedLanes | None]:
         if not engine.store.shared:
-            return OwnLanes(engine, self._handlers, self._begin)
+            return OwnLanes(engine, self._handlers, self._begin), None
         from engine.run.shared_lanes import SharedLanes  # most stores are one process's
 
-        return SharedLanes(engine, self._handlers, self._begin, self.notify)
+        shared = SharedLanes(engine, self._handlers, self._begin, self._wakeups.notify, only)
+        return shared, shared
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
         """A commit of this process. Only some are a reason to look at the store; a row may wait for any of them."""
@@ -136,17 +136,9 @@ class Dispatcher:
         self._wake_lanes()
         self._wakeups.notify()
 
-    def told(self, word: str) -> None:
-        """Another process has committed: see `Store.listen`."""
-        if word in ("inbox", "outbox", "marks"):
-            self._told = True
-        else:
-            self._released = self._set_elsewhere = True
-            self._inbox.given_back()
-        if word == "peers":
-            self._swept = float("-inf")  # who is gone may have left work
-        if word != "outbox":
-            self._wakeups.notify()
+    def look(self) -> None:
+        """Another process may have committed."""
+        self._wakeups.notify()
 
     def _wake_lanes(self) -> None:
         self._woken.set()
@@ -165,17 +157,17 @@ class Dispatcher:
     def stop(self) -> None:
         """Take up nothing more; `run()` returns once the rows in hand are done."""
         self._stopping.set()
+        if self._shared is not None:
+            self._shared.wake_all()
         self.notify()
 
     async def run(self) -> None:
         """Serve until `stop()`. Raises what makes going on impossible (a broken disk)."""
         while not self._stopping.is_set():
             try:
-                await self._sweep()
-                await self._grant()
-                pause = await self._fire()
-                await self._read_inbox()
-                pause = min(pause, max(0.0, self._inbox.next_look()))
+                pause = await (
+                    self._look_at_all() if self._shared is None else self._look_at_lanes(self._shared)
+                )
             except StorageBroken:
                 raise
             except StorageError as error:
@@ -188,6 +180,22 @@ class Dispatcher:
             await asyncio.wait(self._lanes.values(), timeout=5)
         for worker in self._lanes.values():
             worker.cancel()
+
+    async def _look_at_lanes(self, shared: SharedLanes) -> float:
+        """Take lanes; seconds until the next look."""
+        from engine.run.shared_lanes import LOOK_SECONDS
+
+        await shared.look_for_forgotten(self.engine.now())
+        await self._read_inbox()
+        return LOOK_SECONDS
+
+    async def _look_at_all(self) -> float:
+        """Find all that there is to do, where it is all this process's; seconds until the next look."""
+        await self._sweep()
+        await self._grant()
+        pause = await self._fire()
+        await self._read_inbox()
+        return pause
 
     async def _wait(self, pause: float) -> None:
         try:
@@ -210,7 +218,7 @@ class Dispatcher:
     async def _sweep(self) -> None:
         """Take up sessions that should run and that nobody alive works for."""
         now = asyncio.get_running_loop().time()
-        if now - self._swept < self._sweep_seconds:
+        if now - self._swept < SWEEP_SECONDS:
             return
         self._swept, self._released = now, True
         orphans = await self.engine.writer.call(
@@ -247,8 +255,6 @@ class Dispatcher:
 
     async def _fire(self) -> float:
         """Fire the timers that are due; seconds until the next one of ours, at most until the next sweep."""
-        if self._set_elsewhere:
-            self._set_elsewhere, self._next_timer = False, ""
         jumped = self.engine.clock_jumped()
         if self._next_timer <= self.engine.now():
             await self._look_for_timers()
@@ -261,7 +267,7 @@ class Dispatcher:
                 await self._look_for_timers()
         left = timestamps.seconds_between(self.engine.now(), self._next_timer)
         # One that is due still could not be fired just now: again, but not at once.
-        return min(left, self._sweep_seconds) if left > 0 else BACKOFF_SECONDS
+        return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
 
     async def _look_for_timers(self) -> None:
         """Find out when the next timer of ours is due. What is set meanwhile is heard of (`_heard`)."""
@@ -292,22 +298,39 @@ class Dispatcher:
     async def _guarded(self, work: Callable[[str], Awaitable[object]], session_id: str) -> None:
         """Do this for a session unless another process does. What goes wrong with one concerns no other, as long as the
         disk can be trusted."""
-        name = f"session {session_id}"
-        if await self._inbox.alone(name):
-            with about(session=session_id):
-                try:
-                    await work(session_id)
-                except StorageBroken:
-                    raise
-                except Owned:
-                    log.debug("%s belongs to another process", session_id)
-                except SchemaTooNew:
-                    self._unwanted.add(session_id)  # the engine has said so
-                except SaysoError as error:
-                    log.warning("%s: %s", session_id, error)
-                except Exception:
-                    log.exception("%s cannot go on", session_id)
-            await self._inbox.give_back(name)
+        with about(session=session_id):
+            try:
+                await work(session_id)
+            except StorageBroken:
+                raise
+            except Owned:
+                log.debug("%s belongs to another process", session_id)
+            except SchemaTooNew:
+                self._unwanted.add(session_id)  # the engine has said so
+            except SaysoError as error:
+                log.warning("%s: %s", session_id, error)
+            except Exception:
+                log.exception("%s cannot go on", session_id)
+
+    async def _go_on_in(self, lane: str, shared: SharedLanes) -> None:
+        """Go on with the sessions of a lane that are nobody's, that get a lock, or whose timers are due."""
+        shared.heard(lane)
+        orphans, granted, timers = await self.engine.writer.call(self.engine.store.agenda, lane)
+        stale = await shared.those_of(lane, self.engine.sessions.stale())
+        for session_id in dict.fromkeys([*stale, *orphans]):
+            await self._guarded(self._claim_orphan, session_id)
+        for session_id in granted:
+            await self._guarded(self._go_on, session_id)
+        now, jumped = self.engine.now(), self.engine.clock_jumped()
+        for timer in timers:
+            left = timestamps.seconds_between(now, timer.due_at)
+            shared.again_in(lane, max(left, BACKOFF_SECONDS))
+            if left <= 0 and not jumped:
+                await self._guarded(partial(self._go_on, command=Due(timer.timer_id)), timer.session_id)
+        if await shared.those_of(lane, self.engine.sessions.stale()):
+            shared.again_in(lane, BACKOFF_SECONDS)
+        if self._unwanted.intersection([*orphans, *granted, *(timer.session_id for timer in timers)]):
+            shared.for_others(lane)
 
     # --- inbox ---------------------------------------------------------------------------------------------
 
@@ -315,8 +338,12 @@ class Dispatcher:
         """Return once what is in the inbox now was handled, or after so many seconds."""
         with contextlib.suppress(StorageError):  # `run()` says so, and tries again
             await self._read_inbox()
-        if self._lanes:
-            await asyncio.wait(set(self._lanes.values()), timeout=seconds)
+        end = asyncio.get_running_loop().time() + seconds
+        while busy := [task for lane, task in self._lanes.items() if lane not in self._inbox.resting]:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            await asyncio.wait(busy, timeout=min(left, BACKOFF_SECONDS))
 
     async def _read_inbox(self) -> None:
         """Find lanes that have rows, and begin to work on them."""
@@ -328,18 +355,25 @@ class Dispatcher:
 
     async def _work(self, lane: str) -> None:
         """Handle a lane's rows in their order until none is left, or another process has to."""
-        elsewhere = False
+        elsewhere = over = False
         try:
-            while not elsewhere and not self._stopping.is_set() and (rows := await self._rows(lane)):
-                elsewhere = await self._row(lane, min(rows, key=self._order)) == "elsewhere"
+            while not elsewhere and not over and not self._stopping.is_set():
+                if rows := await self._rows(lane):
+                    elsewhere = await self._row(lane, min(rows, key=self._order)) == "elsewhere"
+                else:
+                    over = self._shared is None or not await self._shared.stays(lane)
         finally:
             del self._lanes[lane]
+            if self._shared is not None and not over:
+                self._shared.again_in(lane, 0.0)
             with contextlib.suppress(StorageError):
                 await self._inbox.leave(lane, elsewhere=elsewhere)
 
     async def _rows(self, lane: str) -> list[InboxRow]:
         while not self._stopping.is_set():
             try:
+                if self._shared is not None:
+                    await self._go_on_in(lane, self._shared)
                 return await self._inbox.rows(lane)
             except StorageBroken as error:
                 self._fail(error)
@@ -422,7 +456,8 @@ class Dispatcher:
         """Carry out a request of this program that takes one step: it needs no row in the inbox. How the session stands
         then, or None where the request has to go through there: others come first, or another process has the session.
         Nothing was stored then. Raises what refuses it, and storage errors."""
-        if session_id in self._lanes or self._stopping.is_set():
+        busy = session_id in self._lanes and session_id not in self._inbox.resting
+        if busy or self._stopping.is_set():
             return None
         try:
             return await self.engine.hear(session_id, wanted)
@@ -456,6 +491,8 @@ class Lanes(Protocol):
 
     waiting: int
     """How many of the lanes in hand wait for a backoff."""
+    resting: set[str]
+    """The lanes in hand in which there is nothing to do just now."""
 
     async def look(self) -> None:
         """Begin to work on lanes that have rows."""
@@ -469,18 +506,6 @@ class Lanes(Protocol):
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
         """Work on a lane is over; `elsewhere`: its session is run by another process."""
 
-    async def alone(self, name: str) -> bool:
-        """Whether nobody else does this now."""
-
-    async def give_back(self, name: str) -> None:
-        """Let others do this."""
-
-    def given_back(self) -> None:
-        """Others have given leases back."""
-
-    def next_look(self) -> float:
-        """Seconds until a look is worth while although nobody woke us."""
-
 
 class OwnLanes:
     """All rows are this process's, so each is read once, in the order in which they came."""
@@ -490,6 +515,7 @@ class OwnLanes:
         self._after = 0
         self._lanes: dict[str, list[InboxRow]] = {}
         self.waiting = 0
+        self.resting: set[str] = set()
 
     async def look(self) -> None:
         """See `Lanes.look`."""
@@ -523,20 +549,6 @@ class OwnLanes:
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
         """See `Lanes.leave`."""
         del self._lanes[lane]
-
-    async def alone(self, name: str) -> bool:
-        """See `Lanes.alone`."""
-        return True
-
-    async def give_back(self, name: str) -> None:
-        """See `Lanes.give_back`."""
-
-    def given_back(self) -> None:
-        """See `Lanes.given_back`."""
-
-    def next_look(self) -> float:
-        """See `Lanes.next_look`."""
-        return float("inf")
 
 
 async def perform(engine: Engine, row: InboxRow) -> None:

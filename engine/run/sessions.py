@@ -432,7 +432,7 @@ class Sessions:
         self._newer.add(live.session_id)
         self._stale.discard(live.session_id)
         log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
-        if len(await self.writer.call(self.store.peers)) > 1:
+        if self.store.peers():
             return
         head = await self.head(live.session_id)
         given_up = Commit(

@@ -1,8 +1,8 @@
-"""The inbox of a store that several processes serve: a lane is worked on by whoever has its lease.
+"""The inbox of a store that several processes serve: a lane is worked on by whoever owns it (`engine.storage.lanes`).
 
-Ids of rows say nothing here: a process may die with rows in hand, and others look again. So what is open is read by lane, and
-only under the lane's lease. A lane whose session another process runs is given back at once, for that one to take. Nothing
-rests on a wake-up: a lane that could not be taken is tried again after a backoff, whoever has it.
+A lane is kept while this process works for a session of it. Whatever arrives meanwhile wakes it; at the end it is let go, until
+the next timer. Ids of rows say nothing here: a process may die with rows in hand, and others look again. Nothing rests on a
+wake-up: each process looks twice a second.
 """
 
 from __future__ import annotations
@@ -10,113 +10,183 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from engine.journal.records import InboxRow
-from engine.run.engine import Engine
+from msgspec import Struct, field
 
-BACKOFF_SECONDS = (0.02, 0.1, 0.5, 2.0, 5.0)
-"""After how long a lane is tried again that another process works on."""
+from engine.journal.records import InboxRow
+from engine.language.errors import StorageBroken, StorageError
+from engine.run.engine import Engine
+from engine.run.executor import ActiveSession
+from engine.storage.lanes import Lane
+
+LOOK_SECONDS = 0.5
+"""How often lanes are looked for although nothing woke us."""
+FORGOTTEN_SECONDS = 15.0
+"""How often it is looked for lanes that should have been woken, and when a row is looked at again that is for other processes."""
+BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0)
+"""For how long a lane is left to others whose session is run by another process."""
 MOST_LANES = 100
 """How many lanes one process works on at once; the others are there for it too."""
+AT_ONCE = 8
+"""How many lanes are taken in one go."""
+
+
+class Held(Struct):
+    """A lane in hand."""
+
+    lane: Lane
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    done: set[int] = field(default_factory=set)
+    """The rows that we are done with."""
+    seen: set[int] = field(default_factory=set)
+    """The rows that were there at the last look."""
+    after: float | None = None
+    """After how many seconds it is to be looked at again."""
+    theirs: bool = False
+    """Whether what there is to do is for other processes."""
+    lost: bool = False
 
 
 class SharedLanes:
     """See `engine.run.dispatcher.Lanes`."""
 
     def __init__(
-        self, engine: Engine, kinds: Collection[str], begin: Callable[[str], None], look: Callable[[], None]
+        self,
+        engine: Engine,
+        kinds: Collection[str],
+        begin: Callable[[str], None],
+        look: Callable[[], None],
+        only: str | None,
     ) -> None:
-        """`begin` starts the work on a lane; `look` is called when it is time to look again."""
-        self._store, self._call = engine.store, engine.writer.call
-        self._kinds, self._begin, self._look_soon = kinds, begin, look
-        self._held: dict[str, set[int]] = {}
-        """The lanes whose leases are ours, and the rows of each that we are done with."""
+        """`begin` starts the work on a lane; `look` is called when it is time to look again. With `only` the lane of that
+        session is worked on, and no other."""
+        self._store, self._call, self._active = engine.store, engine.writer.call, engine.sessions.active
+        self._kinds, self._begin, self._look_soon, self._only = kinds, begin, look, only
+        self._held: dict[str, Held] = {}
         self._left: dict[str, set[int]] = {}
         """The rows that we are done with and that stay open, by lane: they are for others."""
-        self._open: dict[str, set[int]] = {}
-        self._behind: set[str] = set()
-        """Lanes in hand that were found to have rows since they were read."""
-        self._elsewhere: dict[str, tuple[float, int, bool]] = {}
-        """Lanes of others: until when they are left alone, how often they were, and whether their session is run there."""
-        self._given = 0
-        """How often others have given leases back."""
-        self._full = False
+        self._avoided: dict[str, tuple[float, int]] = {}
+        """Lanes that are for others: until when they are left alone, and how often they were."""
+        self._leaving: list[tuple[Lane, float | None]] = []
+        """Lanes that could not be let go yet, since the store was away."""
+        self._forgotten = float("-inf")
         self.waiting = 0
-
-    def next_look(self) -> float:
-        """Seconds until a lane of others is worth a look. Those in hand, and what there is no place for, look by themselves."""
-        if self._full:
-            return float("inf")
-        theirs = [until for lane, (until, _, _) in self._elsewhere.items() if lane not in self._held]
-        return min(theirs, default=float("inf")) - asyncio.get_running_loop().time()
-
-    def given_back(self) -> None:
-        """Others have given leases back."""
-        self._given += 1
-        self._elsewhere = {lane: held for lane, held in self._elsewhere.items() if held[2]}
+        self.resting: set[str] = set()
 
     async def look(self) -> None:
-        """Begin to work on the lanes that nobody has."""
-        listed = await self._call(self._store.inbox.lanes, self._kinds)
-        lanes = {lane for lane, _, _ in listed}
-        self._left = {lane: rows for lane, rows in self._left.items() if lane in lanes}
-        self._elsewhere = {lane: held for lane, held in self._elsewhere.items() if lane in lanes}
-        now, self._full = asyncio.get_running_loop().time(), False
-        for lane, newest, rows in listed:
-            left = self._left.get(lane, ())
-            if lane in self._held:
-                self._behind.add(lane)
-            elif newest in left and rows == len(left):
-                self._elsewhere.pop(lane, None)
-            elif len(self._held) - self.waiting >= MOST_LANES:
-                self._full = True
-                break
-            elif self._elsewhere.get(lane, (now,))[0] <= now:
-                await self._take(lane)
-
-    async def _take(self, lane: str) -> None:
-        given = self._given
-        if not await self.alone(f"lane {lane}"):
-            if given == self._given:  # else it may be free by now, and nobody would say so again
-                self._leave_alone(lane, run_there=False)
+        """Take lanes in which there is something to do, and wake those in hand in which something arrived."""
+        while self._leaving:
+            await self._call(self._store.lanes.let_go, *self._leaving[0])
+            del self._leaving[0]
+        room = min(AT_ONCE, MOST_LANES - len(self._held) + self.waiting)
+        if room <= 0:
             return
-        self._held[lane] = set()
-        self._begin(lane)
+        now = asyncio.get_running_loop().time()
+        avoided = [lane for lane, (until, _) in self._avoided.items() if until > now]
+        only = self._only and await self._call(self._store.lanes.of, self._only)
+        taken = await self._call(self._store.lanes.take, room, avoided, only)
+        for lane in taken:
+            held = self._held.get(lane.key)
+            if held is None:
+                self._held[lane.key] = Held(lane)
+                self._begin(lane.key)
+            else:
+                held.lane = lane
+                held.woken.set()
+        if len(taken) == room:
+            self._look_soon()
 
-    def _leave_alone(self, lane: str, *, run_there: bool) -> None:
-        times = self._elsewhere.get(lane, (0.0, 0))[1]
-        seconds = BACKOFF_SECONDS[min(times, len(BACKOFF_SECONDS) - 1)]
-        self._elsewhere[lane] = (asyncio.get_running_loop().time() + seconds, times + 1, run_there)
+    async def look_for_forgotten(self, now: str) -> None:
+        """Now and then, wake lanes that nobody woke."""
+        if asyncio.get_running_loop().time() - self._forgotten > FORGOTTEN_SECONDS:
+            await self._call(self._store.lanes.wake_forgotten, now, FORGOTTEN_SECONDS)
+            self._forgotten = asyncio.get_running_loop().time()
 
     async def rows(self, lane: str) -> list[InboxRow]:
-        """The rows of a lane that are to be handled, as they are now."""
-        self._behind.discard(lane)
-        rows = [row for row in await self._call(self._store.inbox.lane, lane) if row.kind in self._kinds]
-        self._open[lane] = {row.id for row in rows}
-        left = self._held[lane] | self._left.get(lane, set())
-        return [row for row in rows if row.id not in left]
+        """The rows of a lane that are to be handled, as they are now; none where another process has it by now."""
+        held = self._held[lane]
+        held.lost = not await self._call(self._store.lanes.mine, held.lane)
+        if held.lost:
+            return []
+        rows = await self._call(self._store.inbox.lane, lane)
+        held.seen = {row.id for row in rows}
+        done = held.done | self._left.get(lane, set())
+        return [row for row in rows if row.kind in self._kinds and row.id not in done]
 
     def done(self, lane: str, row: InboxRow) -> None:
         """A row was handled. One that stays open nevertheless is for others."""
-        self._held[lane].add(row.id)
-        self._elsewhere.pop(lane, None)
+        self._held[lane].done.add(row.id)
+
+    def again_in(self, lane: str, seconds: float) -> None:
+        """Look at a lane after so many seconds, at the latest."""
+        held = self._held[lane]
+        held.after = seconds if held.after is None else min(seconds, held.after)
+
+    def heard(self, lane: str) -> None:
+        """All of a lane is going to be looked at."""
+        held = self._held[lane]
+        held.woken.clear()
+        held.after = None
+
+    async def those_of(self, lane: str, session_ids: Collection[str]) -> list[str]:
+        """Those of these sessions that belong to a lane."""
+        return [one for one in session_ids if await self._call(self._store.lanes.of, one) == lane]
+
+    def for_others(self, lane: str) -> None:
+        """What there is to do in a lane is not for this process."""
+        self._held[lane].theirs = True
+
+    async def stays(self, lane: str) -> bool:
+        """Wait while a session of the lane is worked for here, until something arrives or it rests. True if the lane is to be
+        looked at again."""
+        held = self._held[lane]
+        if held.lost:
+            return False
+        if not held.woken.is_set() and (live := self._at_work(lane)) is not None:
+            self.waiting += 1
+            self.resting.add(lane)
+            waits = [asyncio.create_task(event.wait()) for event in (held.woken, live.parked)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in waits:
+                    task.cancel()
+                self.waiting -= 1
+                self.resting.discard(lane)
+            return True
+        return held.woken.is_set()
+
+    def _at_work(self, lane: str) -> ActiveSession | None:
+        for live in self._active.values():
+            if live.claimed and lane == ((live.state.thread or {}).get("key") or live.session_id):
+                return live
+        return None
+
+    def wake_all(self) -> None:
+        """Have all lanes in hand looked at."""
+        for held in self._held.values():
+            held.woken.set()
 
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
         """Work on a lane is over; `elsewhere`: its session is run by another process."""
-        done = self._held.pop(lane) | self._left.pop(lane, set())
-        still_open = self._open.pop(lane, set())
-        if left := done & still_open:
+        held = self._held.pop(lane)
+        left = (held.done | self._left.pop(lane, set())) & held.seen
+        if left:
             self._left[lane] = left
-        if elsewhere:
-            self._leave_alone(lane, run_there=True)
-        await self.give_back(f"lane {lane}", tell=bool(still_open))
-        if self._full or lane in self._behind:
-            self._behind.discard(lane)
+            held.after = min(FORGOTTEN_SECONDS, held.after or FORGOTTEN_SECONDS)
+        times = self._avoided.pop(lane, (0.0, 0))[1]
+        if elsewhere or held.theirs:
+            seconds = (
+                FORGOTTEN_SECONDS if held.theirs else BACKOFF_SECONDS[min(times, len(BACKOFF_SECONDS) - 1)]
+            )
+            self._avoided[lane] = asyncio.get_running_loop().time() + seconds, times + 1
+            held.after = 0.0
+        if held.lost:
+            return
+        try:
+            await self._call(self._store.lanes.let_go, held.lane, held.after)
+        except StorageBroken:
+            raise
+        except StorageError:
+            self._leaving.append((held.lane, held.after))
+        if len(self._held) - self.waiting == MOST_LANES - 1:
             self._look_soon()
-
-    async def alone(self, name: str) -> bool:
-        """Whether nobody else does this now."""
-        return await self._call(self._store.lease, name)
-
-    async def give_back(self, name: str, *, tell: bool = False) -> None:
-        """Let others do this."""
-        await self._call(lambda: self._store.unlease(name, tell=tell))

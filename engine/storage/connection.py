@@ -185,7 +185,7 @@ class SqliteConnection(Database):
     def settle(self) -> None:
         """See `Database.settle`. Nothing is under way."""
 
-    def notify(self, word: str) -> None:
+    def notify(self) -> None:
         """See `Database.notify`. Others look at `data_version`."""
 
     def hold(self, *names: str, shared: bool = False) -> None:

@@ -61,6 +61,9 @@ class Database(ABC):
     for_update: ClassVar[str] = ""
     """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
 
+    laned: ClassVar[bool] = False
+    """Whether several processes may serve it: it has lanes, see `engine.storage.lanes`."""
+
     watch: WriteWatch
     """Whether it is as new as it should be."""
 
@@ -146,8 +149,13 @@ class Database(ABC):
         SQLite has one writer anyhow."""
 
     @abstractmethod
-    def notify(self, word: str) -> None:
-        """Wake other processes for this, once the transaction is committed. A wake-up may be lost."""
+    def notify(self) -> None:
+        """Have other processes look, once the transaction is committed. A wake-up may be lost."""
+
+    def look(self, sql: str, values: Sequence[SqlValue] = ()) -> bool:
+        """True if a statement finds a row, outside of any transaction."""
+        with self.read():
+            return self.one(sql, values) is not None
 
     @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:

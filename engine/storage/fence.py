@@ -46,12 +46,13 @@ class Signs:
         """Read it before a sign is given, for `confirmed`."""
         self.generation = 0
         self._limit = limit
-        self._last = float("-inf")
+        self._last = self._since = float("-inf")
 
     def confirmed(self, given: float) -> None:
         """A sign that was given at this time has arrived, not later than now."""
         if self.clock() - self._last > self._limit:
             self.generation += 1
+            self._since = given
         self._last = given
 
     def lost(self) -> None:
@@ -59,8 +60,12 @@ class Signs:
         self._last = float("-inf")
 
     def fresh(self) -> bool:
-        """Whether nobody can have taken this process for dead yet."""
+        """True if nobody can have taken this process for dead yet."""
         return self.clock() - self._last < self._limit
+
+    def unbroken(self) -> float:
+        """For how many seconds there has been no gap."""
+        return self.clock() - self._since
 
 
 class WorkPermit:

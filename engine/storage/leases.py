@@ -219,24 +219,19 @@ class Holder(Struct, frozen=True):
     stopping: bool = False
 
 
-LEADER = "leader"
-"""The lease of the process that does what one does for all."""
-
-
 class Member(Struct, frozen=True):
-    """A process that has a store open. `since` is a UTC time, `host` as the server sees it; `others` counts further leases."""
+    """A process that has a store open. `since` is a UTC time."""
 
     owner: str
     role: str
+    command: str
     host: str
     since: str
-    leases: tuple[str, ...]
-    others: int
+    lanes: tuple[str, ...]
 
     def holder(self) -> Holder:
         """The same as whoever is refused is told of it."""
-        role = "" if self.role == "all" else f" --role {self.role}"
-        return Holder(f"sayso start{role}", int(self.owner.split("-")[1]), self.host, self.since)
+        return Holder(self.command, int(self.owner.split("-")[1]), self.host, self.since)
 
 
 class Served(SaysoError):
@@ -278,9 +273,6 @@ class Serving(Protocol):
     def retake(self) -> bool:
         """Whether it is ours again after `release`, and no other process has it."""
 
-    def when_lost(self, tell: Callable[[], None]) -> None:
-        """Call this, on whatever thread, should the lease end although this process lives."""
-
     def close(self) -> None:
         """Give it back for good."""
 
@@ -303,9 +295,6 @@ class FreeLease:
     def retake(self) -> bool:
         """It is always ours."""
         return True
-
-    def when_lost(self, tell: Callable[[], None]) -> None:
-        """It does not end."""
 
     def close(self) -> None:
         """Nobody else takes it."""
@@ -343,9 +332,6 @@ class Lease:
         if ours:
             self._write()
         return ours
-
-    def when_lost(self, tell: Callable[[], None]) -> None:
-        """See `Serving.when_lost`. The kernel takes no lock from a process that lives."""
 
     def close(self) -> None:
         """Give it back for good."""

@@ -76,7 +76,6 @@ class LockTable(Tables):
     def drop(self, drop: DropLock) -> None:
         """Take a session out of a queue, inside a transaction."""
         self._db.post(_DROP_LOCK, (drop.session_id, drop.name))
-        self._db.notify("locks")
 
     @reads
     def rows(self, name: str | None = None) -> list[LockRow]:

@@ -88,25 +88,10 @@ class MemoryStore(SqliteStore):
         connection, sealer = SqliteConnection(self.database.path, _VFS), Sealer(self.database.key)
         vault = vault_of(connection, "memory:", sealer, encryption_keys)
         super().__init__(connection, sealer, MemoryOwners(self.database.owners), vault)
-        self.shared = self.database.shared
 
     def another(self) -> MemoryStore:
         """A second connection to the same rows, as another process would have."""
         return MemoryStore(database=self.database, encryption_keys=self._encryption_keys)
-
-    def close(self) -> None:
-        """See `Store.close`."""
-        super().close()
-        self.database.leases = {name: who for name, who in self.database.leases.items() if who is not self}
-
-    def lease(self, name: str) -> bool:
-        """See `Store.lease`."""
-        return not self.shared or self.database.leases.setdefault(name, self) is self
-
-    def unlease(self, name: str, *, tell: bool = False) -> None:
-        """See `Store.unlease`."""
-        if self.database.leases.get(name) is self:
-            del self.database.leases[name]
 
 
 class MemoryDatabase:
@@ -117,9 +102,6 @@ class MemoryDatabase:
         self.key = key
         self.owners: dict[str, str] = {}
         """The owners that live, each with what it has noted."""
-        self.shared = False
-        """Whether its stores stand for processes that serve it together, in a test."""
-        self.leases: dict[str, MemoryStore] = {}
         self._kept = self.connect()
         template = apsw.Connection(":memory:")
         template.deserialize("main", _empty())

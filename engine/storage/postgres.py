@@ -12,33 +12,33 @@ from contextlib import suppress
 
 from engine.language.errors import KeyMissing, SchemaTooNew, StorageError, StoreTooOld
 from engine.storage.errors import UpgradeInUse
+from engine.storage.lanes import LANE_TABLES, SERVING, Lane
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connect import shown
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.postgres_leases import PostgresOwners, ServingLease, interrupted, read_holder
 from engine.storage.postgres_words import steps
+from engine.storage.postgres_workers import Workers
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
 from engine.storage.store import Store, check_key, vault_of
 
 _HAS_TABLES = """SELECT count(*) = 2 FROM pg_class
  WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('format', 'changes')"""
+_HAS_LANES = _HAS_TABLES.replace("'format', 'changes'", "'workers', 'lanes'")
 """Not `to_regclass`: inside a transaction it answers from a cache, which does not know what was made meanwhile."""
 _OWN_TABLES = """
 CREATE TABLE format (version BIGINT NOT NULL);
 INSERT INTO format VALUES (0);
-CREATE TABLE serving (n BIGINT PRIMARY KEY, holder TEXT NOT NULL);
 CREATE SEQUENCE changes;
 SELECT nextval('changes');
-CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL);
-CREATE UNLOGGED TABLE boots (n BIGINT PRIMARY KEY, boot NUMERIC NOT NULL);
-CREATE VIEW starts AS
- SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), max(boot)) AS started,
-  greatest(pg_postmaster_start_time(), to_timestamp(coalesce(max(boot), extract(epoch FROM clock_timestamp())))) AS at
- FROM boots
+CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL)
 """
+_DROP_LEASES = "DROP VIEW IF EXISTS starts; DROP TABLE IF EXISTS boots, serving"
+"""What there was in place of lanes before."""
 _BEFORE = _HAS_TABLES.replace("'format'", "'schema_version'")
 """Whether a build before 1.0 made tables."""
+ALONE = "alone"
+"""The role of a program that serves a database alone."""
 _VERSION = "SELECT version FROM format"
 _SET_VERSION = "UPDATE format SET version = ?"
 
@@ -52,7 +52,7 @@ def open_postgres(url: str, key: bytes | None, encryption_keys: Sequence[bytes] 
         )
     db = PostgresConnection(url)
     try:
-        owners = PostgresOwners(db)
+        owners = Workers(db)
         _migrate(db, owners)
         sealer = Sealer(key)
         check_key(db, shown(url), sealer)
@@ -67,13 +67,13 @@ class PostgresStore(Store):
     """`Store` on a Postgres database. Threads may share it; their calls run one after the other."""
 
     _db: PostgresConnection
-    _owners: PostgresOwners
+    _owners: Workers
     dated = False
     shared = True
 
     def generation(self) -> int:
         """See `Fence.generation`."""
-        return self._owners.generation()
+        return self._owners.signs.generation
 
     def holds(self, generation: int) -> bool:
         """See `Fence.holds`."""
@@ -81,46 +81,88 @@ class PostgresStore(Store):
 
     def try_serving(self, holder: Holder) -> Serving | None:
         """See `Store.try_serving`."""
-        if interrupted(self._db):
-            return None
-        lease = ServingLease(self._db, holder)
+        lease = ServingLane(self, holder)
         return lease if lease.retake() else None
 
     def served(self) -> Served:
         """See `Store.served`."""
-        beside = next((member.holder() for member in self.members() if member.role), None)
-        return Served(shown(self._db.url), beside or read_holder(self._db))
+        found = [one for one in self.members() if one.role and one.owner != self.lanes.owner]
+        return Served(shown(self._db.url), found[0].holder() if found else None)
 
     def serve_beside(self, role: str) -> None:
         """See `Store.serve_beside`."""
-        if not self._owners.serve_beside(role):
+        if not self.take_role(role, f"sayso start --role {role}" if role != "all" else "sayso start"):
             raise self.served()
 
-    def lease(self, name: str) -> bool:
-        """See `Store.lease`."""
+    def take_role(self, role: str, command: str) -> bool:
+        """Serve from now on, unless another process serves alone, or, to be `ALONE`, any other one serves."""
+        with self._db.write():
+            self._db.hold("roles")
+            others = [one.role for one in self.members() if one.role and one.owner != self.lanes.owner]
+            if ALONE in others or (role == ALONE and others):
+                return False
+            self._owners.role, self._owners.command = role, command
+            self._db.run(
+                "UPDATE workers SET roles = ?, command = ? WHERE id = ?", (role, command, self.lanes.owner)
+            )
+        return True
+
+    def leave(self) -> None:
+        """See `Store.leave`."""
+        self._owners.stopping = True
         with self._db.translated():
-            return self._owners.lease(name)
+            self._owners.beat()
 
-    def unlease(self, name: str, *, tell: bool = False) -> None:
-        """See `Store.unlease`."""
-        self._owners.unlease(name, tell=tell)
-
-    def listen(self, wake: Callable[[str], None]) -> None:
+    def listen(self, wake: Callable[[], None]) -> None:
         """See `Store.listen`."""
         self._owners.listen(wake)
 
     def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
-        return self._owners.peers()
+        return self._owners.peers
 
-    def members(self, names: Sequence[str] = ()) -> list[Member]:
+    def members(self) -> list[Member]:
         """See `Store.members`."""
-        return self._owners.members(names)
+        return self._owners.members()
 
 
-def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
+class ServingLane:
+    """The lease to serve a database on Postgres alone: see `leases.Serving`. It is a role and a lane."""
+
+    def __init__(self, store: PostgresStore, holder: Holder) -> None:
+        """`retake` takes it."""
+        self._store, self._holder = store, holder
+        self._lane: Lane | None = None
+
+    def reached_at(self, address: str) -> None:
+        """See `Serving.reached_at`. Processes are found by host and number."""
+
+    def stopping(self) -> None:
+        """See `Serving.stopping`."""
+        self._store.leave()
+
+    def beat(self) -> None:
+        """See `Serving.beat`. A process on a server gives signs of life by itself."""
+
+    def release(self) -> None:
+        """See `Serving.release`."""
+        if self._lane is not None:
+            self._store.lanes.let_go(self._lane)
+            self._store.take_role("", "")
+            self._lane = None
+
+    close = release
+
+    def retake(self) -> bool:
+        """See `Serving.retake`. Raises `StorageError`."""
+        if self._store.take_role(ALONE, self._holder.command):
+            self._lane = self._store.lanes.claim(SERVING)
+        return self._lane is not None
+
+
+def _migrate(db: PostgresConnection, owners: Workers) -> None:
     """Bring the tables to this release, in one transaction. Raises `SchemaTooNew`, and `StorageError` while owners live."""
-    if _version(db) == len(STEPS):
+    if _version(db) == len(STEPS) and _has_lanes(db):
         return
     with db.write():
         db.hold("schema")
@@ -132,15 +174,24 @@ def _migrate(db: PostgresConnection, owners: PostgresOwners) -> None:
                 f"{shown(db.url)} was written by a newer release (schema {version}; this one knows {len(STEPS)}). "
                 "It was left untouched: install that release."
             )
-        living = [label_of(owner) for owner in owners.living()]
+        living = [label_of(owner) for owner in owners.living()] if _has_lanes(db) else []
         if 0 < version < len(STEPS) and living:
             raise UpgradeInUse(place=shown(db.url), version=version, latest=len(STEPS), who=", ".join(living))
         if version == 0:
             db.raw.execute(_OWN_TABLES)
+        if not _has_lanes(db):
+            db.raw.execute(_DROP_LEASES)
+            for sql in next(steps([LANE_TABLES])):
+                db.raw.execute(sql)
         for statements in list(steps(STEPS))[version:]:
             for sql in statements:
                 db.raw.execute(sql)
         db.run(_SET_VERSION, (len(STEPS),))
+
+
+def _has_lanes(db: PostgresConnection) -> bool:
+    with db.read():
+        return db.one(_HAS_LANES) == (True,)
 
 
 def _version(db: PostgresConnection) -> int:

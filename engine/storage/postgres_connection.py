@@ -44,7 +44,7 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
-_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), $1)"
+_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
 """A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
 _NUMBERED = """INSERT INTO transactions AS last (writer, n, at) VALUES ($1, $2, now())
@@ -68,6 +68,7 @@ class PostgresConnection(Database):
     refused = (errors.IntegrityError, errors.DataError, errors.ProgramLimitExceeded)
     unreadable = ()
     for_update = " FOR UPDATE"
+    laned = True
 
     def __init__(self, url: str) -> None:
         """Raises `StorageError`."""
@@ -83,9 +84,9 @@ class PostgresConnection(Database):
         self._number = 0
         self._pipeline: psycopg.Pipeline | None = None
         self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
-        self._words: set[str] = set()
-        self.leased: Callable[[], bool] = lambda: True
-        """Whether the leases of this process have been confirmed a moment ago."""
+        self._tell = False
+        self.for_share = ""
+        """What a SELECT ends on whose row no other transaction may change until a write transaction ends."""
         self._connect()
 
     def close(self) -> None:
@@ -109,7 +110,6 @@ class PostgresConnection(Database):
     def _writing(self, suspended: bool, *, piped: bool = False) -> Iterator[None]:
         with self._lock:
             self._usable()
-            self._may_write()
             self.watch.begin(suspended=suspended)
             self.transactions += 1
             self._committing = False
@@ -117,21 +117,22 @@ class PostgresConnection(Database):
                 self._begun(_BEGIN)
                 self._inside = True
                 self._number += 1
-                self._words.clear()
+                self._tell, self.for_share = False, " FOR SHARE"
                 try:
                     self._note(piped)
                     yield
                     self._note(not piped)
-                    self._may_write()
                     self.settle()
                 except BaseException:
                     self._roll_back()
                     raise
+                finally:
+                    self.for_share = ""
                 self._committing = True
                 self._end = self.raw.execute("COMMIT")
                 self.raw.execute(_COUNTED)
-                for word in self._words:
-                    self.raw.execute(_TELL, (word,))
+                if self._tell:
+                    self.raw.execute(_TELL)
 
     def _note(self, now: bool) -> None:
         """Write this transaction's number: at its begin where no answer is waited for, else at its end, when the table is
@@ -331,9 +332,15 @@ class PostgresConnection(Database):
         """The number of the advisory lock of this name."""
         return lock_number(name, self.schema)
 
-    def notify(self, word: str) -> None:
+    def notify(self) -> None:
         """See `Database.notify`."""
-        self._words.add(word)
+        self._tell = True
+
+    def look(self, sql: str, values: Sequence[SqlValue] = ()) -> bool:
+        """See `Database.look`."""
+        with self._lock, self.translated():
+            self._usable()
+            return self._send(sql, values).fetchone() is not None
 
     def give_back(self) -> bool:
         """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""
@@ -402,15 +409,6 @@ class PostgresConnection(Database):
             raise StoreClosed()
         self._reconnect()
 
-    def _may_write(self) -> None:
-        """Raise where others may have taken the work of this process."""
-        if self.broken is not None:
-            raise StorageBroken(self.broken)
-        if not self.leased():
-            raise StorageBusy(
-                f"The lease of this process on {shown(self.url)} is not confirmed; nothing was written."
-            )
-
     def _reconnect(self) -> None:
         if self.raw.closed:
             self._connect()
@@ -418,8 +416,3 @@ class PostgresConnection(Database):
     def _connect(self) -> None:
         self.raw = connect(self.url, "sayso")
         self.schema = schema_of(self.raw)
-        self._since = time.monotonic()
-
-    def connected_seconds(self) -> float:
-        """For how long this connection has been there."""
-        return time.monotonic() - self._since

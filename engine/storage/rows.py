@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Literal
@@ -25,6 +25,7 @@ from engine.journal.records import (
 from engine.language.errors import Corrupt, Fenced
 from engine.storage.database import Database
 from engine.storage.errors import NoSuchRow, PromptOfAnother
+from engine.storage.lanes import LaneTable
 from engine.storage.sealing import Sealer
 from engine.storage.tables import (
     INBOX,
@@ -44,8 +45,8 @@ _log = logging.getLogger("sayso.storage")
 
 SWEPT_AT_ONCE = 200
 """How many rows a transaction looks at that deletes or empties some."""
-TOLD_MARKS = ("gap", "alias:", "person:")
-"""Marks that other processes wait for."""
+GAP = "gap"
+"""The mark that other processes wait for: when something may have been missed last."""
 _INBOX = INBOX.where("id = ?")
 _INBOX_BY_KEY = INBOX.where("key = ?")
 _PUT_INBOX = INBOX.insert + " ON CONFLICT (key) DO NOTHING"
@@ -54,8 +55,6 @@ _INBOX_HELD = "inbox"
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
-_LANES = """SELECT coalesce(thread_key, session_id, key), max(id), count(*) FROM inbox INDEXED BY inbox_open
- WHERE outcome IS NULL AND kind IN (SELECT value FROM json_each(?)) GROUP BY 1 ORDER BY min(id)"""
 _LANE = """SELECT id FROM inbox INDEXED BY inbox_open
  WHERE outcome IS NULL AND coalesce(thread_key, session_id, key) = ? ORDER BY id"""
 _INBOX_DEAD = "SELECT id FROM inbox WHERE outcome = 'dead' ORDER BY id LIMIT ?"
@@ -88,6 +87,7 @@ _TIMERS = """SELECT n FROM timers
 _TIMERS_DUE = """SELECT n FROM timers WHERE due_at <= ?
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = timers.session_id)
  ORDER BY due_at, session_id, timer_id"""
+_TIMERS_OF = "SELECT n FROM timers WHERE session_id = ? ORDER BY due_at, timer_id"
 _TIMER = TIMERS.where("n = ?")
 
 _OUTBOX_ID = "SELECT id FROM outbox WHERE key = ?"
@@ -114,6 +114,10 @@ _PUT_MARK = MARKS.upsert("scope")
 class InboxTable(Tables):
     """What came from outside, until it is consumed and for as long as its keys are needed."""
 
+    def __init__(self, db: Database, sealer: Sealer, lanes: LaneTable) -> None:
+        super().__init__(db, sealer)
+        self._lanes = lanes
+
     @writes
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store items; the new row's id for each, or None where the key was known. Durable on return."""
@@ -128,8 +132,10 @@ class InboxTable(Tables):
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
-        self._db.notify("inbox")
-        return row_id if self._put_counted(INBOX, _PUT_INBOX, row) else None
+        if not self._put_counted(INBOX, _PUT_INBOX, row):
+            return None
+        self._lanes.arrive(item.thread_key or item.session_id or item.key)
+        return row_id
 
     def _inbox_id(self) -> int:
         """The id of a new inbox row. Rows appear in the order of their ids: whoever reads on from one misses none."""
@@ -145,12 +151,6 @@ class InboxTable(Tables):
             rows = list(self._each(INBOX, _INBOX, ids, corrupt))
         self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
         return [row for row in rows if row.outcome is None]
-
-    @reads
-    def lanes(self, kinds: Collection[str]) -> list[tuple[str, int, int]]:
-        """The ordering keys of rows of these kinds that nobody has consumed, the oldest first: each with its newest id, and
-        with how many there are."""
-        return self._db.all(_LANES, (listed(list(kinds)),))
 
     def lane(self, lane: str) -> list[InboxRow]:
         """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `rows`."""
@@ -181,7 +181,7 @@ class InboxTable(Tables):
         after = row.but(id=row_id, outcome=None, result=None) if again else row.but(outcome=DROPPED)
         self._db.run(_DROP_INBOX, (row.id,))
         self._put(INBOX, INBOX.insert, after)
-        self._db.notify("inbox")
+        self._lanes.arrive(row.thread_key or row.session_id or row.key)
         return True
 
     def take(self, consumed: Iterable[Consumed], session_id: str | None = None) -> None:
@@ -273,6 +273,11 @@ class TimerTable(Tables):
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 
+    @reads
+    def of(self, session_id: str) -> list[Timer]:
+        """The timers of a session, soonest first."""
+        return list(self._each(TIMERS, _TIMER, self._db.all(_TIMERS_OF, (session_id,))))
+
 
 class OutboxTable(Tables):
     """Intents to show something, and what became of them."""
@@ -283,7 +288,7 @@ class OutboxTable(Tables):
 
     def put(self, put: PutOutbox, now: str) -> None:
         """Store an intent, inside a transaction."""
-        self._db.notify("outbox")
+        self._db.notify()
         try:
             row = self._held(OUTBOX, _OUTBOX_BY_KEY, put.key) if put.replace else None
         except Corrupt as error:
@@ -370,7 +375,7 @@ class OutboxTable(Tables):
             after = after.but(state=state, not_before=not_before)
         self._update(OUTBOX, after)
         if after.state == "pending" and after.not_before is None:
-            self._db.notify("outbox")
+            self._db.notify()
         for item in items:
             self._inbox.receive(item, now)
         return row.rev == rev
@@ -403,8 +408,8 @@ class MarkTable(Tables):
         before = self.ts(scope)
         if before is None or _ts_order(ts) > _ts_order(before):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
-            if scope.startswith(TOLD_MARKS):
-                self._db.notify("marks")
+            if scope == GAP:
+                self._db.notify()
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:

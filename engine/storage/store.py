@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -42,6 +43,7 @@ from engine.journal.records import (
     TakeLock,
     Timer,
 )
+from engine.language import timestamps
 from engine.language.errors import (
     Corrupt,
     DayBudgetSpent,
@@ -61,6 +63,7 @@ from engine.language.errors import (
 from engine.storage.database import Database
 from engine.storage.flows import FLOWS_HELD, FlowTable
 from engine.storage.kept import KeptTable
+from engine.storage.lanes import LaneTable
 from engine.storage.leases import (
     FreeLease,
     Holder,
@@ -109,6 +112,11 @@ _DERIVED = """SELECT 'prompt', 0, prompt_id, session_id, thread_key, status, dea
   WHERE session_id = ?1 AND status IN ('requested', 'shown')
  UNION ALL SELECT 'timer', 0, timer_id, session_id, due_at, NULL, NULL, NULL, mac FROM timers WHERE session_id = ?1
  UNION ALL SELECT 'lock', n, name, session_id, requested_at, taken_at, NULL, NULL, mac FROM locks WHERE session_id = ?1"""
+_OPEN_IN = """SELECT session_id, status, owner FROM sessions WHERE (thread_key = ?1 OR session_id = ?1)
+ AND status IN ('idle', 'running', 'paused')
+ AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
+_GRANTED = """SELECT 1 FROM locks WHERE session_id = ? AND taken_at IS NULL AND NOT EXISTS
+ (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)"""
 _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
  AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
  AND (session_id IS NOT NULL OR thread_key IS NULL
@@ -189,14 +197,15 @@ class Store(Tables):
     dated = True
     """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
     shared = False
-    """Whether several processes may serve this store at once: each takes work under a `lease`."""
+    """Whether several processes may serve this store at once: each takes lanes (`engine.storage.lanes`)."""
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
         super().__init__(db, sealer)
         self.flows = FlowTable(db, sealer)
         self.sessions = SessionTable(db, sealer, owners.alive, self.flows)
-        self.inbox = InboxTable(db, sealer)
+        self.lanes = LaneTable(db, sealer)
+        self.inbox = InboxTable(db, sealer, self.lanes)
         self.outbox = OutboxTable(db, sealer, self.inbox)
         self.prompts = PromptTable(db, sealer)
         self.timers = TimerTable(db, sealer)
@@ -326,6 +335,8 @@ class Store(Tables):
                     self.prompts.put(row)
                 case Timer():
                     self.timers.put(row)
+                    if self._db.laned:
+                        self.lanes.arrive_for(row.session_id, timestamps.seconds_between(now, row.due_at))
                 case DropTimer():
                     self.timers.drop(row)
                 case PutOutbox():
@@ -336,6 +347,7 @@ class Store(Tables):
                     self.locks.take(row, now)
                 case DropLock():
                     self.locks.drop(row)
+                    self.lanes.arrive_next(row.name)
                 case PutSpend():
                     self.spend.put(row)
                 case SettleSpend():
@@ -386,6 +398,19 @@ class Store(Tables):
         return found
 
     @reads
+    def agenda(self, lane: str) -> tuple[list[str], list[str], list[Timer]]:
+        """What there is to do for the sessions of a lane: those that run and are nobody's, those that are to get a lock, and the
+        timers of all, soonest first."""
+        orphans, granted, timers = [], [], list[Timer]()
+        for session_id, status, owner in self._db.all(_OPEN_IN, (lane,)):
+            if status == "running" and (owner is None or not self.alive(owner)):
+                orphans.append(session_id)
+            if self._db.one(_GRANTED, (session_id,)):
+                granted.append(session_id)
+            timers += self.timers.of(session_id)
+        return orphans, granted, sorted(timers, key=attrgetter("due_at"))
+
+    @reads
     def counts(self) -> Counts:
         """How much there is of what waits, unverified: for metrics, never for a decision."""
         inbox, outbox = self._db.one(_INBOX) or (0, None), self._db.one(_OUTBOX) or (0, None)
@@ -430,7 +455,8 @@ class Store(Tables):
     def register(self, label: str) -> str:
         """Make this process known as an owner and return its owner id. It counts as alive until the process dies
         or `close()`; a `kill -9` is noticed at once (a lock the kernel holds)."""
-        return self._owners.register(label)
+        self.lanes.owner = self._owners.register(label)
+        return self.lanes.owner
 
     def alive(self, owner: str) -> bool:
         """Whether that owner's process lives."""
@@ -458,33 +484,22 @@ class Store(Tables):
         return Served(self.file or "memory:", None if self.file is None else read_holder(note_of(self.file)))
 
     def serve_beside(self, role: str) -> None:
-        """Serve in this role beside others that do the same, from now on; in none: `stopping`. Raises `Served` while a
-        process serves this store alone."""
+        """Serve in this role beside others that do the same, from now on. Raises `Served` while a process serves this store
+        alone."""
 
-    def lease(self, name: str) -> bool:
-        """Take a named lease, or keep it: False while another process has it. It ends with this process, or on `unlease`.
-        Where only one process can serve a store it is always granted."""
-        return True
+    def leave(self) -> None:
+        """Say that this process is stopping: others take what it does."""
 
-    def unlease(self, name: str, *, tell: bool = False) -> None:
-        """Give a lease back; with `tell` others are woken to take it."""
-
-    def listen(self, wake: Callable[[str], None]) -> None:
-        """Call this, on any thread, when others have committed: with `inbox`, `outbox`, `locks`, `marks` or `all`, and with
-        `peers` when one came or went; with `lost` when the leases of this process are gone. Any of it may be lost."""
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call this, on any thread, when others have committed, came or went. Any call may be lost."""
 
     def peers(self) -> dict[str, str]:
-        """The owners that serve, this process included, with their roles, as they were a moment ago. Asks nobody."""
-        return {"": "all"}
+        """The other processes that serve, with their roles, as they were a moment ago. Asks nobody."""
+        return {}
 
-    def members(self, names: Sequence[str] = ()) -> list[Member]:
-        """Who has this store open under a lease, with those of these leases that each holds."""
+    def members(self) -> list[Member]:
+        """Who has this store open, with their lanes."""
         return []
-
-    def give_up(self, why: str) -> None:
-        """Do no work any more, from whatever thread this is called: another process may do what this one did. Everything
-        raises `StorageBroken` from here on."""
-        self._db.broken = why
 
     def note_trouble(self, text: str | None) -> None:
         """Note for other processes what this one has trouble with, outside of the database; None: nothing any more."""

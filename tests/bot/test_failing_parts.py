@@ -25,8 +25,7 @@ FLOW = "flow: one\nnodes:\n  - {id: tell, type: message, with: {text: hello}}\n"
 PARTS = {
     "outbound": (Outbound, "_look"),
     "service": (Dispatcher, "_sweep"),
-    "lead": (Replica, "lead"),
-    "leases": (Replica, "watch"),
+    "lanes": (Replica, "hold"),
     "token": (chores, "watch_token"),
     "limits": (Budget, "full"),
     "sockets": (Sockets, "_silence"),

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from bot.doctor.fleet import check_fleet
-from bot.outbound.shards import lease_of, shard_of
-from bot.serve.gaps import GAP, READ
+from bot.serve.gaps import READ
+from engine.storage.lanes import CHORES, SEND
+from engine.storage.rows import GAP
 from tests.e2e.test_slice import two_steps
 from tests.support import postgres
 from tests.support.acting import Workspace
@@ -56,37 +57,40 @@ async def test_two_bots_share_what_comes(workspace: Workspace, tmp_path: Path) -
 
 
 async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, tmp_path: Path) -> None:
-    """It is killed while threads wait: the other one takes over, posts in all channels, and leads."""
+    """It is killed while threads wait: the other one takes over, posts, and does the chores."""
     log = tmp_path / "log"
     async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
         threads = await begun(workspace, 4)
         bots.kill(bots.bots[0])
         await answered(threads)
         check(threads, log)
-        await until(lambda: bots.holder("leader") is bots.bots[1], pause=0.1)
+        await until(lambda: bots.holder(CHORES) is bots.bots[1], pause=0.1)
 
 
 async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None:
-    """One process has the sockets, one runs flows, one posts."""
+    """One process has the sockets, two run flows, and one of these posts."""
     log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "socket", "worker", "outbox", **UNLIMITED) as bots:
+    async with fleet(workspace, tmp_path, two_steps(log), "socket", "worker", "worker", **UNLIMITED) as bots:
         threads = await begun(workspace, 2)
         await answered(threads)
         check(threads, log)
-        assert {member.role for member in bots.members()} == {"socket", "worker", "outbox"}
+        assert sorted(member.role for member in bots.members()) == ["socket", "worker", "worker"]
+        assert bots.holder(SEND) in bots.bots[1:]
 
 
 async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: Path) -> None:
-    """It is stopped while threads wait: the other one goes on, and it ends itself when it wakes."""
+    """It is stopped while threads wait: the others go on, and when it wakes it works beside them."""
     log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "all", "worker", "outbox", **UNLIMITED) as bots:
+    async with fleet(workspace, tmp_path, two_steps(log), "all", "worker", **UNLIMITED) as bots:
         threads = await begun(workspace, 2)
         await bots.add("all")
         bots.freeze(bots.bots[0])
         await answered(threads)
-        await until(lambda: len(bots.members()) == 3, pause=0.1)
+        await until(lambda: len(bots.members()) == 2, pause=0.1)
         bots.wake(bots.bots[0])
-        assert await bots.bots[0].ended() == 6
+        await until(lambda: len(bots.members()) == 3, pause=0.1)
+        await asyncio.sleep(2.0)
+        assert bots.bots[0].process.returncode is None
         check(threads, log)
 
 
@@ -102,7 +106,7 @@ nodes:
 
 
 async def test_what_a_killed_bot_ran_goes_on_at_the_other(workspace: Workspace, tmp_path: Path) -> None:
-    """It is killed in a node that may run again: the other one notices within a second, and runs it."""
+    """It is killed in a node that may run again: the other one notices within seconds, and runs it."""
     log = tmp_path / "log"
     flows = {"slow": SLOW.format(log=log)}
     async with fleet(workspace, tmp_path, flows, "all", "worker", **UNLIMITED) as bots:
@@ -137,13 +141,13 @@ async def test_a_bot_that_is_stopped_hands_over(workspace: Workspace, tmp_path: 
             assert await old.terminate() == 0
         await answered(threads)
         check(threads, log)
-        await until(lambda: bots.holder("leader") is bots.bots[-1], pause=0.1)
+        await until(lambda: bots.holder(CHORES) is bots.bots[-1], pause=0.1)
 
 
-async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read_by_the_leader(
+async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """Nobody delivers it, and all since the last gap was read: the leader learns by the invitation that more is due."""
+    """Nobody delivers it, and all since the last gap was read: whoever does the chores learns by the invitation that more is due."""
     log = tmp_path / "log"
     async with fleet(workspace, tmp_path, two_steps(log), "all", **UNLIMITED) as bots:
         threads = await begun(workspace, 1)
@@ -175,30 +179,30 @@ async def test_what_slack_sends_to_a_frozen_bot_after_it_was_given_up_is_read(
 async def test_what_slack_took_from_a_killed_poster_is_posted_by_no_other(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """It is killed before it knows that the message stands: whoever takes its shard over looks it up."""
+    """It is killed before it knows that the message stands: whoever sends then looks it up."""
     log = tmp_path / "log"
     async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
         threads = await begun(workspace, 1)
-        poster = bots.holder(lease_of(shard_of(workspace.channel("ops").id)))
+        poster = bots.holder(SEND)
         assert poster is not None
         workspace.faults.effect_then_fail("chat.postMessage")
         await threads[0].reply("ana", "n0")
         await threads[0].says("All is done")
         bots.kill(poster)
-        await until(lambda: bots.holder("leader") not in (None, poster), pause=0.1)
+        await until(lambda: bots.holder(CHORES) not in (None, poster), pause=0.1)
         other = next(bot for bot in bots.bots if bot is not poster)
         with bots.database() as store:
             await until(lambda: store.counts().oldest_outbox is None, pause=0.1)
-        assert bots.holder(lease_of(shard_of(workspace.channel("ops").id))) is other
+        assert bots.holder(SEND) is other
         check(threads, log)
 
 
 async def test_doctor_says_which_role_nobody_has(workspace: Workspace, tmp_path: Path) -> None:
     """What people say is stored, and nobody runs a flow: that is a finding until a worker starts."""
-    async with fleet(workspace, tmp_path, {}, "socket", "outbox") as bots:
+    async with fleet(workspace, tmp_path, {}, "socket") as bots:
         with bots.database() as store:
             found = [check.text for check in check_fleet(store) if check.level == "fail"]
-            assert found == ["no process has the role worker: no session goes on"]
+            assert found == ["no process has the role worker: no session goes on, and nothing is posted"]
             await bots.add("worker")
             assert all(check.level == "ok" for check in check_fleet(store))
 
@@ -247,7 +251,7 @@ async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
             gate.execute("SELECT pg_advisory_lock(%s)", (GATE,))
             thread = await start_flow(workspace, "ana", "ops", "asks")
             await until(lambda: gate.execute(waiting, (GATE,)).fetchone() != (0,))
-            frozen = bots.holder(lease_of(shard_of(workspace.channel("ops").id)))
+            frozen = bots.holder(SEND)
             assert frozen is not None
             bots.freeze(frozen)
             gate.execute("SELECT pg_advisory_unlock_all()")
@@ -256,7 +260,6 @@ async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
             else:
                 await thread.says("What now?", timeout=40)
         bots.wake(frozen)
-        assert await frozen.ended() == 6
         await thread.says("What now?", timeout=40)
         await thread.reply("ana", "on")
         await thread.says("All is done", timeout=40)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.decide.commands import Abort
+from engine.storage import lanes
 from engine.storage.postgres import open_postgres
 from tests.storage.storagekit import python
 from tests.support import postgres
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.process
 WORKER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from engine.storage import postgres_leases
-postgres_leases.LEASE_SECONDS, postgres_leases.PING_SECONDS = 0.6, 0.05
+from engine.storage import lanes, postgres_workers
+lanes.LIMIT_SECONDS, postgres_workers.BEAT_SECONDS = 0.6, 0.05
 from engine.nodes.runtime import process
 from engine.storage.postgres import open_postgres
 from tests.support import postgres
@@ -64,9 +65,10 @@ def stopped(pid: int) -> bool:
 @pytest.mark.parametrize("aborted", [False, True], ids=["taken over", "aborted"])
 @pytest.mark.parametrize("where", ["before its launch", "before its program"])
 async def test_a_frozen_worker_runs_nothing_that_is_not_its_own_any_more(
-    tmp_path: Path, where: str, aborted: bool
+    tmp_path: Path, where: str, aborted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process goes on with the session, or ends it; when the worker wakes its program does not run."""
+    monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.6)
     url, log = postgres.new_database(), tmp_path / "log"
     worker = python(WORKER, url, str(tmp_path / "worker"), where, FLOW.format(log=log))
     try:

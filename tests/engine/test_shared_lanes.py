@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,11 +12,10 @@ import pytest
 from engine.journal.records import Consumed, InboxItem, InboxRow
 from engine.language.errors import KeyMissing, Owned
 from engine.run import shared_lanes
-from engine.run.dispatcher import Dispatcher, LocalWakeups, OwnLanes
-from engine.run.engine import Engine
-from engine.run.shared_lanes import SharedLanes
-from engine.storage.open import MemoryStore
+from engine.run.dispatcher import Dispatcher
+from engine.storage import lanes
 from tests.support.engine import Clock, EngineRig, running, until
+from tests.support.lanes import LanedStore
 
 NOW = "2026-11-21T09:00:00.000Z"
 
@@ -53,7 +51,7 @@ class Replica:
 class Fleet:
     """Two of them over one store. `log` says who began and ended what."""
 
-    def __init__(self, one: Replica, two: Replica, store: MemoryStore, log: list[str]) -> None:
+    def __init__(self, one: Replica, two: Replica, store: LanedStore, log: list[str]) -> None:
         self.one, self.two, self.store, self.log = one, two, store, log
 
     def says(self, thread: str, *keys: str) -> None:
@@ -76,9 +74,9 @@ class Fleet:
 async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
     """Two processes, as far as the store can tell."""
     monkeypatch.setattr(shared_lanes, "BACKOFF_SECONDS", (0.02,))
+    monkeypatch.setattr(shared_lanes, "LOOK_SECONDS", 0.02)
     log: list[str] = []
-    store = MemoryStore()
-    store.shared = store.database.shared = True
+    store = LanedStore()
     async with AsyncExitStack() as stack:
         replicas = []
         for name in ("one", "two"):
@@ -121,13 +119,13 @@ async def test_a_lane_is_worked_on_by_one_process(fleet: Fleet) -> None:
     assert not await overlapping(fleet)
 
 
-async def test_a_lane_without_its_lease_is_noticed(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded fault: the lease is not asked for."""
-
-    async def granted(self: SharedLanes, name: str) -> bool:
-        return True
-
-    monkeypatch.setattr(SharedLanes, "alone", granted)
+async def test_a_lane_that_is_taken_whoever_has_it_is_noticed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded fault: a lane is taken from its owner, which lives."""
+    for name in ("_LOOK", "_TAKE"):
+        words = getattr(lanes, name).replace("owner IS NULL AND wake_at <=", "wake_at <=")
+        monkeypatch.setattr(lanes, name, words.replace("wake_at = NULL", "wake_at = wake_at"))
     assert await overlapping(fleet)
 
 
@@ -142,6 +140,11 @@ async def left_behind(fleet: Fleet) -> bool:
     )
     dead, other = (fleet.one, fleet.two) if fleet.one.began.is_set() else (fleet.two, fleet.one)
     dead.task.cancel()
+    with fleet.store._db.write():
+        fleet.store._db.run("UPDATE workers SET since = moment(-60000)")
+        fleet.store._db.run(
+            "UPDATE workers SET beat = moment(-60000) WHERE id = ?", (dead.rig.store.lanes.owner,)
+        )
     for worker in dead.service._lanes.values():
         worker.cancel()
     other.free.set()
@@ -158,41 +161,6 @@ async def left_behind(fleet: Fleet) -> bool:
 async def test_what_a_process_had_in_hand_is_taken_by_another(fleet: Fleet) -> None:
     """It looks again although nothing tells it."""
     assert not await left_behind(fleet)
-
-
-async def test_a_cursor_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded fault: each process reads every row once. What it leaves to another one is gone with that."""
-
-    class Cursor(OwnLanes):
-        def __init__(self, engine: Engine, kinds: object, begin: object, look: object) -> None:
-            super().__init__(engine, kinds, begin)  # type: ignore[arg-type]
-
-        async def alone(self, name: str) -> bool:
-            return await self._engine.writer.call(self._engine.store.lease, name)
-
-        async def look(self) -> None:
-            await super().look()
-            for lane in list(self._lanes):
-                if not await self.alone(f"lane {lane}"):
-                    del self._lanes[lane]
-
-        def _give(self, row: InboxRow) -> None:
-            if self._engine.store.lease(f"lane {row.thread_key}"):
-                super()._give(row)
-
-    monkeypatch.setattr(shared_lanes, "SharedLanes", Cursor)
-    log: list[str] = []
-    store = MemoryStore()
-    store.shared = store.database.shared = True
-    async with (
-        running(store.another(), tmp_path / "one") as a,
-        running(store.another(), tmp_path / "two") as b,
-    ):
-        fleet = Fleet(Replica(a, log, "one"), Replica(b, log, "two"), store, log)
-        assert await left_behind(fleet)
-        await fleet.one.stop()
-        await fleet.two.stop()
-    store.close()
 
 
 @pytest.mark.parametrize("error", [Owned("another process runs it"), KeyMissing("not this key")])
@@ -254,80 +222,32 @@ async def test_a_row_that_is_for_somebody_else_is_passed_over_once(fleet: Fleet)
     assert sorted(seen) in (["a", "a", "b"], ["a", "b"])
 
 
-async def test_what_is_told_while_timers_are_looked_at_ends_nothing(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A word of another process comes at any time: the look that is under way ends as it began."""
-    service = Dispatcher(fleet.one.rig.engine)
-    look = service._look_for_timers
-
-    async def looked() -> None:
-        await look()
-        service.told("all")
-
-    monkeypatch.setattr(service, "_look_for_timers", looked)
-    assert await service._fire() > 0
-    assert await service._fire() > 0
-
-
-async def unheard(tmp_path: Path, sweep_seconds: float) -> bool:
-    """Whether a row stays of which no wake-up ever came."""
-
-    async def never() -> bool:
-        return False
-
-    store = MemoryStore()
-    store.shared = store.database.shared = True
-    async with running(store.another(), tmp_path, now=Clock()) as rig:
-        handled = asyncio.Event()
-
-        async def handle(row: InboxRow) -> bool:
-            await service.consume(row, "done")
-            handled.set()
-            return True
-
-        service = Dispatcher(
-            rig.engine,
-            handlers={"said": handle},
-            wakeups=LocalWakeups(never, float("inf")),
-            sweep_seconds=sweep_seconds,
-        )
-        task = asyncio.create_task(service.run())
-        await asyncio.sleep(0.02)
-        store.inbox.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(handled.wait(), 0.5)
-        service.stop()
-        await task
-    store.close()
-    return not handled.is_set()
+async def test_a_lane_is_kept_while_its_session_runs(fleet: Fleet) -> None:
+    """Whatever arrives for a session meanwhile is for the process that runs it."""
+    session_id = await fleet.one.rig.start("nodes: [{id: a, type: shell, with: {run: [a]}}]")
+    live = fleet.one.rig.engine.sessions.active[session_id]
+    fleet.says(session_id, "a")
+    await until(lambda: fleet.done("a"), pause=0.002)
+    taker = fleet.one if fleet.log[0] == "one+a" else fleet.two
+    if taker is fleet.one:
+        assert fleet.one.service._lanes
+        fleet.says(session_id, "b")
+        await fleet.handled("b")
+        assert fleet.log[-1] == "one-b"
+    assert live.claimed
 
 
-async def test_the_sweep_alone_finds_everything(tmp_path: Path) -> None:
+async def test_the_look_alone_finds_everything(fleet: Fleet) -> None:
     """Where no wake-up ever comes, a row waits for the next look."""
-    assert not await unheard(tmp_path, 0.05)
+    fleet.store.inbox.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
+    async with asyncio.timeout(1):
+        await fleet.handled("k")
 
 
-async def test_a_process_that_only_waits_for_wake_ups_is_noticed(tmp_path: Path) -> None:
-    """Seeded fault: no sweep beside the wake-ups, which may be lost."""
-    assert await unheard(tmp_path, 3600.0)
-
-
-async def test_a_lane_that_is_given_back_while_it_is_asked_for_is_asked_for_again(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody would say so once more: a reply waited for half a second."""
-    monkeypatch.setattr(shared_lanes, "BACKOFF_SECONDS", (60.0,))
-    begun: list[str] = []
-    lanes = SharedLanes(fleet.one.rig.engine, ["kept"], begun.append, lambda: None)
-    fleet.store.inbox.ingest([InboxItem("k", "kept", b"{}", thread_key="T")], NOW)
-
-    async def refused(name: str) -> bool:
-        lanes.given_back()
-        return False
-
-    monkeypatch.setattr(lanes, "alone", refused)
-    await lanes.look()
-    monkeypatch.undo()
-    await lanes.look()
-    assert begun == ["T"]
+async def test_a_timer_of_a_lane_is_fired(fleet: Fleet) -> None:
+    """By whichever process takes the lane then."""
+    session_id = await fleet.one.rig.start("nodes: [{id: a, type: wait, with: {for: 1s}}]")
+    fleet.one.rig.clock.advance(2)
+    fleet.two.rig.clock.advance(2)
+    async with asyncio.timeout(5):
+        await until(lambda: fleet.store.sessions.head(session_id).status == "complete")

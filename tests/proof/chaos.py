@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.storage.postgres_leases import GRACE_SECONDS
 from psycopg.conninfo import conninfo_to_dict
 
 from bot.rendering.blocks import EVENT_TYPE
@@ -24,7 +25,6 @@ from bot.workspace import elements
 from bot.workspace.state import WorkspaceError
 from engine.journal.events import decode_event
 from engine.storage.postgres import open_postgres
-from engine.storage.postgres_leases import GRACE_SECONDS
 from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, start_flow, words

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from engine.storage.postgres_leases import GRACE_SECONDS, LEASE_SECONDS
 
 from engine.language import timestamps
 from engine.run.engine import Engine
 from engine.storage.postgres import open_postgres
-from engine.storage.postgres_leases import GRACE_SECONDS, LEASE_SECONDS
 from tests.proof.chaos import CHANNELS, Chaos, Member, chaos
 from tests.support.acting import Workspace
 from tests.support.bot import start_flow

@@ -11,9 +11,9 @@ import pytest
 
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.errors import FenceLost, StorageBroken, StorageBusy
-from engine.storage import fence, postgres_leases
+from engine.storage import fence, postgres_workers
 from engine.storage.fence import Signs, WorkPermit
-from engine.storage.postgres_leases import HeldLock
+from engine.storage.postgres_workers import Workers
 from engine.storage.rows import OutboxTable
 from engine.storage.store import Store
 from tests.storage.storagekit import NOW, PostgresBackend, SqliteBackend
@@ -38,13 +38,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Asleep:
     """Clocks that only the test moves; nobody gives a sign of life but the test."""
     machine = Asleep()
     monkeypatch.setattr(time, "clock_gettime", machine.read)
-    monkeypatch.setattr(postgres_leases, "PING_SECONDS", HOUR)
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", HOUR)
     return machine
 
 
-def signs_of(store: Store) -> list[HeldLock]:
+def signs_of(store: Store) -> list[Workers]:
     """What gives signs of life for a store; nothing where the kernel keeps its leases."""
-    return list(store._owners._held.values()) if store.shared else []
+    return [store._owners] if isinstance(store._owners, Workers) else []
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def check_woken(store: Store, machine: Asleep) -> None:
     generation = store.generation()
     machine.slept += HOUR
     for held in signs_of(store):
-        held.look()
+        held.beat()
     assert store.holds(generation) is not store.shared
     assert store.holds(store.generation())
 
@@ -114,21 +114,12 @@ def test_the_fence_of_a_store(store: Store, machine: Asleep, check: Callable[[St
     check(store, machine)
 
 
-def test_nothing_is_done_for_a_store_that_was_given_up(store: Store) -> None:
-    """Another process serves it: also where only the kernel ends a lease."""
-    store.register("bot")
-    generation = store.generation()
-    assert store.holds(generation)
-    store.give_up("another one serves")
-    assert not store.holds(generation)
-
-
 def _bare(signs: Signs, given: float) -> None:
     signs._last = given
 
 
 FAULTS: dict[str, tuple[object, str, object]] = {
-    "no check": (postgres_leases.PostgresOwners, "holds", lambda self, generation: True),
+    "no check": (Workers, "holds", lambda self, generation: True),
     "a clock that stops while the machine sleeps": (fence, "_BOOTTIME", time.CLOCK_MONOTONIC),
     "gaps are not counted": (Signs, "confirmed", _bare),
 }

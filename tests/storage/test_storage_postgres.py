@@ -6,12 +6,10 @@ import os
 import re
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -21,21 +19,29 @@ from engine.language.errors import (
     KeyMissing,
     RowRefused,
     SchemaTooNew,
-    StorageBroken,
-    StorageBusy,
     StorageError,
     StoreTooOld,
     WrongWorkspace,
 )
-from engine.storage import postgres_connection, postgres_leases
-from engine.storage.fence import Signs
+from engine.storage import lanes, postgres_connection
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
-from engine.storage.postgres_leases import HeldLock
-from engine.storage.postgres_words import lock_number
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, python, reaped, step, tell, tried
+from tests.storage.storagekit import (
+    KEY,
+    NOW,
+    at,
+    claim,
+    done,
+    event,
+    new_session,
+    python,
+    reaped,
+    step,
+    tell,
+    tried,
+)
 from tests.support import postgres
 from tests.support.between import Relay
 
@@ -44,10 +50,10 @@ ITEM = InboxItem("key", "message", b"{}")
 
 WORKER = """
 import sys
-from engine.storage import postgres_leases
-postgres_leases.LEASE_SECONDS, postgres_leases.PING_SECONDS = 0.5, 0.05
+from engine.storage import lanes, postgres_workers
+lanes.LIMIT_SECONDS, postgres_workers.BEAT_SECONDS = 0.5, 0.05
 from engine.storage.postgres import open_postgres
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, outcome, step
+from tests.storage.storagekit import KEY, NOW, at, claim, done, event, new_session, outcome, step
 store = open_postgres(sys.argv[1], KEY)
 owner = store.register("bot")
 done(store, new_session("session-1", owner, event("a")))
@@ -210,14 +216,6 @@ def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresSto
     assert (type(refused), stored) == (RowRefused, None)
     with pytest.raises(RowRefused):
         store.inbox.ingest([InboxItem(name, "message", b"{}")], NOW)
-
-
-def test_a_name_in_the_url_does_not_hide_who_lives(url: str) -> None:
-    """Connections are known by their names: an upgrade or a copy would take place beside a bot."""
-    store = open_postgres(f"{url}&application_name=other", KEY)
-    store.register("bot")
-    assert store.serving() == ["bot"]
-    store.close()
 
 
 def test_a_database_of_another_program_is_refused() -> None:
@@ -389,8 +387,9 @@ def test_a_connection_that_was_lost_while_nothing_was_done_is_made_anew(
 # --- leases ------------------------------------------------------------------------------------------------------
 
 
-def test_death_is_noticed_at_once(store: PostgresStore, url: str) -> None:
-    """After `kill -9` the server drops the lock: another one may go on."""
+def test_death_is_noticed(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `kill -9` no sign of life comes any more: another one may go on."""
+    monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.5)
     other = python(WORKER, url)
     assert other.stdout is not None
     owner = other.stdout.readline().strip()
@@ -402,158 +401,25 @@ def test_death_is_noticed_at_once(store: PostgresStore, url: str) -> None:
     other.wait()
 
 
-def test_a_frozen_process_is_taken_for_dead_and_ends(store: PostgresStore, url: str) -> None:
+def test_a_frozen_process_is_taken_for_dead_and_stores_nothing_that_others_took(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It gives no sign of life: others go on without it, and when it wakes nothing that it does is stored."""
+    monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.5)
     other = python(WORKER, url)
     assert other.stdout is not None
     owner = other.stdout.readline().strip()
     os.kill(other.pid, signal.SIGSTOP)
     soon(lambda: not store.alive(owner))
+    assert store.sessions.orphans() == ["session-1"]
+    mine = store.register("bot")
+    store._owners.signs._since -= 60
+    claim(store, "session-1", mine, NOW)
     os.kill(other.pid, signal.SIGCONT)
-    soon(lambda: tell(other, "step") == "StorageBroken")
+    assert tell(other, "step") == "Fenced"
+    soon(lambda: store.alive(owner))
     other.kill()
     other.wait()
-    assert store.sessions.orphans() == ["session-1"]
-
-
-def test_a_lease_that_was_ended_is_never_believed_again(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody ended its connection while the server went on: others may have taken the work."""
-    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 0.02)
-    owner = store.register("bot")
-    done(store, new_session("session-1", owner, event("a")))
-    with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s",
-            (f"sayso/%{owner}",),
-        )
-    soon(lambda: store._db.broken is not None)
-    with pytest.raises(StorageBroken, match="is gone"):
-        tried(store, [step("session-1", 1, 1, event("b"))])
-
-
-def test_after_a_start_of_the_server_everybody_counts_as_alive(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All leases ended with it, and their holders need a moment to take them again."""
-    assert not store.alive("bot-1-0123456789abcdef")
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
-    assert store.alive("bot-1-0123456789abcdef")
-
-
-def test_nothing_is_written_under_a_lease_that_is_not_confirmed(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that wakes may write before it asks for its lease: the server has ended that long ago."""
-    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 60.0)
-    monkeypatch.setattr(postgres_leases, "LEASE_SECONDS", 0.1)
-    other = open_postgres(url, KEY)
-    owner = other.register("bot")
-    soon(lambda: not store.alive(owner))
-    with pytest.raises(StorageBusy, match="not confirmed"):
-        other.inbox.ingest([ITEM], NOW)
-    other.close()
-
-
-def test_a_store_that_trusts_its_lease_for_ever_is_noticed(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would write after the server has given its work away."""
-    monkeypatch.setattr(Signs, "fresh", lambda self: True)
-    with pytest.raises(pytest.fail.Exception):
-        test_nothing_is_written_under_a_lease_that_is_not_confirmed(store, url, monkeypatch)
-
-
-def test_who_looks_after_a_start_of_the_server_keeps_nobody_from_a_lease(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A look takes the lock for an instant: whoever takes it again just then would end."""
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
-    owner = "bot-1-0123456789abcdef"
-    with store._db.read():
-        assert store.alive(owner)
-        held = HeldLock(url, owner, "sayso", lambda why: None)
-        assert held.taken
-        held.close()
-
-
-def test_a_server_that_recovered_for_long_is_not_taken_for_one_that_went_on(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its start may be long ago when it takes its first connection: what counts is since when it can be reached."""
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
-    with psycopg.connect(store._db.url, autocommit=True) as raw:
-        row = raw.execute("SELECT extract(epoch FROM now() - pg_postmaster_start_time())::float").fetchone()
-    assert row is not None
-    monkeypatch.setattr(postgres_leases, "RECOVERY_SECONDS", row[0] + 60)
-    assert store.alive("bot-1-0123456789abcdef")
-    monkeypatch.setattr(postgres_leases, "RECOVERY_SECONDS", 0.0)
-    assert not store.alive("bot-1-0123456789abcdef")
-
-
-def test_after_a_start_of_the_server_a_second_bot_waits_for_the_first(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first has lost its lease with the server, and may not have taken it again yet."""
-    first = store.try_serving(holder_of("sayso start", NOW))
-    assert first is not None
-    first.close()
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
-    again = store.try_serving(holder_of("sayso start", NOW))
-    assert again is not None, "the server went on meanwhile"
-    again.close()
-    store._db.run("UPDATE serving SET holder = '0' WHERE n = 2")
-    assert store.try_serving(holder_of("sayso start", NOW)) is None
-    assert (holder := store.served().holder) is not None
-    assert holder.stopping
-
-
-@pytest.fixture
-def own_server() -> Iterator[Any]:
-    """A server that a test may crash."""
-    found = postgres.server(postgres.folder("crash"))
-    yield found
-    found.cleanup()
-
-
-def test_after_a_crash_of_the_server_leases_are_taken_again(
-    own_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One of its processes was killed: it ends all others, and begins anew without having been started again."""
-    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 0.05)
-    store = open_postgres(own_server.get_uri(), KEY)
-    owner = store.register("bot")
-    done(store, new_session("session-1", owner, event("a")))
-    before = store._owners._held[owner].started
-    os.kill(store._db.raw.info.backend_pid, signal.SIGKILL)
-    soon(lambda: store._owners._held[owner].started != before or store._db.broken)
-    assert store._db.broken is None
-    soon(store._owners._fresh)
-    done(store, step("session-1", 1, 1, event("b")))
-    other = open_postgres(own_server.get_uri(), KEY)
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 99_999.0)
-    assert other.alive("bot-1-0123456789abcdef"), "another one may not have taken its lease again yet"
-    for one in (store, other):
-        one.close()
-
-
-@pytest.mark.long
-def test_a_lease_that_takes_a_crash_for_a_server_that_went_on_is_noticed(
-    own_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its start is that of before: all bots would end."""
-    monkeypatch.setattr(postgres_leases, "_BOOT", "SELECT 1")
-    with pytest.raises(AssertionError):
-        test_after_a_crash_of_the_server_leases_are_taken_again(own_server, monkeypatch)
-
-
-def test_locks_that_are_not_of_their_schema_are_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bot would keep the other from serving."""
-    for module in (postgres_connection, postgres_leases):
-        monkeypatch.setattr(module, "lock_number", lambda name, schema: lock_number(name, ""))
-    with pytest.raises((AssertionError, StorageError)):
-        test_bots_of_one_database_are_apart_in_schemas_of_their_own(url)
 
 
 def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> None:
@@ -570,8 +436,8 @@ def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> Non
         owner = one.register("bot")
         done(one, new_session("session-1", owner, event("a"), rows=(PutLock("prod", "session-1"),)))
         heard: list[str] = []
-        other._owners.listen(heard.append)
-        soon(lambda: heard == ["all"])
+        other.listen(lambda: heard.append("look"))
+        time.sleep(0.2)
         assert one.inbox.ingest([ITEM], NOW) == other.inbox.ingest([ITEM], NOW) == [1]
         assert (other.sessions.heads(), other.locks.rows(), other.serving(), other.alive(owner)) == (
             [],
@@ -579,15 +445,14 @@ def test_bots_of_one_database_are_apart_in_schemas_of_their_own(url: str) -> Non
             [],
             False,
         )
-        assert [store.try_serving(holder_of("sayso start", NOW)) is not None for store in (one, other)] == [
-            True,
-            True,
-        ]
+        other.register("bot")
+        for store in (one, other):
+            assert store.try_serving(holder_of("sayso start", NOW)) is not None
         with one._db.write():
             one._db.hold("lock prod")
             with other._db.write():
                 other._db.hold("lock prod")
-        assert heard == ["all"]
+        assert heard == ["look"], "of its own row"
         with psycopg.connect(urls[1]) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
             raw.execute(f"SELECT * FROM {teams[0]}.sessions")  # type: ignore[arg-type]  # noqa: S608
         with pytest.raises(StorageError, match=r"permission denied.*AUTHORIZATION role"):
@@ -606,6 +471,8 @@ def test_a_schema_that_the_url_names_is_made(store: PostgresStore, url: str) -> 
 def test_one_process_serves(store: PostgresStore, url: str) -> None:
     """A second one is told who does; it may once the first has ended."""
     other = open_postgres(url, KEY)
+    for one in (store, other):
+        one.register("bot")
     first = store.try_serving(holder_of("sayso start", NOW))
     assert first is not None
     assert other.try_serving(holder_of("sayso start", NOW)) is None
@@ -616,17 +483,3 @@ def test_one_process_serves(store: PostgresStore, url: str) -> None:
     assert second is not None
     second.close()
     other.close()
-
-
-def test_whoever_asks_late_is_told_at_once_that_the_lease_is_lost(store: PostgresStore, url: str) -> None:
-    """It may be lost before the bot that it is for was put together."""
-    serving = store.try_serving(holder_of("sayso start", NOW))
-    assert serving is not None
-    lost = threading.Event()
-    serving.when_lost(lost.set)
-    postgres.end_leases(url, "serving")
-    assert lost.wait(20)
-    late: list[bool] = []
-    serving.when_lost(lambda: late.append(True))
-    assert late == [True]
-    serving.close()

@@ -1,16 +1,19 @@
-"""Named leases, wake-ups and who serves: what a server has for several processes at once."""
+"""Who serves a database on a server, and how others are woken."""
 
 from __future__ import annotations
 
 import os
-import queue
+import threading
+import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from engine.journal.records import InboxItem, PutOutbox
-from engine.language.errors import StorageBroken, StorageError
-from engine.storage import postgres_leases
+from engine.language.errors import StorageError
+from engine.storage import postgres_workers
+from engine.storage.lanes import CHORES
 from engine.storage.leases import Served, holder_of
 from engine.storage.postgres import PostgresStore, open_postgres
 from tests.storage.storagekit import KEY, NOW
@@ -23,7 +26,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PostgresStore, PostgresStore]]:
     """Two processes on one database, as far as the server can tell."""
-    monkeypatch.setattr(postgres_leases, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.02)
     url = postgres.shared_database()
     postgres.emptied(url)
     stores = open_postgres(url, KEY), open_postgres(url, KEY)
@@ -37,75 +40,59 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PostgresStore, Postgr
 Two = tuple[PostgresStore, PostgresStore]
 
 
-def test_a_named_lease_has_one_holder(two: Two) -> None:
-    """It is kept until it is given back, also when it is asked for twice."""
+def test_others_hear_that_something_was_committed(two: Two) -> None:
+    """What arrived, what is to be sent, lanes that were let go. What is heard says nothing: others may say it too."""
     one, other = two
-    assert one.lease("x")
-    assert one.lease("x")
-    assert not other.lease("x")
-    one.unlease("x")
-    assert other.lease("x")
+    heard = threading.Event()
+    other.listen(heard.set)
+    time.sleep(0.3)
+    lane = one.lanes.claim(CHORES)
+    assert lane is not None
+    for work in (
+        lambda: one.inbox.ingest([InboxItem("k", "said", b"{}")], NOW),
+        lambda: one.consume([], NOW, [PutOutbox("o", "lane", "note", b"{}")]),
+        lambda: one.lanes.let_go(lane),
+    ):
+        heard.clear()
+        work()
+        assert heard.wait(5)
 
 
-def test_a_named_lease_ends_with_its_process(two: Two) -> None:
-    """The server drops it together with the connection that carries it."""
-    one, other = two
-    assert one.lease("x")
-    postgres.end_leases(one._db.url, next(iter(one._owners._held)) + "%")
-    soon(lambda: other.lease("x"))
-    with pytest.raises(StorageBroken):
-        soon(lambda: one.inbox.ingest([InboxItem("k", "said", b"{}")], NOW) is None, 5)
+def test_a_storm_of_notifications_is_few_looks(two: Two) -> None:
+    """Whoever may connect can send them, with any words."""
+    one, _ = two
+    looks: list[float] = []
+    one.listen(lambda: looks.append(time.monotonic()))
+    time.sleep(0.3)
+    with psycopg.connect(one._db.url, autocommit=True) as raw:
+        for number in range(500):
+            raw.execute(f"SELECT pg_notify('sayso ' || hashtext(current_schema()), 'lost {number}')")
+    assert 1 <= len(looks) < 100
+    assert one._db.broken is None
 
 
-def test_nobody_takes_a_lease_right_after_a_restart(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who had it before the server was restarted may be about to take it again."""
-    one, other = two
-    assert one.lease("x")
-    one.unlease("x")
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 60.0)
-    other._db.raw.execute("UPDATE serving SET holder = 'before' WHERE n = 2")
-    other._owners._clear_of = ""
-    assert not other.lease("x")
-    monkeypatch.setattr(postgres_leases, "GRACE_SECONDS", 0.0)
-    assert other.lease("x")
-
-
-def test_others_hear_of_what_was_committed(two: Two) -> None:
-    """Of what arrived, of what is to be sent, and of leases that were given back; of one's own commits nobody hears."""
-    one, other = two
-    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
-    own: queue.SimpleQueue[str] = queue.SimpleQueue()
-    other.listen(lambda word: heard.put(word) if word != "peers" else None)
-    one.listen(lambda word: own.put(word) if word != "peers" else None)
-    assert heard.get(timeout=5) == own.get(timeout=5) == "all"
-    one.inbox.ingest([InboxItem("k", "said", b"{}")], NOW)
-    assert heard.get(timeout=5) == "inbox"
-    one.consume([], NOW, [PutOutbox("o", "lane", "note", b"{}")])
-    assert heard.get(timeout=5) == "outbox"
-    assert one.lease("x")
-    one.unlease("x", tell=True)
-    assert heard.get(timeout=5) == "all"
-    other.inbox.ingest([InboxItem("k2", "said", b"{}")], NOW)
-    assert own.get(timeout=5) == "inbox"
-    assert heard.empty()
+def test_names_of_connections_say_nothing(two: Two) -> None:
+    """Another program on the same server may give itself any."""
+    one, _ = two
+    with psycopg.connect(f"{one._db.url}&application_name=sayso/0%20bot-1-0123456789abcdef%20all"):
+        assert len(one.members()) == 2
+        assert one.peers() == {}
 
 
 def test_who_serves_is_known(two: Two) -> None:
-    """In which role, with which leases; one that goes is noticed with the next sign of life."""
+    """In which role, with which lanes; one that goes is noticed with the next sign of life."""
     one, other = two
-    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
-    one.listen(heard.put)
+    heard = threading.Event()
+    one.listen(heard.set)
     one.serve_beside("worker")
     other.serve_beside("socket")
-    soon(lambda: sorted(one.peers().values()) == ["socket", "worker"])
-    other.lease("leader")
-    other.lease("lane T")
-    found = {member.role: (member.leases, member.others) for member in one.members(["leader"])}
-    assert found == {"worker": ((), 0), "socket": (("leader",), 1)}
-    other.close()
-    soon(lambda: list(one.peers().values()) == ["worker"])
-    words = []
-    soon(lambda: words.append(heard.get(timeout=5)) or words[-1] == "peers")
+    soon(lambda: one.peers() == {other.lanes.owner: "socket"})
+    other.lanes.claim(CHORES)
+    assert {member.role: member.lanes for member in one.members()} == {"worker": (), "socket": (CHORES,)}
+    heard.clear()
+    other.leave()
+    soon(lambda: one.peers() == {})
+    assert heard.wait(5)
 
 
 def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
@@ -121,11 +108,41 @@ def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
     assert f"`sayso start`, process {os.getpid()}" in str(one.served())
 
 
-def test_a_lease_needs_an_owner() -> None:
-    """Named leases are carried by the connection of the owner."""
+def test_a_connection_that_is_ended_ends_nobody(two: Two) -> None:
+    """All of them, again and again: the process goes on with what it has."""
+    one, other = two
+    lane = one.lanes.claim(CHORES)
+    assert lane is not None
+    for number in range(5):
+        with psycopg.connect(one._db.url, autocommit=True) as raw:
+            raw.execute(
+                "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid != pg_backend_pid()"
+            )
+        one.inbox.ingest([InboxItem(f"k{number}", "said", b"{}")], NOW)
+    assert one.lanes.mine(lane)
+    assert other.lanes.claim(CHORES) is None
+    soon(lambda: one.holds(one.generation()))
+
+
+def test_a_worker_whose_row_was_dropped_comes_back(two: Two) -> None:
+    """What it began before is asked about."""
+    one, _ = two
+    generation = one.generation()
+    with psycopg.connect(one._db.url, autocommit=True) as raw:
+        raw.execute("DELETE FROM workers")
+    soon(lambda: one.generation() != generation)
+    assert one.alive(one.lanes.owner)
+    assert one.lanes.owner in one._owners.living()
+
+
+def test_a_worker_that_never_reaches_the_server_says_so() -> None:
+    """At the first sign of life."""
     url = postgres.shared_database()
     postgres.emptied(url)
     store = open_postgres(url, KEY)
-    with pytest.raises(StorageError, match="registers"):
-        store.lease("x")
+    store._db.url = "postgresql:///none?host=/nowhere"
+    with pytest.raises(StorageError, match="cannot be opened"):
+        store.register("bot")
+    store._owners._owner = ""
     store.close()

@@ -571,6 +571,8 @@ async def served(engine: Engine, **options: Any) -> AsyncIterator[Dispatcher]:
     first = asyncio.create_task(rounds.first.wait())
     await asyncio.wait({task, first}, return_when=asyncio.FIRST_COMPLETED)
     first.cancel()
+    if engine.store.shared:
+        await service.caught_up(10.0)  # lanes are looked into by tasks of their own
     try:
         yield service
     finally:

@@ -61,14 +61,14 @@ class Fleet:
         """The store, to look at."""
         return closing(open_postgres(self.url, KEY.encode()))
 
-    def members(self, *names: str) -> list[Member]:
+    def members(self) -> list[Member]:
         """Who serves, as the database says."""
         with self.database() as store:
-            return [member for member in store.members(names) if member.role]
+            return [member for member in store.members() if member.role]
 
     def holder(self, name: str) -> BotProcess | None:
-        """The bot that has this lease."""
-        pids = {int(m.owner.split("-")[1]) for m in self.members(name) if name in m.leases}
+        """The bot that has this lane."""
+        pids = {int(m.owner.split("-")[1]) for m in self.members() if name in m.lanes}
         return next((bot for bot in self.bots if bot.process.pid in pids), None)
 
     async def close(self) -> None:

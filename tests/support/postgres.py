@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 
-from engine.storage import postgres_leases
 from engine.storage.postgres import open_postgres
 
 _TEMPLATE = "sayso_template"
@@ -76,7 +75,6 @@ def _alone() -> Iterator[None]:
 
 def new_database(template: str = _TEMPLATE) -> str:
     """The URL of a new database: one with our tables, or with `template0` an empty one."""
-    postgres_leases.GRACE_SECONDS = 0.0
     name = f"t{os.urandom(6).hex()}"
     with psycopg.connect(_server().get_uri(), autocommit=True) as raw:
         raw.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log")  # type: ignore[arg-type]
@@ -99,19 +97,9 @@ def emptied(url: str) -> None:
         names = [
             str(row[0])
             for row in raw.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-            if row[0] not in ("format", "boots")  # whose leases are left would take the server for a new one
+            if row[0] != "format"
         ]
         raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
-
-
-def end_leases(url: str, which: str = "%") -> None:
-    """End the connections that carry leases, as a server does when it hears nothing: all, or that of one name."""
-    with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name LIKE 'sayso/%% ' || %s",
-            (which,),
-        )
 
 
 def dump(url: str) -> bytes:

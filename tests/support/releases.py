@@ -24,7 +24,7 @@ from engine.language.codec import Json
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext, Runner
 from engine.run.dispatcher import Dispatcher, RowHandler
 from engine.run.engine import Engine
-from engine.storage import postgres_leases, sealing
+from engine.storage import sealing
 from engine.storage.postgres import open_postgres
 from tests.support.engine import ANA, everybody, flow_of
 from tests.support.postgres import KEY
@@ -80,7 +80,6 @@ def _runner(folder: Path) -> Runner:
 
 
 async def _serve(url: str, folder: Path, release: int) -> None:
-    postgres_leases.GRACE_SECONDS = 0.0
     loop, store = asyncio.get_running_loop(), open_postgres(url, KEY)
     engine = Engine(store, policy=everybody, runners={"shell": _runner(folder)}, home=folder)
     handlers: dict[str, RowHandler] = {"start": _starts(engine, flow_of(FLOW))}
@@ -89,7 +88,7 @@ async def _serve(url: str, folder: Path, release: int) -> None:
         service._handlers["newer"] = service._handlers["request"]
     await engine.open()
     store.serve_beside("worker")
-    store.listen(lambda word: loop.call_soon_threadsafe(service.told, word))
+    store.listen(lambda: loop.call_soon_threadsafe(service.look))
     loop.add_signal_handler(signal.SIGTERM, service.stop)
     (folder / f"serves-{os.getpid()}").touch()
     await service.run()

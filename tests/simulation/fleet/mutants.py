@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bot.outbound.shards import SHARDS, Shards
-from engine.journal.records import Commit
+from bot.serve.roles import Replica
+from engine.journal.records import Commit, InboxRow
+from engine.run import shared_lanes
 from engine.run.sessions import Sessions
 from engine.run.shared_lanes import SharedLanes
+from engine.storage import lanes
 from engine.storage.fence import WorkPermit
-from engine.storage.postgres_connection import PostgresConnection
+from engine.storage.lanes import LaneTable
 from engine.storage.store import PartResult, Store
 from tests.simulation.fleet.server import FleetOwners
 
@@ -39,37 +40,43 @@ def takes_living_owners_for_dead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FleetOwners, "alive", lambda self, owner: False)
 
 
-def lets_a_zombie_write(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks whether the lease was confirmed before something is written."""
-    patch.setattr(PostgresConnection, "_may_write", lambda self: None)
+def lets_go_what_others_have(patch: pytest.MonkeyPatch) -> None:
+    """Whoever lost a lane lets it go all the same, although another process has it by now."""
+    patch.setattr(
+        lanes, "_LET_GO", lanes._LET_GO.replace(" AND owner = ?2 AND epoch = ?3", " AND ?2 != '' AND ?3 > 0")
+    )
+    patch.setattr(SharedLanes, "rows", _believes_that_it_is_its_own)
 
 
-def reads_on_from_an_id(patch: pytest.MonkeyPatch) -> None:
-    """Lanes are found by a cursor over the ids of rows: what becomes visible behind it is never seen."""
-    look, after = SharedLanes.look, dict[SharedLanes, int]()
+async def _believes_that_it_is_its_own(self: SharedLanes, lane: str) -> list[InboxRow]:
+    rows = await self._call(self._store.inbox.lane, lane)
+    held = self._held[lane]
+    held.seen = {row.id for row in rows}
+    done = held.done | self._left.get(lane, set())
+    return [row for row in rows if row.kind in self._kinds and row.id not in done]
 
-    async def newer(self: SharedLanes) -> None:
-        listed, seen = self._store.inbox.lanes, after.get(self, 0)
 
-        def behind(kinds: Collection[str]) -> list[tuple[str, int, int]]:
-            found = [lane for lane in listed(kinds) if lane[1] > seen or lane[0] in self._elsewhere]
-            after[self] = max([seen, *(newest for _, newest, _ in found)])
-            return found
+def misses_what_comes_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    """What arrives in a lane that somebody has is not noted, and nobody looks for what was forgotten."""
+    arrive = LaneTable.arrive
 
-        with pytest.MonkeyPatch.context() as cursor:
-            cursor.setattr(self._store.inbox, "lanes", behind)
-            await look(self)
+    def unless_owned(self: LaneTable, key: str) -> None:
+        if self._db.one("SELECT 1 FROM lanes WHERE key = ? AND owner IS NOT NULL", (key,)) is None:
+            arrive(self, key)
 
-    patch.setattr(SharedLanes, "look", newer)
+    patch.setattr(LaneTable, "arrive", unless_owned)
+    patch.setattr(LaneTable, "wake_forgotten", lambda self, now, within: None)
 
 
 def works_on_lanes_of_others(patch: pytest.MonkeyPatch) -> None:
-    """The leases of lanes are ignored."""
+    """A lane is taken whoever has it."""
+    for name in ("_LOOK", "_TAKE"):
+        patch.setattr(lanes, name, getattr(lanes, name).replace("owner IS NULL AND wake_at <=", "wake_at <="))
 
-    async def always(self: SharedLanes, name: str) -> bool:
-        return True
 
-    patch.setattr(SharedLanes, "alone", always)
+def takes_from_the_living(patch: pytest.MonkeyPatch) -> None:
+    """Whoever gave no sign of life for an instant is dead."""
+    patch.setattr(lanes, "_dead_since", lambda: -1)
 
 
 def takes_up_again_what_it_left(patch: pytest.MonkeyPatch) -> None:
@@ -80,36 +87,27 @@ def takes_up_again_what_it_left(patch: pytest.MonkeyPatch) -> None:
         await leave(self, lane, elsewhere=elsewhere)
         self._left.clear()
 
+    patch.setattr(shared_lanes, "FORGOTTEN_SECONDS", 1.0)
     patch.setattr(SharedLanes, "leave", forgets)
 
 
-def posts_in_channels_of_others(patch: pytest.MonkeyPatch) -> None:
-    """The leases of shards are ignored: a shard is owned twice."""
-
-    async def every(self: Shards, busy: Collection[int]) -> None:
-        self.mine = set(range(SHARDS))
-
-    patch.setattr(Shards, "share", every)
-
-
-def gives_up_what_it_posts_in(patch: pytest.MonkeyPatch) -> None:
-    """A shard is given up although something of it is on its way."""
-    share = Shards.share
-
-    async def at_once(self: Shards, busy: Collection[int]) -> None:
-        await share(self, ())
-
-    patch.setattr(Shards, "share", at_once)
-
-
 def looks_again_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A lane of others that is in hand by now is looked for again at once."""
+    """A lane with rows that are for others is due at once when it is let go."""
+    patch.setattr(shared_lanes, "FORGOTTEN_SECONDS", 0.0)
 
-    def always(self: SharedLanes) -> float:
-        now = asyncio.get_running_loop().time()
-        return min((until - now for until, _, _ in self._elsewhere.values()), default=float("inf"))
 
-    patch.setattr(SharedLanes, "next_look", always)
+def posts_beside_others(patch: pytest.MonkeyPatch) -> None:
+    """The lane of whoever sends is taken from its owner."""
+    patch.setattr(lanes, "_CLAIM", lanes._CLAIM.replace("lanes.owner IS NULL", "lanes.owner IS NOT NULL"))
+
+
+def keeps_posting(patch: pytest.MonkeyPatch) -> None:
+    """After a gap nobody asks whose the lane is."""
+
+    async def always(self: Replica, key: str) -> bool:
+        return True
+
+    patch.setattr(Replica, "still", always)
 
 
 def blames_what_is_newer(patch: pytest.MonkeyPatch) -> None:
@@ -135,28 +133,17 @@ FLEET_MUTANTS: dict[str, Mutant] = {
     for mutant in (
         claims_what_it_read,
         takes_living_owners_for_dead,
-        lets_a_zombie_write,
-        posts_without_asking_the_fence,
-        reads_on_from_an_id,
+        lets_go_what_others_have,
+        misses_what_comes_meanwhile,
         works_on_lanes_of_others,
+        takes_from_the_living,
         takes_up_again_what_it_left,
         looks_again_at_once,
-        posts_in_channels_of_others,
-        gives_up_what_it_posts_in,
+        posts_beside_others,
+        keeps_posting,
+        posts_without_asking_the_fence,
         blames_what_is_newer,
     )
 }
-FLEET_SEEN_AT: dict[str, int] = {
-    "claims_what_it_read": 0,
-    "takes_living_owners_for_dead": 0,
-    "lets_a_zombie_write": 2,
-    "posts_without_asking_the_fence": 354,
-    "reads_on_from_an_id": 23,
-    "works_on_lanes_of_others": 0,
-    "takes_up_again_what_it_left": 34,
-    "looks_again_at_once": 96,
-    "posts_in_channels_of_others": 1,
-    "gives_up_what_it_posts_in": 114,
-    "blames_what_is_newer": 1,
-}
+FLEET_SEEN_AT: dict[str, int] = dict.fromkeys(FLEET_MUTANTS, 0)
 """A seed that shows each fault."""

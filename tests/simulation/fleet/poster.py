@@ -1,73 +1,75 @@
-"""What a worker posts: as `Outbound` does it, with its real shards, and with one kind of row."""
+"""What a worker posts while it has the lane `send`: as `Outbound` does it, and with one kind of row."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.outbound.shards import Shards
+from bot.serve.roles import Replica
 from engine.journal.records import OutboxRow
 from engine.language.codec import decode
 from engine.language.errors import FenceLost, StorageBroken, StorageError
 from engine.nodes.runtime.effects import under
 from engine.run.remote_commands import item
 from engine.storage.fence import WorkPermit
+from engine.storage.lanes import SEND
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.worker import Worker
 
-POLL_SECONDS = 5.0
+POLL_SECONDS = 0.5
 
 
 class Poster:
-    """Posts what `message` nodes say: of each lane one row at a time, of the channels that are this worker's."""
+    """Posts what `message` nodes say, of each lane of the outbox one row at a time."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker, self._store, self._call = worker, worker.store, worker.writer.call
-        self._shards = Shards(worker.writer, lambda: len(worker.store.peers()), self._head)
+        self.replica = Replica(worker.writer, "worker")
+        self._generation = -1
         self._out: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
         self._woken = asyncio.Event()
 
-    async def _head(self, session_id: str) -> object:
-        return await self._call(self._store.sessions.head, session_id)
-
-    def told(self, word: str) -> None:
+    def look(self) -> None:
         """See `Store.listen`."""
-        if word in ("all", "peers"):
-            self._shards.look_again()
         self._woken.set()
 
     async def run(self) -> None:
-        """Post for ever. Raises `StorageBroken`."""
-        while True:
-            try:
-                await self._look()
-            except StorageBroken:
-                raise
-            except StorageError as error:
-                self._worker.world.note(f"{self._worker.number} posts nothing: {error}")
-            try:
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
-            finally:
-                self._woken.clear()
+        """Post whenever this process is the one that does."""
+        await self.replica.hold(SEND, self._post)
 
-    async def leave(self) -> None:
-        """Post what is on its way, and let others have the channels."""
-        if self._out:
-            await asyncio.wait([task for _, task in self._out.values()])
-        await self._shards.give_up()
+    async def _post(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._look()
+                except StorageBroken:
+                    raise
+                except StorageError as error:
+                    self._worker.world.note(f"{self._worker.number} posts nothing: {error}")
+                try:
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+                finally:
+                    self._woken.clear()
+        finally:
+            if tasks := [task for _, task in self._out.values()]:
+                await asyncio.wait(tasks, timeout=5)
+            for task in tasks:
+                task.cancel()
 
     async def _look(self) -> None:
         for lane in [lane for lane, (_, task) in self._out.items() if task.done()]:
             del self._out[lane]
-        shards, generation = self._shards, self._store.generation()
-        await shards.share({await shards.of(row) for row, _ in self._out.values()})
+        generation = self._store.generation()
+        if generation != self._generation and not await self.replica.still(SEND):
+            return
+        self._generation = generation
         now = self._worker.world.now()
         for row in await self._call(self._store.outbox.due, now=now, limit=100):
-            if row.lane not in self._out and await shards.of(row) in shards.mine:
+            if row.lane not in self._out:
                 with under(WorkPermit(self._store, generation)):
                     self._out[row.lane] = row, asyncio.create_task(self._send(row))
 

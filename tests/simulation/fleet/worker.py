@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from engine.journal.records import Consumed, InboxRow, OutboxRow
@@ -14,7 +13,9 @@ from engine.nodes.runtime.effects import before_effect
 from engine.nodes.runtime.runner import Completed, Interrupted, NodeContext
 from engine.run.dispatcher import Dispatcher, RowHandler
 from engine.run.engine import Engine
-from engine.storage.postgres_leases import LEASE_SECONDS, PING_SECONDS
+from engine.storage.fence import Signs
+from engine.storage.lanes import LIMIT_SECONDS
+from engine.storage.postgres_workers import BEAT_SECONDS
 from tests.simulation.fleet.poster import Poster
 from tests.simulation.timeline import SimLoop
 from tests.simulation.writer import InlineWriter
@@ -68,19 +69,12 @@ class Worker:
         self.loop.drowsy = True
         self.loop.set_exception_handler(self._unhandled)
         self.dead = self.frozen = self.cut_off = False
-        self.leased = True
-        """Whether the server has not ended its leases."""
-        self.lost: str | None = None
-        """Why this process must end, once it knows."""
-        self.confirmed = 0.0
-        self.generation = 0
-        """Counts the gaps between its signs of life in which others may have taken it for dead."""
+        self.signs = Signs(LIMIT_SECONDS / 2, lambda: world.timeline.now)
+        self._beaten = float("-inf")
         self.spell = 0
         """Counts the times in which nothing is heard of it, and those in which something is."""
         self.hands: dict[str, str] = {}
         """The lanes in which it handles a row now."""
-        self.channels = Counter[str]()
-        """The channels in which it posts now."""
         self._serial = self._points = 0
         self._fate: tuple[int, str] | None = world.fate()
         self.poster: Poster | None = None
@@ -90,7 +84,7 @@ class Worker:
             self.main = self.loop.create_task(self._serve())
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
-        if self.lost is None:
+        if not self.dead:
             self.world.trouble(f"{about.get('message')}: {about.get('exception')!r}")
 
     # --- running -------------------------------------------------------------------------------------------
@@ -137,7 +131,9 @@ class Worker:
             await self.engine.drain()
         finally:
             posting.cancel()
-        await self.poster.leave()
+        await asyncio.gather(posting, return_exceptions=True)
+        self.store._owners.close()
+        self._beaten = float("-inf")
         self.world.note(f"{self.number} leaves")
 
     def _entropy(self) -> str:
@@ -192,21 +188,16 @@ class Worker:
     async def post(self, row: OutboxRow) -> None:
         """Post a row, unless an earlier attempt has. What was under way when the process froze is lost."""
         world, spell = self.world, self.spell
-        channel = world.sessions[row.session_id or ""].split(":")[1]
-        world.posts(self, channel)
-        self.channels[channel] += 1
-        try:
-            await self._point("before a post")
-            await asyncio.sleep(world.chance.uniform(0.0, 1.0))
-            if self.spell != spell or self.frozen:
-                raise ConnectionError("the connection is gone")
-            await before_effect()
-            if row.attempts == 0 or row.key not in world.posted:
-                world.posted.append(row.key)
-                world.note(f"{self.number} posts {row.key}")
-            await self._point("after a post")
-        finally:
-            self.channels[channel] -= 1
+        world.posts(self)
+        await self._point("before a post")
+        await asyncio.sleep(world.chance.uniform(0.0, 1.0))
+        if self.spell != spell or self.frozen:
+            raise ConnectionError("the connection is gone")
+        await before_effect()
+        if row.attempts == 0 or row.key not in world.posted:
+            world.posted.append(row.key)
+            world.note(f"{self.number} posts {row.key}")
+        await self._point("after a post")
 
     # --- what happens to it --------------------------------------------------------------------------------
 
@@ -236,7 +227,8 @@ class Worker:
         """Die, freeze, or be cut off."""
         if self.dead or self.frozen or self.cut_off:
             return
-        world, now = self.world, self.world.timeline.now
+        world = self.world
+        self.spell += 1
         world.note(f"{fate} {self.number} {what}")
         world.suffered[fate] += 1
         if fate == "kill":
@@ -247,38 +239,42 @@ class Worker:
             self.loop.stop()
         else:
             self.cut_off = True
-        world.server.silent(self, now - world.chance.uniform(0.0, PING_SECONDS))
-        world.timeline.after(world.chance.uniform(0.5, 4 * LEASE_SECONDS), self._recover)
+        world.timeline.after(world.chance.uniform(0.5, 4 * LIMIT_SECONDS), self._recover)
 
     def _recover(self) -> None:
-        """The process wakes up, or the network is back; it hears within a ping whether its lease is gone."""
+        """The process wakes up, or the network is back; its next sign of life comes within a second."""
         if self.dead:
             return
         self.world.note(f"{self.number} is back")
         self.frozen = self.cut_off = False
         self.spell += 1
-        self.world.timeline.after(self.world.chance.uniform(0.0, PING_SECONDS), self._heard_back)
         with of_release(self.release):
             self.writer.go_on()
 
-    def _heard_back(self) -> None:
-        if self.leased:
-            self.generation += self.world.timeline.now - self.confirmed >= LEASE_SECONDS
-            self.confirmed = self.world.timeline.now
-        else:
-            self.lost = "the server heard nothing of this process"
-            self.wake("peers")
+    def beat(self) -> None:
+        """Give a sign of life, and go on doing so."""
+        if self.dead:
+            return
+        if not self.frozen and not self.cut_off:
+            self.store._owners.beat()
+            self._beaten = self.world.timeline.now
+            self.signs.confirmed(self._beaten)
+        self.world.timeline.after(BEAT_SECONDS, self.beat)
 
-    def fresh(self) -> bool:
-        """Whether this process may believe that it has its lease: it asks twice a second."""
-        silent = self.frozen or self.cut_off or not self.leased
-        return not silent or self.world.timeline.now - self.confirmed < LEASE_SECONDS
+    @property
+    def leased(self) -> bool:
+        """Whether nobody may take it for dead."""
+        return not self.dead and self.world.timeline.now - self._beaten < LIMIT_SECONDS
 
-    def wake(self, word: str) -> None:
+    def steady(self) -> bool:
+        """Whether what it has taken was taken since its last gap: it was longer ago than anything takes."""
+        return self.signs.fresh() and self.signs.unbroken() > LIMIT_SECONDS
+
+    def wake(self) -> None:
         """A wake-up from outside."""
         if self.poster is not None and not self.dead:
-            self.loop.call_soon(self.dispatcher.told, word)
-            self.loop.call_soon(self.poster.told, word)
+            self.loop.call_soon(self.dispatcher.look)
+            self.loop.call_soon(self.poster.look)
 
     def leave(self) -> None:
         """Be asked to end: what is in hand is done first."""
@@ -291,8 +287,6 @@ class Worker:
         """End at once."""
         self.dead = True
         self.loop.stop()
-        if self.leased:
-            self.world.server.end(self)
         self.world.died(self)
 
     def bury(self) -> None:

@@ -19,6 +19,7 @@ from engine.journal.events import SCHEMA_VERSION
 from engine.journal.records import Commit, Consumed, InboxItem, InboxRow
 from engine.language import timestamps
 from engine.run.remote_commands import item
+from engine.storage.lanes import SEND
 from tests.simulation.fleet.server import Server
 from tests.simulation.fleet.weather import FleetWeather, draw
 from tests.simulation.fleet.worker import Worker
@@ -185,13 +186,6 @@ class FleetWorld:
                 self.trouble(f"row {each.inbox_id} was consumed twice")
             self.done.append(each.inbox_id)
 
-    def wrote(self, worker: Worker, words: set[str]) -> None:
-        """A transaction of a worker was committed, of which others are told."""
-        if not worker.leased:
-            self.trouble(f"a write of {worker.number} was accepted after its lease had ended")
-        if words:
-            self.tell(next(iter(words)) if len(words) == 1 else "all")
-
     def looks(self, worker: Worker) -> None:
         """A worker looks for lanes: now and then, and when it is woken."""
         moment = worker.number, int(self.timeline.now)
@@ -200,20 +194,18 @@ class FleetWorld:
             self.trouble(f"{worker.number} looks {MOST_LOOKS} times in a second")
 
     def handles(self, worker: Worker, lane: str, row: InboxRow) -> None:
-        """A worker takes a row up. One whose lease has ended may try: nothing comes of it."""
-        for other in self.workers:
-            if other is not worker and worker.leased and other.leased and lane in other.hands:
-                self.trouble(f"{worker.number} and {other.number} both work on {lane}")
+        """A worker takes a row up. One that was silent may try: nothing comes of it."""
+        if worker.steady() and self.server.owner_of(lane) != worker.store.lanes.owner:
+            self.trouble(f"{worker.number} works on {lane}, which is not its own")
         self.note(f"{worker.number} handles {row.key}")
         self.taken[row.key] += 1
         if self.taken[row.key] == MOST_TAKES:
             self.trouble(f"{row.key} is taken up again and again")
 
-    def posts(self, worker: Worker, channel: str) -> None:
-        """A worker begins to post in a channel."""
-        for other in self.workers:
-            if other is not worker and worker.leased and other.leased and other.channels[channel]:
-                self.trouble(f"{worker.number} and {other.number} both post in {channel}")
+    def posts(self, worker: Worker) -> None:
+        """A worker begins to post."""
+        if worker.steady() and self.server.owner_of(SEND) != worker.store.lanes.owner:
+            self.trouble(f"{worker.number} posts, and another one does")
 
     def died(self, worker: Worker) -> None:
         """Another process is started in its place, a while later."""
@@ -300,17 +292,18 @@ class FleetWorld:
         assert stored is not None
         self.lanes.setdefault(stored.thread_key or stored.key, []).append(stored)
         self.note(f"{row.key} can be seen")
-        self.tell("inbox")
+        with self.store._db.write():
+            self.store.lanes.arrive(stored.thread_key or stored.key)
+        self.tell()
 
-    def tell(self, word: str, late: float = 0.0) -> None:
+    def tell(self) -> None:
         """Something was committed that others may wait for: see `Store.listen`."""
         weather, chance = self.weather, self.chance
         for worker in self.workers:
             if chance.random() < weather.wakeup_lost:
                 continue
             for _ in range(2 if chance.random() < weather.wakeup_twice else 1):
-                seconds = chance.uniform(0.0, max(late, weather.wakeup_late))
-                self.timeline.after(seconds, lambda worker=worker: worker.wake(word))
+                self.timeline.after(chance.uniform(0.0, weather.wakeup_late), worker.wake)
 
     # --- releases ------------------------------------------------------------------------------------------
 

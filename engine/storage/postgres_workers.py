@@ -1,0 +1,193 @@
+# ruff: noqa: S608 - names in statements are ours
+"""The processes that have a database on a server open: a row each, and signs of life by the server's clock.
+
+A thread gives a sign every `BEAT_SECONDS`, on a connection of its own. A process without one for `LIMIT_SECONDS` counts as dead,
+and others take its lanes and its sessions. Should it wake, it goes on with what nobody has taken: whatever it stores carries
+an epoch, and whatever it does outside asks the fence. An outage of the server ends nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import psycopg
+
+from engine.language.errors import StorageError
+from engine.storage import lanes
+from engine.storage.fence import Signs
+from engine.storage.leases import Member, new_owner_id
+from engine.storage.postgres_connect import connect, shown, told
+from engine.storage.postgres_connection import PostgresConnection
+
+_log = logging.getLogger("sayso.storage")
+
+BEAT_SECONDS = 1.0
+LISTEN_SECONDS = 1.0
+"""How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
+BURST_SECONDS = 0.02
+"""Notifications that come within this time are one look."""
+_LIVES = "beat > statement_timestamp() - interval '{limit} s'"
+_BEAT = f"""WITH me AS (INSERT INTO workers AS own VALUES ($1, $2, statement_timestamp(), statement_timestamp(),
+  statement_timestamp(), $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat,
+  since = CASE WHEN own.{_LIVES} THEN own.since ELSE excluded.since END, generation = excluded.generation,
+  roles = excluded.roles, command = excluded.command, stopping = excluded.stopping RETURNING xmax = 0 AS made)
+ SELECT made, ARRAY(SELECT id || ' ' || roles FROM workers WHERE {_LIVES} AND id != $1 AND roles != '' AND NOT stopping)
+ FROM me"""
+_END = """WITH gone AS (DELETE FROM workers WHERE id = $1)
+ UPDATE lanes SET owner = NULL, wake_at = least(wake_at, statement_timestamp()) WHERE owner = $1"""
+_LISTEN = "DO $$ BEGIN EXECUTE format('LISTEN %I', 'sayso ' || hashtext(current_schema())); END $$"
+_ALIVE = f"SELECT {_LIVES} FROM workers WHERE id = $1"
+_LIVING = f"SELECT id FROM workers WHERE {_LIVES} ORDER BY 1"
+_MEMBERS = f"""SELECT id, roles, command, host, to_char(started AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+ ARRAY(SELECT key FROM lanes WHERE owner = workers.id ORDER BY key) FROM workers WHERE {_LIVES} ORDER BY started"""
+
+
+class Workers:
+    """The processes of one database, and this one among them."""
+
+    def __init__(self, db: PostgresConnection) -> None:
+        self._db = db
+        self._owner = ""
+        self.role = self.command = ""
+        self.stopping = False
+        self.signs = Signs(lanes.LIMIT_SECONDS / 2)
+        self.peers: dict[str, str] = {}
+        """The other processes that serve, with their roles, when this one last gave a sign."""
+        self._raw: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._gate = threading.Lock()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._wake: Callable[[], None] = lambda: None
+
+    def register(self, label: str) -> str:
+        """Become a worker that lives until this process ends or `close()`; the id of this process, also later. Raises
+        `StorageError`."""
+        if not self._owner:
+            self._owner = new_owner_id(label)
+            try:
+                self.beat()
+            except psycopg.Error as error:
+                raise StorageError(f"{shown(self._db.url)} cannot be used: {told(error)}.") from error
+            self._begin(self._keep, "sayso-beat")
+        return self._owner
+
+    def _begin(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def beat(self) -> None:
+        """Give a sign of life, and look who else does. Raises `StorageError`, `psycopg.Error`."""
+        with self._gate:
+            given = self.signs.clock()
+            if self._raw is None or self._raw.closed:
+                self._raw = connect(self._db.url, "sayso")
+            about = (socket.gethostname(), version("sayso"), self.role, self.command, self.stopping)
+            row = self._raw.execute(
+                _BEAT.format(limit=lanes.LIMIT_SECONDS), (self._owner, self.signs.generation, *about)
+            ).fetchone()
+            assert row is not None, "an upsert returns its row"
+            if row[0]:
+                self.signs.lost()  # the row was not there: others have dropped it
+            self.signs.confirmed(given)
+        found = dict(name.split(" ", 1) for name in row[1])
+        if found != self.peers:
+            self.peers = found
+            self._wake()
+
+    def _keep(self) -> None:
+        trouble: float | None = None
+        while not self._ended.wait(BEAT_SECONDS):
+            try:
+                self.beat()
+            except (StorageError, psycopg.Error) as error:
+                if trouble is None:
+                    trouble = time.monotonic()
+                    _log.warning("%s does not answer (%s): work waits", shown(self._db.url), told(error))
+                if self._raw is not None:
+                    self._raw.close()
+                continue
+            if trouble is not None:
+                _log.warning("%s answers again after %.0f s", shown(self._db.url), time.monotonic() - trouble)
+                trouble = None
+                self._wake()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """See `Store.listen`."""
+        self._wake = wake
+        self._begin(self._listen, "sayso-listen")
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(StorageError, psycopg.Error):
+                raw = connect(self._db.url, "sayso")
+                with contextlib.closing(raw):
+                    raw.execute(_LISTEN)
+                    while not self._ended.is_set():
+                        if list(raw.notifies(timeout=LISTEN_SECONDS, stop_after=1)):
+                            self._wake()
+                            self._ended.wait(BURST_SECONDS)
+            self._ended.wait(LISTEN_SECONDS)
+
+    # -- the fence
+
+    def generation(self) -> int:
+        """See `Fence.generation`."""
+        return self.signs.generation
+
+    def holds(self, generation: int) -> bool:
+        """See `Fence.holds`."""
+        return not self._owner or (self.signs.fresh() and self.signs.generation == generation)
+
+    # -- who lives
+
+    def alive(self, owner: str) -> bool:
+        """Whether that process lives. Inside a write transaction it cannot give a sign of life until that ends. Whoever was
+        cut off from the server until a moment ago takes nobody for dead."""
+        if owner == self._owner:
+            return True
+        with self._db.read():
+            words = _ALIVE.format(limit=lanes.LIMIT_SECONDS) + self._db.for_share
+            row = self._db.raw.execute(words, (owner,)).fetchone()
+        if row is None:
+            return False
+        return bool(row[0]) or (self._owner != "" and self.signs.unbroken() < lanes.LIMIT_SECONDS)
+
+    def living(self) -> list[str]:
+        """The ids of all processes that live, sorted."""
+        with self._db.read():
+            return [
+                str(row[0])
+                for row in self._db.raw.execute(_LIVING.format(limit=lanes.LIMIT_SECONDS)).fetchall()
+            ]
+
+    def members(self) -> list[Member]:
+        """See `Store.members`."""
+        with self._db.read():
+            rows = self._db.raw.execute(_MEMBERS.format(limit=lanes.LIMIT_SECONDS)).fetchall()
+        return [Member(*row, tuple(held)) for *row, held in rows]
+
+    def note(self, text: str | None) -> None:
+        """What a process has trouble with stands in its log: it is this database that cannot take a note."""
+
+    def notes(self) -> list[str]:
+        """None: see `note`."""
+        return []
+
+    def close(self) -> None:
+        """Be no worker any more, and let all lanes go."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        with contextlib.suppress(psycopg.Error):
+            if self._raw is not None:
+                self._raw.execute(_END, (self._owner,))
+        if self._raw is not None:
+            self._raw.close()
