@@ -172,7 +172,10 @@ class Workers:
         """See `Store.members`."""
         with self._db.read():
             rows = self._db.raw.execute(_MEMBERS.format(limit=lanes.LIMIT_SECONDS)).fetchall()
-        return [Member(*row, tuple(held)) for *row, held in rows]
+        return [
+            Member(owner, role, command, host, since, tuple(held))
+            for owner, role, command, host, since, held in rows
+        ]
 
     def note(self, text: str | None) -> None:
         """What a process has trouble with stands in its log: it is this database that cannot take a note."""

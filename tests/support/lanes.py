@@ -12,8 +12,8 @@ from engine.storage.open import MemoryDatabase
 from engine.storage.sealing import Sealer
 from engine.storage.sqlite import SqliteStore
 
-_BEAT = """INSERT INTO workers VALUES (?1, 0, moment(0), moment(0), moment(0), 'here', '', '', '', 0)
- ON CONFLICT (id) DO UPDATE SET beat = moment(0), since = CASE WHEN beat < moment(?2) THEN moment(0) ELSE since END"""
+_BEAT = """INSERT INTO workers VALUES (?1, 0, moment(?3), moment(0), moment(0), 'here', '', '', '', 0)
+ ON CONFLICT (id) DO UPDATE SET beat = moment(?3), since = CASE WHEN beat < moment(?2) THEN moment(0) ELSE since END"""
 _LIVES = "SELECT 1 FROM workers WHERE id = ? AND beat >= moment(?)"
 
 
@@ -40,6 +40,9 @@ class LanedConnection(SqliteConnection):
 class Workers:
     """The workers of such a database; they live until they are closed, or a test says otherwise."""
 
+    ahead = 3_600_000
+    """For how many milliseconds a sign of life counts."""
+
     def __init__(self, db: LanedConnection) -> None:
         self._db = db
         self.owner = ""
@@ -53,7 +56,7 @@ class Workers:
     def beat(self) -> None:
         """Give a sign of life."""
         with self._db.write():
-            self._db.run(_BEAT, (self.owner, -4000))
+            self._db.run(_BEAT, (self.owner, -4000, self.ahead))
 
     def alive(self, owner: str) -> bool:
         """True if signs of its life are young."""

@@ -45,6 +45,8 @@ class Server:
 class FleetOwners(Workers):
     """The workers as one of them sees them."""
 
+    ahead = 0
+
     def __init__(self, db: LanedConnection, worker: Worker | None) -> None:
         super().__init__(db)
         self._worker = worker
