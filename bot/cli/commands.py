@@ -80,7 +80,7 @@ TOP = (
         FLOWS,
         option(
             "--role ROLE",
-            "What this process does: all, socket, worker or outbox. Several serve one Postgres database.",
+            "What this process does: all, socket or worker. Several serve one Postgres database.",
             str,
             "all",
         ),

@@ -85,13 +85,13 @@ def test_nothing_runs_as_root_or_writes_outside_of_its_home() -> None:
 
 def test_each_role_of_the_fleet_is_started_alike() -> None:
     """By Compose and by the chart: with a role that there is, without rights, and with the time that a stop takes."""
-    for role in ("socket", "worker", "outbox"):
+    for role in ("socket", "worker"):
         service = FLEET[role]
         assert service["command"] == ["start", "--role", role]
         assert known(["sayso", *service["command"]])
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
         assert service["stop_grace_period"] == "60s"
-    assert {"socket", "worker", "outbox"} < set(ROLES)
+    assert {"socket", "worker"} < set(ROLES)
     found, alone = pod("fleet.yaml"), pod()
     (container,), (other,) = found["containers"], alone["containers"]
     assert container["securityContext"] == other["securityContext"]

@@ -11,26 +11,28 @@ from engine.testing import CrashingStore
 
 READS = {
     "": {
-        "alive", "changed", "close", "compact", "counts", "dated", "derived", "disclose", "enclose", "file", "generation",
-        "give_up", "holds", "lease", "listen", "members", "note_trouble", "peers", "register", "serve_beside", "served",
-        "serving", "shared", "sign", "stale", "suspended", "troubles", "try_serving", "unlease",
+        "agenda", "alive", "changed", "close", "compact", "counts", "dated", "derived", "disclose", "enclose", "file", "generation",
+        "holds", "leave", "listen", "members", "note_trouble", "peers", "register", "serve_beside", "served",
+        "serving", "shared", "sign", "stale", "suspended", "troubles", "try_serving",
     },
     "flows": {"form", "text"},
-    "inbox": {"dead_letters", "lane", "lanes", "row", "rows"},
+    "inbox": {"dead_letters", "lane", "row", "rows"},
     "kept": {"row", "rows"},
+    "lanes": {"mine", "of", "owner", "take"},
     "locks": {"grants", "left_behind", "rows", "unplaced"},
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},
     "prompts": {"row", "rows"},
     "sessions": {"check_chain", "ended", "head", "heads", "journal", "load", "opening", "orphans", "stirred"},
     "spend": {"on", "rows"},
-    "timers": {"rows"},
+    "timers": {"of", "rows"},
 }  # fmt: skip
 """What writes no row, by the parts of the store."""
 WITHIN = {
     "flows": {"pin"},
     "inbox": {"empty_row", "receive", "take"},
     "kept": {"put"},
+    "lanes": {"arrive", "arrive_for", "arrive_next"},
     "locks": {"drop", "put", "take"},
     "outbox": {"put"},
     "prompts": {"put"},

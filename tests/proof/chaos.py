@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.storage.postgres_leases import GRACE_SECONDS
 from psycopg.conninfo import conninfo_to_dict
 
 from bot.rendering.blocks import EVENT_TYPE
@@ -36,8 +35,6 @@ from tests.support.workspace import running_workspace
 Json = dict[str, Any]
 EFFECTS = ("first", "second", "third", "fourth")
 CHANNELS = ("ops", "releases")
-CUT_OFF = 6
-"""The exit code of a process that others have taken for dead."""
 UNLIMITED = {f"SAYSO_RATE_{what}": "off" for what in ("PERSON", "CHANNEL", "WORKSPACE")}
 AN_HOUR_OFF = """import runpy, time
 real = time.time
@@ -163,15 +160,11 @@ class Chaos:
     def __init__(self, fleet: Fleet, server: Any, stack: AsyncExitStack, seed: int) -> None:
         self.fleet, self.server, self._stack = fleet, server, stack
         self.random = random.Random(seed)
-        self._started = asyncio.get_running_loop().time()
-        """When the server was."""
         self.wrong_clocks = 0.0
         """The part of the processes whose clock is an hour ahead."""
         self.members: list[Member] = []
         self.ended_badly: list[str] = []
-        """What was said last by those that nobody killed and that were not cut off."""
-        self.zombies: list[float] = []
-        """Seconds from waking to the end of each that had been frozen for too long."""
+        """What was said last by those that nobody killed."""
         self.done: Counter[str] = Counter()
 
     async def add(self, role: str) -> Member:
@@ -201,8 +194,7 @@ class Chaos:
 
     def _note(self, bot: BotProcess) -> None:
         code = bot.process.returncode
-        if code != CUT_OFF:
-            self.ended_badly.append("\n".join([f"{bot.arguments} ended with {code}:", *bot.lines[-30:]]))
+        self.ended_badly.append("\n".join([f"{bot.arguments} ended with {code}:", *bot.lines[-30:]]))
 
     def one(self, *roles: str) -> Member:
         """Any that lives."""
@@ -219,28 +211,13 @@ class Chaos:
         member.expected = True
         self.fleet.kill(member.bot)
 
-    async def freeze(self, seconds: float = 5.0) -> None:
-        """SIGSTOP for longer than a lease; it must end itself when it wakes. Not right after a start of the server: then it
-        takes its lease again, as nobody else may."""
-        await asyncio.sleep(self._started + GRACE_SECONDS + 2 - asyncio.get_running_loop().time())
-        member = self.one("worker", "outbox")
+    async def freeze(self, seconds: float = 10.0) -> None:
+        """SIGSTOP for longer than others wait; when it wakes it works beside them."""
+        member = self.one("worker")
         await member.bot.said("ready")
         self.fleet.freeze(member.bot)
         await asyncio.sleep(seconds)
-        if member.bot.process.returncode is None:
-            member.expected = True
-            await self.wake(member)
-
-    async def wake(self, member: Member) -> None:
-        """Wake one that others have taken for dead, and see how long it lives."""
-        began = asyncio.get_running_loop().time()
         self.fleet.wake(member.bot)
-        try:
-            await self.fleet.workspace.wait_for(lambda: member.bot.process.returncode is not None, 20)
-        except TimeoutError:
-            self.fleet.kill(member.bot)
-        self.zombies.append(asyncio.get_running_loop().time() - began)
-        self._note(member.bot)
 
     async def cut(self, seconds: float = 5.0) -> None:
         """Nothing passes between one and the server."""
@@ -256,12 +233,10 @@ class Chaos:
     async def restart(self) -> None:
         """The server restarts in order."""
         await asyncio.to_thread(postgres.restart, self.server, "fast")
-        self._started = asyncio.get_running_loop().time()
 
     async def crash(self) -> None:
         """The server restarts without saying goodbye."""
         await asyncio.to_thread(postgres.restart, self.server, "immediate")
-        self._started = asyncio.get_running_loop().time()
 
     async def outage(self, seconds: float = 8.0) -> None:
         """The server is away."""
@@ -270,7 +245,6 @@ class Chaos:
         folder = conninfo_to_dict(self.server.get_uri())["host"]
         options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
         await asyncio.to_thread(postgres.control, self.server, *options)
-        self._started = asyncio.get_running_loop().time()
 
     async def settled(self, seconds: float = 240.0) -> None:
         """Return once every session has ended and nothing is to be handled or sent; or when the time is over, in which Slack
