@@ -38,7 +38,6 @@ from engine.language.errors import (
     Owned,
     RowRefused,
     SessionQuarantined,
-    StorageBroken,
     StorageError,
     UnknownSession,
     WrongWorkspace,
@@ -175,19 +174,6 @@ def test_owners_live_until_they_close(backend: SqliteBackend, store: Store) -> N
     assert not store.alive(cli)
     assert store.serving() == ["bot"]
     assert not store.alive("bot-1-nonsense")
-
-
-def test_a_store_that_was_given_up_takes_nothing(store: Store) -> None:
-    """Whoever serves in its place finds what was there before."""
-    store.inbox.ingest([MESSAGE], NOW)
-    store.give_up("somebody else serves it")
-    for work in (
-        lambda: store.inbox.ingest([InboxItem("m2", "click", b"{}")], NOW),
-        lambda: store.marks.move("scope", "1.0"),
-        store.counts,
-    ):
-        with pytest.raises(StorageBroken, match="somebody else serves it"):
-            work()
 
 
 def test_two_owners_on_one_connection_are_two(store: Store) -> None:
