@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - names in statements are ours
 """Lanes: which process works on what, where several serve one database.
 
 A lane is a thread, a session without one, the workspace's sender, or housekeeping. Its row is job, lock, timer and claim at
@@ -50,49 +49,49 @@ CREATE INDEX lanes_owned ON lanes (owner) WHERE owner IS NOT NULL
 """In SQLite's words as all statements, but for `MOMENT`, a time, and `moment(ms)`, the database's clock so many milliseconds on.
 Only words of Postgres stand between `/*+` and `*/`."""
 
-_SOONER = """ ON CONFLICT (key) DO UPDATE SET
+_SOONER = """ON CONFLICT (key) DO UPDATE SET
  wake_at = CASE WHEN lanes.wake_at < excluded.wake_at THEN lanes.wake_at ELSE excluded.wake_at END"""
-_ARRIVE = "INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0)" + _SOONER
-_ARRIVE_FOR = (
-    """INSERT INTO lanes (key, wake_at, epoch)
- SELECT coalesce(thread_key, session_id), moment(?2), 0 FROM sessions WHERE session_id = ?1"""
-    + _SOONER
-)
-_ARRIVE_NEXT = _ARRIVE_FOR.replace("?1", "(SELECT session_id FROM locks WHERE name = ?1 ORDER BY n LIMIT 1)")
-_DEAD = """WITH dead AS (SELECT id FROM workers WHERE beat < moment(?2)
- AND EXISTS (SELECT 1 FROM workers AS me WHERE me.id = ?1 AND me.since < moment(?2)) /*+ FOR SHARE SKIP LOCKED */) """
-_FREED = "owner IN (SELECT id FROM dead) OR owner NOT IN (SELECT id FROM workers)"
-_DUE = f""", due AS (
- SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0)
-  AND ?5 IN ('', key)
+_DEAD = """dead AS (SELECT id FROM workers WHERE beat < moment(?2)
+ AND EXISTS (SELECT 1 FROM workers AS me WHERE me.id = ?1 AND me.since < moment(?2)) /*+ FOR SHARE SKIP LOCKED */)"""
+_FREED = "lanes.owner IN (SELECT id FROM dead) OR lanes.owner NOT IN (SELECT id FROM workers)"
+_DUE = """due AS (
+ SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0) AND ?5 IN ('', key)
   AND key NOT IN (SELECT value FROM json_each(?3)) ORDER BY wake_at LIMIT ?4) AS free
  UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0)
- UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND ({_FREED})
-  AND ?5 IN ('', key) AND key NOT IN ('{SEND}', '{CHORES}', '{SERVING}'))
-"""
-_LOOK = _DEAD.replace(" /*+ FOR SHARE SKIP LOCKED */", "") + _DUE + "SELECT 1 FROM due LIMIT 1"
+ UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED)
+  AND ?5 IN ('', key) AND key NOT IN ('send', 'chores', 'serving'))""".replace("FREED", _FREED)
+_ARRIVE = "INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0) SOONER".replace(
+    "SOONER", _SOONER
+)
+_ARRIVE_FOR = """INSERT INTO lanes (key, wake_at, epoch)
+ SELECT coalesce(thread_key, session_id), moment(?2), 0 FROM sessions WHERE session_id = ?1 SOONER""".replace(
+    "SOONER", _SOONER
+)
+_ARRIVE_NEXT = _ARRIVE_FOR.replace("?1", "(SELECT session_id FROM locks WHERE name = ?1 ORDER BY n LIMIT 1)")
+_LOOK = (
+    "WITH DEAD, DUE SELECT 1 FROM due LIMIT 1".replace("DUE", _DUE)
+    .replace("DEAD", _DEAD)
+    .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
+)
 _TAKE = (
-    _DEAD
-    + _DUE
-    + f""", taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
-  AND (owner IS NULL AND wake_at <= moment(0) OR owner = ?1 OR {_FREED}) LIMIT ?4 /*+ FOR UPDATE SKIP LOCKED */)
+    """WITH DEAD, DUE, taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
+  AND (owner IS NULL AND wake_at <= moment(0) OR owner = ?1 OR FREED) LIMIT ?4 /*+ FOR UPDATE SKIP LOCKED */)
 UPDATE lanes SET epoch = CASE WHEN owner = ?1 THEN epoch ELSE epoch + 1 END, owner = ?1, wake_at = NULL
- WHERE key IN (SELECT key FROM taken) RETURNING key, epoch"""
+ WHERE key IN (SELECT key FROM taken) RETURNING key, epoch""".replace("DUE", _DUE)
+    .replace("DEAD", _DEAD)
+    .replace("FREED", _FREED)
 )
-_CLAIM = (
-    _DEAD
-    + f"""INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) ON CONFLICT (key) DO UPDATE
+_CLAIM = """WITH DEAD INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) ON CONFLICT (key) DO UPDATE
  SET owner = excluded.owner, epoch = lanes.epoch + 1
- WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR lanes.{_FREED.replace(" OR owner", " OR lanes.owner")}
- RETURNING epoch"""
-)
+ WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR FREED RETURNING epoch""".replace(
+    "DEAD", _DEAD
+).replace("FREED", _FREED)
 _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
  WHERE key = ?1 AND owner = ?2 AND epoch = ?3"""
 _LET_ALL_GO = "UPDATE lanes SET owner = NULL, wake_at = moment(0) WHERE owner = ?"
-_FORGOTTEN = (
-    """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
+_FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
  SELECT coalesce(thread_key, session_id, key) AS key FROM inbox WHERE outcome IS NULL
  UNION SELECT coalesce(thread_key, session_id) FROM sessions WHERE status = 'running'
  UNION SELECT coalesce(thread_key, sessions.session_id) FROM timers
@@ -101,9 +100,7 @@ _FORGOTTEN = (
   JOIN sessions ON sessions.session_id = locks.session_id WHERE taken_at IS NULL AND NOT EXISTS
   (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)) AS found
  WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key
-  AND (owner IS NOT NULL OR wake_at <= moment(?2)))"""
-    + _SOONER
-)
+  AND (owner IS NOT NULL OR wake_at <= moment(?2))) SOONER""".replace("SOONER", _SOONER)
 _DROP_IDLE = "DELETE FROM lanes WHERE owner IS NULL AND wake_at IS NULL"
 _DROP_GONE = """DELETE FROM workers WHERE beat < moment(-3600000)
  AND NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.owner = workers.id)"""

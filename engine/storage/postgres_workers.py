@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - names in statements are ours
 """The processes that have a database on a server open: a row each, and signs of life by the server's clock.
 
 A thread gives a sign every `BEAT_SECONDS`, on a connection of its own. A process without one for `LIMIT_SECONDS` counts as dead,
@@ -33,20 +32,21 @@ LISTEN_SECONDS = 1.0
 """How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
 BURST_SECONDS = 0.02
 """Notifications that come within this time are one look."""
-_LIVES = "beat > statement_timestamp() - interval '{limit} s'"
-_BEAT = f"""WITH me AS (INSERT INTO workers AS own VALUES ($1, $2, statement_timestamp(), statement_timestamp(),
+_BEAT = """WITH me AS (INSERT INTO workers AS own VALUES ($1, $2, statement_timestamp(), statement_timestamp(),
   statement_timestamp(), $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat,
-  since = CASE WHEN own.{_LIVES} THEN own.since ELSE excluded.since END, generation = excluded.generation,
-  roles = excluded.roles, command = excluded.command, stopping = excluded.stopping RETURNING xmax = 0 AS made)
- SELECT made, ARRAY(SELECT id || ' ' || roles FROM workers WHERE {_LIVES} AND id != $1 AND roles != '' AND NOT stopping)
- FROM me"""
+  since = CASE WHEN own.beat > statement_timestamp() - $8 * interval '1 s' THEN own.since ELSE excluded.since END,
+  generation = excluded.generation, roles = excluded.roles, command = excluded.command, stopping = excluded.stopping
+  RETURNING xmax = 0 AS made)
+ SELECT made, ARRAY(SELECT id || ' ' || roles FROM workers WHERE beat > statement_timestamp() - $8 * interval '1 s'
+  AND id != $1 AND roles != '' AND NOT stopping) FROM me"""
 _END = """WITH gone AS (DELETE FROM workers WHERE id = $1)
  UPDATE lanes SET owner = NULL, wake_at = least(wake_at, statement_timestamp()) WHERE owner = $1"""
 _LISTEN = "DO $$ BEGIN EXECUTE format('LISTEN %I', 'sayso ' || hashtext(current_schema())); END $$"
-_ALIVE = f"SELECT {_LIVES} FROM workers WHERE id = $1"
-_LIVING = f"SELECT id FROM workers WHERE {_LIVES} ORDER BY 1"
-_MEMBERS = f"""SELECT id, roles, command, host, to_char(started AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
- ARRAY(SELECT key FROM lanes WHERE owner = workers.id ORDER BY key) FROM workers WHERE {_LIVES} ORDER BY started"""
+_ALIVE = "SELECT beat > statement_timestamp() - $2 * interval '1 s' FROM workers WHERE id = $1"
+_LIVING = "SELECT id FROM workers WHERE beat > statement_timestamp() - $1 * interval '1 s' ORDER BY 1"
+_MEMBERS = """SELECT id, roles, command, host, to_char(started AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+ ARRAY(SELECT key FROM lanes WHERE owner = workers.id ORDER BY key) FROM workers
+ WHERE beat > statement_timestamp() - $1 * interval '1 s' ORDER BY started"""
 
 
 class Workers:
@@ -90,9 +90,8 @@ class Workers:
             if self._raw is None or self._raw.closed:
                 self._raw = connect(self._db.url, "sayso")
             about = (socket.gethostname(), version("sayso"), self.role, self.command, self.stopping)
-            row = self._raw.execute(
-                _BEAT.format(limit=lanes.LIMIT_SECONDS), (self._owner, self.signs.generation, *about)
-            ).fetchone()
+            values = (self._owner, self.signs.generation, *about, lanes.LIMIT_SECONDS)
+            row = self._raw.execute(_BEAT, values).fetchone()
             assert row is not None, "an upsert returns its row"
             if row[0]:
                 self.signs.lost()  # the row was not there: others have dropped it
@@ -154,8 +153,7 @@ class Workers:
         if owner == self._owner:
             return True
         with self._db.read():
-            words = _ALIVE.format(limit=lanes.LIMIT_SECONDS) + self._db.for_share
-            row = self._db.raw.execute(words, (owner,)).fetchone()
+            row = self._db.raw.execute(_ALIVE + self._db.for_share, (owner, lanes.LIMIT_SECONDS)).fetchone()
         if row is None:
             return False
         return bool(row[0]) or (self._owner != "" and self.signs.unbroken() < lanes.LIMIT_SECONDS)
@@ -163,15 +161,12 @@ class Workers:
     def living(self) -> list[str]:
         """The ids of all processes that live, sorted."""
         with self._db.read():
-            return [
-                str(row[0])
-                for row in self._db.raw.execute(_LIVING.format(limit=lanes.LIMIT_SECONDS)).fetchall()
-            ]
+            return [str(row[0]) for row in self._db.raw.execute(_LIVING, (lanes.LIMIT_SECONDS,)).fetchall()]
 
     def members(self) -> list[Member]:
         """See `Store.members`."""
         with self._db.read():
-            rows = self._db.raw.execute(_MEMBERS.format(limit=lanes.LIMIT_SECONDS)).fetchall()
+            rows = self._db.raw.execute(_MEMBERS, (lanes.LIMIT_SECONDS,)).fetchall()
         return [
             Member(owner, role, command, host, since, tuple(held))
             for owner, role, command, host, since, held in rows

@@ -11,7 +11,6 @@ from bot.handlers.catchup import CatchUp
 from bot.outbound.outbox_worker import Outbound
 from bot.serve import chores
 from bot.serve.main import Bot
-from bot.serve.roles import Replica
 from bot.start.schedules import Schedules
 from bot.views.home import HomeKind
 from bot.wire.budget import Budget
@@ -25,7 +24,7 @@ FLOW = "flow: one\nnodes:\n  - {id: tell, type: message, with: {text: hello}}\n"
 PARTS = {
     "outbound": (Outbound, "_look"),
     "service": (Dispatcher, "_sweep"),
-    "lanes": (Replica, "hold"),
+    "chores": (Bot, "_lead"),
     "token": (chores, "watch_token"),
     "limits": (Budget, "full"),
     "sockets": (Sockets, "_silence"),

@@ -32,7 +32,7 @@ from tests.storage.storagekit import (
     step,
 )
 
-OF_ONE_BACKEND = {"data_keys", "freshness", "format", "serving", "transactions", "boots", "meta"}
+OF_ONE_BACKEND = {"data_keys", "freshness", "format", "lanes", "transactions", "workers", "meta"}
 
 
 def filled(path: Path) -> Store:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,10 @@ def shared_database() -> str:
 
 def emptied(url: str) -> None:
     """Delete all rows, as if the database were new, and end whoever an earlier test has left."""
+    for thread in threading.enumerate():
+        if thread.name in ("sayso-beat", "sayso-listen"):
+            thread._target.__self__._ended.set()  # type: ignore[attr-defined]  # the worker's
+            thread.join()
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = current_database()"
