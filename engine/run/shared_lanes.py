@@ -21,9 +21,9 @@ from engine.storage.lanes import Lane
 LOOK_SECONDS = 0.5
 """How often lanes are looked for although nothing woke us."""
 FORGOTTEN_SECONDS = 15.0
-"""How often it is looked for lanes that should have been woken, and when a row is looked at again that is for other processes."""
+"""How often it is looked for lanes that should have been woken."""
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""For how long a lane is left to others whose session is run by another process."""
+"""For how long a lane is left to others in which there is something for them: longer each time."""
 MOST_LANES = 100
 """How many lanes one process works on at once; the others are there for it too."""
 AT_ONCE = 8
@@ -36,9 +36,9 @@ class Held(Struct):
     lane: Lane
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     done: set[int] = field(default_factory=set)
-    """The rows that we are done with."""
-    seen: set[int] = field(default_factory=set)
-    """The rows that were there at the last look."""
+    """The rows that we have handled."""
+    left: set[int] = field(default_factory=set)
+    """The rows that were open at the last look and are for others."""
     after: float | None = None
     """After how many seconds it is to be looked at again."""
     theirs: bool = False
@@ -108,9 +108,10 @@ class SharedLanes:
         if held.lost:
             return []
         rows = await self._call(self._store.inbox.lane, lane)
-        held.seen = {row.id for row in rows}
         done = held.done | self._left.get(lane, set())
-        return [row for row in rows if row.kind in self._kinds and row.id not in done]
+        ours = [row for row in rows if row.kind in self._kinds and row.id not in done]
+        held.left = {row.id for row in rows} - {row.id for row in ours}
+        return ours
 
     def done(self, lane: str, row: InboxRow) -> None:
         """A row was handled. One that stays open nevertheless is for others."""
@@ -169,17 +170,17 @@ class SharedLanes:
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
         """Work on a lane is over; `elsewhere`: its session is run by another process."""
         held = self._held.pop(lane)
-        left = (held.done | self._left.pop(lane, set())) & held.seen
-        if left:
-            self._left[lane] = left
-            held.after = min(FORGOTTEN_SECONDS, held.after or FORGOTTEN_SECONDS)
         times = self._avoided.pop(lane, (0.0, 0))[1]
+        seconds = FORGOTTEN_SECONDS if held.theirs else BACKOFF_SECONDS[min(times, len(BACKOFF_SECONDS) - 1)]
+        self._left.pop(lane, None)
+        if held.left:
+            self._left[lane] = held.left
+            held.after = min(seconds, held.after or seconds)
+            seconds *= 2  # others come first
         if elsewhere or held.theirs:
-            seconds = (
-                FORGOTTEN_SECONDS if held.theirs else BACKOFF_SECONDS[min(times, len(BACKOFF_SECONDS) - 1)]
-            )
-            self._avoided[lane] = asyncio.get_running_loop().time() + seconds, times + 1
             held.after = 0.0
+        if elsewhere or held.theirs or held.left:
+            self._avoided[lane] = asyncio.get_running_loop().time() + seconds, times + 1
         if held.lost:
             return
         try:

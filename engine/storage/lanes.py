@@ -90,7 +90,6 @@ _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
  WHERE key = ?1 AND owner = ?2 AND epoch = ?3"""
-_LET_ALL_GO = "UPDATE lanes SET owner = NULL, wake_at = moment(0) WHERE owner = ?"
 _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
  SELECT coalesce(thread_key, session_id, key) AS key FROM inbox WHERE outcome IS NULL
  UNION SELECT coalesce(thread_key, session_id) FROM sessions WHERE status = 'running'
@@ -176,13 +175,6 @@ class LaneTable(Tables):
         if self._db.laned:
             after = -1 if seconds is None else round(seconds * 1000)
             self._db.run(_LET_GO, (lane.key, self.owner, lane.epoch, after))
-            self._db.notify()
-
-    @writes
-    def let_all_go(self) -> None:
-        """Let others have all lanes of this process at once."""
-        if self._db.laned and self.owner:
-            self._db.run(_LET_ALL_GO, (self.owner,))
             self._db.notify()
 
     @writes

@@ -85,8 +85,8 @@ class PostgresConnection(Database):
         self._pipeline: psycopg.Pipeline | None = None
         self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
         self._tell = False
-        self.for_share = ""
-        """What a SELECT ends on whose row no other transaction may change until a write transaction ends."""
+        self.writing = False
+        """Whether a write transaction is open."""
         self._connect()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class PostgresConnection(Database):
                 self._begun(_BEGIN)
                 self._inside = True
                 self._number += 1
-                self._tell, self.for_share = False, " FOR SHARE"
+                self._tell, self.writing = False, True
                 try:
                     self._note(piped)
                     yield
@@ -127,7 +127,7 @@ class PostgresConnection(Database):
                     self._roll_back()
                     raise
                 finally:
-                    self.for_share = ""
+                    self.writing = False
                 self._committing = True
                 self._end = self.raw.execute("COMMIT")
                 self.raw.execute(_COUNTED)

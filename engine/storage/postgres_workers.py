@@ -43,6 +43,7 @@ _END = """WITH gone AS (DELETE FROM workers WHERE id = $1)
  UPDATE lanes SET owner = NULL, wake_at = least(wake_at, statement_timestamp()) WHERE owner = $1"""
 _LISTEN = "DO $$ BEGIN EXECUTE format('LISTEN %I', 'sayso ' || hashtext(current_schema())); END $$"
 _ALIVE = "SELECT beat > statement_timestamp() - $2 * interval '1 s' FROM workers WHERE id = $1"
+_ALIVE_HELD = "SELECT beat > statement_timestamp() - $2 * interval '1 s' FROM workers WHERE id = $1 FOR SHARE"
 _LIVING = "SELECT id FROM workers WHERE beat > statement_timestamp() - $1 * interval '1 s' ORDER BY 1"
 _MEMBERS = """SELECT id, roles, command, host, to_char(started AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
  ARRAY(SELECT key FROM lanes WHERE owner = workers.id ORDER BY key) FROM workers
@@ -153,7 +154,9 @@ class Workers:
         if owner == self._owner:
             return True
         with self._db.read():
-            row = self._db.raw.execute(_ALIVE + self._db.for_share, (owner, lanes.LIMIT_SECONDS)).fetchone()
+            row = self._db.raw.execute(
+                _ALIVE_HELD if self._db.writing else _ALIVE, (owner, lanes.LIMIT_SECONDS)
+            ).fetchone()
         if row is None:
             return False
         return bool(row[0]) or (self._owner != "" and self.signs.unbroken() < lanes.LIMIT_SECONDS)

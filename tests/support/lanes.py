@@ -30,7 +30,6 @@ class LanedConnection(SqliteConnection):
     """A connection to it, by a clock of the test."""
 
     laned = True
-    for_share = ""
 
     def __init__(self, database: MemoryDatabase, clock: Callable[[], float] = time.time) -> None:
         super().__init__(database.path, "memdb")

@@ -51,7 +51,6 @@ def lets_go_what_others_have(patch: pytest.MonkeyPatch) -> None:
 async def _believes_that_it_is_its_own(self: SharedLanes, lane: str) -> list[InboxRow]:
     rows = await self._call(self._store.inbox.lane, lane)
     held = self._held[lane]
-    held.seen = {row.id for row in rows}
     done = held.done | self._left.get(lane, set())
     return [row for row in rows if row.kind in self._kinds and row.id not in done]
 
@@ -87,13 +86,13 @@ def takes_up_again_what_it_left(patch: pytest.MonkeyPatch) -> None:
         await leave(self, lane, elsewhere=elsewhere)
         self._left.clear()
 
-    patch.setattr(shared_lanes, "FORGOTTEN_SECONDS", 0.4)
+    patch.setattr(shared_lanes, "BACKOFF_SECONDS", (0.4,))
     patch.setattr(SharedLanes, "leave", forgets)
 
 
 def looks_again_at_once(patch: pytest.MonkeyPatch) -> None:
     """A lane with rows that are for others is due at once when it is let go."""
-    patch.setattr(shared_lanes, "FORGOTTEN_SECONDS", 0.0)
+    patch.setattr(shared_lanes, "BACKOFF_SECONDS", (0.0,))
 
 
 def posts_beside_others(patch: pytest.MonkeyPatch) -> None:
