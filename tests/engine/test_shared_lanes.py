@@ -104,7 +104,7 @@ async def overlapping(fleet: Fleet) -> bool:
         [asyncio.create_task(r.began.wait()) for r in (fleet.one, fleet.two)],
         return_when=asyncio.FIRST_COMPLETED,
     )
-    for _ in range(3):
+    for _ in range(10):
         fleet.one.service.notify()
         fleet.two.service.notify()
         await asyncio.sleep(0.02)
