@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.language.errors import StorageError
 from engine.storage.tables import Tables, listed, reads, writes
 
 LIMIT_SECONDS = 4.0
@@ -181,8 +180,6 @@ class LaneTable(Tables):
     def wake_forgotten(self, now: str, within: float) -> None:
         """Wake the lanes in which something waits although nobody has them or will look within so many seconds: rows that were
         copied here, or what a command left that was killed. Then drop the rows of lanes and of processes that are over."""
-        if not self._db.laned:
-            raise StorageError("Only a database that several processes serve has lanes.")
         if self._db.run(_FORGOTTEN, (now, round(within * 1000))):
             self._db.notify()
         self._db.run(_DROP_IDLE)

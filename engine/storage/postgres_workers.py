@@ -72,10 +72,8 @@ class Workers:
         `StorageError`."""
         if not self._owner:
             self._owner = new_owner_id(label)
-            try:
+            with self._db.translated():
                 self.beat()
-            except psycopg.Error as error:
-                raise StorageError(f"{shown(self._db.url)} cannot be used: {told(error)}.") from error
             self._begin(self._keep, "sayso-beat")
         return self._owner
 
