@@ -279,7 +279,7 @@ class Outbound:
             self._wake.set()
         except FenceLost:
             log.warning("%s is left: another process may send it", row.key)
-            self._hold(lane_of(row), self._again_in(row))
+            self._hold_row(row, self._again_in(row))
         except Exception:
             # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
             log.exception("%s could not be sent and is tried again", row.key)
