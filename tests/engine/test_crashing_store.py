@@ -11,7 +11,7 @@ from engine.testing import CrashingStore
 
 READS = {
     "": {
-        "agenda", "alive", "changed", "close", "compact", "counts", "dated", "derived", "disclose", "enclose", "file", "generation",
+        "agenda", "alive", "changed", "claimable", "close", "compact", "counts", "dated", "derived", "disclose", "enclose", "file", "generation",
         "holds", "leave", "listen", "members", "note_trouble", "peers", "register", "serve_beside", "served",
         "serving", "shared", "sign", "stale", "suspended", "troubles", "try_serving",
     },
@@ -23,7 +23,7 @@ READS = {
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},
     "prompts": {"row", "rows"},
-    "sessions": {"check_chain", "ended", "head", "heads", "journal", "load", "opening", "orphans", "stirred"},
+    "sessions": {"check_chain", "claimable", "ended", "head", "heads", "journal", "load", "opening", "orphans", "stirred"},
     "spend": {"on", "rows"},
     "timers": {"of", "rows"},
 }  # fmt: skip
