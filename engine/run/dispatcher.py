@@ -172,7 +172,7 @@ class Dispatcher:
                 raise
             except StorageError as error:
                 log.error("%s; trying again", error)
-                pause = SWEEP_SECONDS
+                pause = SWEEP_SECONDS if self._shared is None else BACKOFF_SECONDS
             await self._wait(pause)
         if self.failure is not None:
             raise self.failure
