@@ -358,7 +358,7 @@ def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
     """A session that waits has to be ended first; of what is plain no key can be taken."""
     a_plain_home(backend)
     store = opened(backend)
-    with pytest.raises(SessionError, match="paused: end it"):
+    with pytest.raises(SessionError, match="waiting: end it"):
         erase_session(store, "session-2")
     with pytest.raises(SessionError, match="sayso store copy"):
         erase_session(store, "session-1")

@@ -17,11 +17,11 @@ async def asked_{number}(writer: Writer) -> Head | None:
     return await writer.call(writer.store.{call})  # call {number}
 """
 CALLS = {
-    'head, "session-1"': None,
-    'hed, "session-1"': "attr-defined",
-    "head, 17": "arg-type",
-    'head, "session-1", nonsense=True': "call-arg",
-    'inbox_row, "key"': "arg-type",
+    'sessions.head, "session-1"': None,
+    'sessions.hed, "session-1"': "attr-defined",
+    "sessions.head, 17": "arg-type",
+    'sessions.head, "session-1", nonsense=True': "call-arg",
+    'inbox.row, "key"': "arg-type",
 }
 """What mypy says to a call; None where it is right."""
 
