@@ -85,6 +85,13 @@ _CLAIM = """WITH DEAD INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) O
  WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR FREED RETURNING epoch""".replace(
     "DEAD", _DEAD
 ).replace("FREED", _FREED)
+_FREE = (
+    """WITH DEAD SELECT 1 FROM (SELECT 1) AS one WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE key = ?3
+ AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED))""".replace("DEAD", _DEAD)
+    .replace("FREED", _FREED)
+    .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
+)
+"""True where a lane may be claimed: asked first, since most of the time it may not."""
 _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
@@ -148,12 +155,16 @@ class LaneTable(Tables):
     def _taken(self, values: tuple[str, int, str, int, str]) -> list[Lane]:
         return [Lane(*row) for row in self._db.all(_TAKE, values)]
 
-    @writes
     def claim(self, key: str) -> Lane | None:
         """Take a lane whether there is something to do in it or not; None while another process has it."""
         if not self._db.laned:
             return Lane(key, 0)
-        row = self._db.one(_CLAIM, (self.owner, _dead_since(), key))
+        values = (self.owner, _dead_since(), key)
+        return self._claimed(key, values) if self._db.look(_FREE, values) else None
+
+    @writes
+    def _claimed(self, key: str, values: tuple[str, int, str]) -> Lane | None:
+        row = self._db.one(_CLAIM, values)
         return None if row is None else Lane(key, row[0])
 
     @reads

@@ -340,7 +340,13 @@ class PostgresConnection(Database):
         """See `Database.look`."""
         with self._lock, self.translated():
             self._usable()
-            return self._send(sql, values).fetchone() is not None
+            try:
+                return self._send(sql, values).fetchone() is not None
+            except psycopg.OperationalError:
+                if not self.raw.closed:
+                    raise
+                self._connect()
+                return self._send(sql, values).fetchone() is not None
 
     def give_back(self) -> bool:
         """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""

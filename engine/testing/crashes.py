@@ -23,7 +23,7 @@ WRITES = {
     "": ("bind", "consume", "quarantine", "sweep", "unsuspend"),
     "flows": ("keep_form",),
     "inbox": ("decide_letter", "empty", "ingest"),
-    "lanes": ("claim", "let_go", "wake_forgotten"),
+    "lanes": ("let_go", "wake_forgotten"),
     "marks": ("move",),
     "outbox": ("attempt", "finish", "give_notice"),
     "sessions": ("delete", "release"),

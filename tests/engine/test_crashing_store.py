@@ -18,7 +18,7 @@ READS = {
     "flows": {"form", "text"},
     "inbox": {"dead_letters", "lane", "row", "rows"},
     "kept": {"row", "rows"},
-    "lanes": {"mine", "of", "owner", "take"},
+    "lanes": {"claim", "mine", "of", "owner", "take"},
     "locks": {"grants", "left_behind", "rows", "unplaced"},
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},

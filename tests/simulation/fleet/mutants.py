@@ -97,6 +97,7 @@ def looks_again_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def posts_beside_others(patch: pytest.MonkeyPatch) -> None:
     """The lane of whoever sends is taken from its owner."""
+    patch.setattr(lanes, "_FREE", "SELECT 1 WHERE ?1 != '' AND ?2 < 0 AND ?3 != ''")
     patch.setattr(lanes, "_CLAIM", lanes._CLAIM.replace("lanes.owner IS NULL", "lanes.owner IS NOT NULL"))
 
 
