@@ -22,6 +22,7 @@ from engine.run.stored import utc_now
 from engine.storage import backoff
 from engine.storage.database import Database
 from engine.storage.group_commit import Writer
+from engine.storage.lanes import LaneTable
 from engine.storage.open import MemoryStore
 from engine.storage.rows import InboxTable
 from engine.storage.sealing import Sealer
@@ -88,7 +89,7 @@ class _Full(InboxTable):
 async def test_what_cannot_be_stored_is_not_acknowledged() -> None:
     """While the disk is full a message gets no acknowledgement; delivered again when there is room it is stored once."""
     store = MemoryStore()
-    store.inbox = inbox = _Full(store._db, store._sealer)
+    store.inbox = inbox = _Full(store._db, store._sealer, store.lanes)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
@@ -127,7 +128,7 @@ async def test_what_comes_while_another_program_holds_the_store_waits_for_it(
     """Slack delivers a press once: it is stored and acknowledged when the other program lets go."""
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
     store = MemoryStore()
-    store.inbox = _Held(store._db, store._sealer)
+    store.inbox = _Held(store._db, store._sealer, store.lanes)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
@@ -141,8 +142,8 @@ async def test_what_comes_while_another_program_holds_the_store_waits_for_it(
 class _Slow(InboxTable):
     """An inbox that stores once the test lets it."""
 
-    def __init__(self, db: Database, sealer: Sealer) -> None:
-        super().__init__(db, sealer)
+    def __init__(self, db: Database, sealer: Sealer, lanes: LaneTable) -> None:
+        super().__init__(db, sealer, lanes)
         self.asked, self.let = threading.Event(), threading.Event()
 
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
@@ -160,7 +161,7 @@ async def test_no_acknowledgement_leaves_before_the_row_is_stored(
     if fault:
         acknowledges_before_it_stores(monkeypatch)
     store = MemoryStore()
-    store.inbox = inbox = _Slow(store._db, store._sealer)
+    store.inbox = inbox = _Slow(store._db, store._sealer, store.lanes)
     writer = Writer(store)
     writer.start()
     async with running_workspace() as workspace:
