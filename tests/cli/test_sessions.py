@@ -246,7 +246,7 @@ def test_a_file_to_which_nothing_like_that_can_be_said_brings_nothing(cli: Cli) 
     session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
     cli.write("it.json", cli.run("--home", "here", "sessions", "export", session_id).out)
     for wrong in (
-        ("--prompt", "prompt-0", "--answer", "us"),
+        ("--prompt", "prompt-x", "--answer", "us"),
         ("--prompt", "prompt-"),
         ("x", "--answer", "us"),
     ):
