@@ -164,7 +164,7 @@ def failed_at(journal: Sequence[Event]) -> Failed:
         raise SessionError(
             "It ended by a decision of people, which is not tried again: start it anew to ask again."
         )
-    done = max((event.seq for event in journal if event.done and not in_finally(event.path or "")), default=0)
+    done = _last_done(journal)
     failures = [event for event in journal if isinstance(event, ev.Failure) and not in_finally(event.at)]
     broken = [event for event in failures if event.spreads]
     first = next((event for event in broken if event.seq > done), None)
@@ -181,7 +181,11 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     ]
     turns = [one for one in under if one.node_type == TURN]
     # What failed an agent is its last model call, which is made again.
-    if turns:
+    if turns and under[0].node_type in ("agent", TURN):
+        if done > turns[-1].seq:
+            raise SessionError(
+                f"It cannot be tried again where it stopped: tools that {turns[-1].at} asked for have run. Start it anew."
+            )
         return Failed(seam(journal, turns[-1].seq), turns[-1].at)
     if len(under) > 1 and under[-1].at != first.at:
         raise SessionError(
@@ -189,23 +193,28 @@ def failed_at(journal: Sequence[Event]) -> Failed:
         )
     # It may have failed before that, and its `on_failure` ran.
     at = min(one.seq for one in failures if one.at == first.at and one.seq > under[-1].seq)
-    states = [derive_state(journal[:1])]
-    for event in journal[1 : at - 1]:
-        states.append(evolve(states[-1], event))
-    before = next(one for one in reversed(states) if _between_steps(one, journal[one.seq - 1]))
-    return Failed(before.seq, first.at)
+    before, one = 0, State()
+    for event in journal[: at - 1]:
+        one = evolve(one, event)
+        before = one.seq if _between_steps(one, event) else before
+    return Failed(before, first.at)
+
+
+def _last_done(journal: Sequence[Event]) -> int:
+    """The last event by which something was done that must not be done a second time, but for what runs at the end."""
+    return max((event.seq for event in journal if event.done and not in_finally(event.path or "")), default=0)
 
 
 def latest(journal: Sequence[Event]) -> int:
     """The event at which a fork begins where nobody says one: the last one, or of a session that failed with an agent its
-    last model call, which is made again."""
+    last model call, which is made again; not where tools have run since that it asked for."""
     failed = [event for event in journal if isinstance(event, ev.Closure) and event.status == "failed"]
     calls = [
         event.seq
         for event in journal
         if isinstance(event, ev.Start) and event.node_type == TURN and not in_finally(event.path or "")
     ]
-    return calls[-1] if failed and calls else len(journal)
+    return calls[-1] if failed and calls and calls[-1] > _last_done(journal) else len(journal)
 
 
 def fork(

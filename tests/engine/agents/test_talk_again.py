@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from engine.decide import past
 from engine.decide.commands import Due, NodeCut
 from engine.journal.events import NodeFailing
 from engine.journal.fold import derive_state
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
+from engine.language.errors import SessionError
 from tests.engine.agents.talks import Talk, talk
-from tests.support.engine import START
+from tests.support.engine import ANA, START
 
 SHELL = 'tools: [shell: {commands: ["restart *"]}, ask_human]\nmax_turns: 5'
 RAN = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
@@ -195,3 +197,28 @@ def test_it_can_be_ended_meanwhile() -> None:
     case = after_a_tool(rest="")
     case.when(case.broke()).when(case.abort())
     assert case.state.outcome == "aborted"
+
+
+def test_the_next_try_of_a_run_that_its_agent_failed_makes_the_last_call_again() -> None:
+    """With `on_error: fail` the run ends at a model call; the next try goes on there, with what tools gave before it."""
+    case = after_a_tool("    on_error: fail\n")
+    case.when(case.broke("access_denied", retryable=False))
+    assert case.state.ended
+    seq, path = past.failed_at(case.events)
+    assert path == "helper/turn[2]"
+    assert seq > max(event.seq for event in case.events if event.type == "agent:toolResult")
+    again = past.fork(case.events, seq, "session-again", ANA, case.now, "e", again=path)
+    assert again.state.nodes[path].reason == "left"
+
+
+def test_the_next_try_does_not_go_back_behind_what_a_tool_has_done() -> None:
+    """Out of time while one of two tools ran, and the other had run: the call that asked for both is not made again."""
+    case = talk(SHELL, rest="    timeout: 1h\n    on_error: fail\n")
+    case.model("", ("shell", {"command": "restart db"}), ("shell", {"command": "restart web"}))
+    case.tool("tool[0]", RAN).later(3600)
+    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    path = next(path for path in case.state.launched if path.endswith("tool[1]"))
+    case.when(NodeCut(path, 1, "cut"))
+    assert case.state.ended
+    with pytest.raises(SessionError, match="Start it anew"):
+        past.failed_at(case.events)
