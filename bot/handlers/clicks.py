@@ -182,11 +182,11 @@ class Presses:
     async def _retry(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
         """Whoever may start its flow may have it tried again, in its thread."""
         engine = self.notices.engine
-        flow, state = await engine.flow_of(session_id), await engine.verified_state(session_id)
-        actor = await self.people.actor(data, entries=flow.allowed_to_start or (), in_channel=True)
         try:
+            flow, state = await engine.flow_of(session_id), await engine.verified_state(session_id)
+            actor = await self.people.actor(data, entries=flow.allowed_to_start or (), in_channel=True)
             await engine.retry(session_id, actor=await self.people.profiled(actor))
-        except StorageError:
+        except (StorageError, LookupFailed):
             raise
         except SaysoError as error:
             return await self.notices.whisper(row, data, str(error), "refused")
