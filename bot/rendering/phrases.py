@@ -36,6 +36,7 @@ ICONS = {
 _LINES = 12
 """Of what a session waits for, in an answer to `status`."""
 
+NO_LINKS: Mapping[str, str] = {}
 NOBODY: Mapping[str, Behind | None] = {}
 """No session waits for a lock."""
 
@@ -226,17 +227,19 @@ def closed_text(prompt: PromptState) -> str:
     return "This question was withdrawn."
 
 
-def running_text(states: Sequence[State]) -> str:
-    """What runs in a channel."""
-    if not states:
+def running_text(sessions: Sequence[tuple[State, Flow]], links: Mapping[str, str] = NO_LINKS) -> str:
+    """What runs in a channel, each with whom it waits for. `links` lead to their threads, by session."""
+    if not sessions:
         return "Nothing is running in this channel."
     lines = []
-    for state in states:
-        waits = len(state.open_prompts)
-        lines.append(
-            f"{_icon(state)} `{state.session_id}` *{escape(state.flow_name)}* {state.status}"
-            + (f", {waits} open question{'s' if waits > 1 else ''}" if waits else "")
-        )
+    for state, flow in sessions:
+        link, name = links.get(state.session_id), escape(state.flow_name)
+        told = f"{_icon(state)} {f'<{link}|{name}>' if link else f'*{name}*'} is {_standing(state)}"
+        asked = open_prompts(state)
+        if asked:
+            more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
+            told += f"\n   waits for {waiting_on(asked[0], state.actor)}: {_question(state, asked[0], flow)}{more}"
+        lines.append(told)
     return "\n".join(lines)
 
 

@@ -230,7 +230,7 @@ class Bot:
         channels, links = self.channels, Links(bot)
         self.comparing = Comparing(engine, self._stored)
         self.notices = notices = Notices(engine, gate, self.comparing.prompt)
-        status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress())
+        status = SessionStatus(notices, self.budget.full, lambda: self.catchup.progress(), links)
         limits = RateLimits(settings.rates, steady)
         starter = Starter(notices, self.library, people, channels, limits, settings)
         threads = ThreadStarts(starter, channels, notices, home.team_id, settings.admins)

@@ -65,13 +65,15 @@ class SessionStatus:
         notices: Notices,
         full: Callable[[], Sequence[Full]] = lambda: (),
         catching_up: Callable[[], str | None] = lambda: None,
+        links: Links | None = None,
     ) -> None:
-        """`full` are the methods of Slack that are used up now; `catching_up` says how far the read of what was missed
+        """`links` are to messages. `full` are the methods of Slack that are used up now; `catching_up` says how far the read of what was missed
         has come."""
         self._full = full
         self._notices = notices
         self._engine = notices.engine
         self._catching_up = catching_up
+        self._links = links
 
     async def of(self, heads: Sequence[Head]) -> str:
         """The status of these sessions as text; those that were set aside are left out."""
@@ -92,7 +94,16 @@ class SessionStatus:
     async def running(self, channel: str) -> str:
         """The runs of a channel as text."""
         here = (await self._living_in(channel))[:_MOST_SHOWN]
-        text = phrases.running_text(await self._states(here))
+        states = await self._states(here)
+        found = [(state, await self._engine.flow_of(state.session_id)) for state in states]
+        spots = {
+            state.session_id: (str(state.thread["channel"]), str(state.thread["threadTs"]))
+            for state in states
+            if state.thread
+        }
+        known = {} if self._links is None else await self._links.those_known(spots.values())
+        links = {session_id: known[spot] for session_id, spot in spots.items() if spot in known}
+        text = phrases.running_text(found, links)
         limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self._full()]
         reading = self._catching_up()
         return "\n".join([text, *limits, *([reading] if reading else [])])
