@@ -104,8 +104,9 @@ _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0
  UNION SELECT coalesce(thread_key, sessions.session_id) FROM locks
   JOIN sessions ON sessions.session_id = locks.session_id WHERE taken_at IS NULL AND NOT EXISTS
   (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)) AS found
- WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key
-  AND (owner IS NOT NULL OR wake_at <= moment(?2))) SOONER""".replace("SOONER", _SOONER)
+ WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key AND wake_at <= moment(?2)) SOONER""".replace(
+    "SOONER", _SOONER
+)
 _DROP_IDLE = "DELETE FROM lanes WHERE owner IS NULL AND wake_at IS NULL"
 _DROP_GONE = """DELETE FROM workers WHERE beat < moment(-3600000)
  AND NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.owner = workers.id)"""
@@ -189,7 +190,7 @@ class LaneTable(Tables):
 
     @writes
     def wake_forgotten(self, now: str, within: float) -> None:
-        """Wake the lanes in which something waits although nobody has them or will look within so many seconds: rows that were
+        """Wake the lanes in which something waits although nobody will look within so many seconds: taken by who did not learn it, rows that were
         copied here, or what a command left that was killed. Then drop the rows of lanes and of processes that are over."""
         if self._db.run(_FORGOTTEN, (now, round(within * 1000))):
             self._db.notify()
