@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,7 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.language.codec import Json
+from engine.language.codec import Json, canonical
 from engine.language.diagnostics import Fault, Path, faults_of
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
@@ -28,8 +27,8 @@ from engine.nodes.types.prompts import Escalate, RemindEvery, WorkingHours, too_
 
 NAME = "gate.yml"
 VALID_SECONDS = 86400.0
-_SHELL = r"[^;&|`$<>()\\\x00-\x1f\x7f]"
-"""What `*` stands for in a rule that allows: no sign that a shell acts on."""
+_SHELL = ";&|`$<>()\\\x7f" + "".join(map(chr, range(32)))
+"""What `*` does not stand for in a rule that allows: signs that a shell acts on."""
 
 
 class Asking(Config):
@@ -137,17 +136,37 @@ def _decision(number: int, verdict: Verdict, written: Json) -> Decision:
 
 def _fits(wanted: Json, given: Json, exact: bool) -> bool:
     if not isinstance(wanted, str) or not isinstance(given, str):
-        return type(wanted) is type(given) and bool(wanted == given)
-    found = _pattern(wanted, exact).fullmatch(given)
-    if found is None:
+        return canonical(wanted) == canonical(given)
+    if not _matches(wanted, given):
         return False
-    return not exact or ".." not in "".join(found.groups())
+    # Each literal part of the pattern has its like in the text: a sign that the text has more often stands where a `*` does.
+    up = wanted.replace("*", "\n")
+    return not exact or (
+        all(given.count(sign) == wanted.count(sign) for sign in _SHELL) and _ways_up(given) == _ways_up(up)
+    )
 
 
-@lru_cache(maxsize=1024)
-def _pattern(text: str, exact: bool) -> re.Pattern[str]:
-    star = f"({_SHELL}*)" if exact else "(.*)"
-    return re.compile(star.join(map(re.escape, text.split("*"))), re.DOTALL)
+def _matches(pattern: str, text: str) -> bool:
+    """True if a pattern is the whole of a text. Each part is looked for once, so the time grows with the text alone."""
+    start, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    *middle, end = rest
+    left = len(text) - len(end)
+    if not text.startswith(start) or not text.endswith(end) or left < len(start):
+        return False
+    at = len(start)
+    for part in middle:
+        found = text.find(part, at, left)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _ways_up(text: str) -> int:
+    """How often two dots stand side by side."""
+    return sum(len(dots) - 1 for dots in re.findall(r"\.{2,}", text))
 
 
 INPUTS: dict[str, Json] = {

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.gate.rules import approval_flow, read_rules
+from bot.gate.rules import Rules, approval_flow, read_rules
 from engine.language.errors import FlowError
 from tests.gate.conftest import RULES
+
+OTHERWISE = "otherwise: {ask: {approvers: [ben@example.com]}}\n"
+HEAD = 'gate: x\nchannel: "#ops"\n'
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,44 @@ def test_a_pattern_that_allows_matches_the_whole_command_only(command: str, rule
     assert read_rules(RULES).decide("claude-code:x", "Bash", {"command": command}).rule == rule
 
 
+def allowing(arguments: str) -> Rules:
+    """Rules that allow calls of Bash with these arguments, and ask about all others."""
+    return read_rules(
+        f"{HEAD}rules: [{{when: {{tool: Bash, arguments: {arguments}}}, then: allow}}]\n{OTHERWISE}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("tail logs/a.log", "allow"),
+        ("tail logs/..", "ask"),
+        ("tail logs/../x", "ask"),
+        ("tail logs/./../x", "ask"),
+        ("tail logs/a...b", "ask"),
+    ],
+)
+def test_dots_of_a_pattern_help_nobody_out_of_a_folder(command: str, kind: str) -> None:
+    """Two dots are no way up, also where the pattern itself has one of them."""
+    assert allowing("{command: 'tail logs/*.*'}").decide("a", "Bash", {"command": command}).kind == kind
+
+
+def test_a_value_is_allowed_as_it_is_written_in_json() -> None:
+    """`false` is not 0, however deep it stands."""
+    rules = allowing("{options: {force: false}}")
+    assert rules.decide("a", "Bash", {"options": {"force": False}}).kind == "allow"
+    assert rules.decide("a", "Bash", {"options": {"force": 0}}).kind == "ask"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("then", ["allow", "{deny: no}"])
+def test_no_call_takes_for_ever_to_match(then: str) -> None:
+    """An agent chooses what is compared, and how long that is."""
+    when = "{tool: Bash, arguments: {command: '*a*a*a*a*a*a*b'}}"
+    rules = read_rules(f"{HEAD}rules: [{{when: {when}, then: {then}}}]\n{OTHERWISE}")
+    assert rules.decide("x", "Bash", {"command": "a" * 1_000_000}).kind == "ask"
+
+
 def test_a_pattern_that_denies_matches_everything() -> None:
     """There `*` is anything at all, and the first rule that matches counts."""
     rules = read_rules(RULES)
@@ -56,10 +97,6 @@ def test_every_way_to_ask_is_a_flow() -> None:
         "valid_for": "2h",
     }
     assert approval_flow(asking).name == "gate"
-
-
-OTHERWISE = "otherwise: {ask: {approvers: [ben@example.com]}}\n"
-HEAD = 'gate: x\nchannel: "#ops"\n'
 
 
 @pytest.mark.parametrize(
