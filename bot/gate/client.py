@@ -22,6 +22,26 @@ class NoGate(Exception):
     """The gate cannot be reached, or refuses. No answer is an allow."""
 
 
+class Ambiguous(ValueError):
+    """JSON that two readers may read differently."""
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a JSON text says, as every reader reads it: no key stands twice, and numbers are numbers. Raises `ValueError`."""
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Ambiguous("a key stands twice")
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise Ambiguous(f"{word} is no number")
+
+
 class Client:
     """Asks the gate."""
 

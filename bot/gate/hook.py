@@ -15,7 +15,7 @@ import socket
 import sys
 from typing import Any
 
-from bot.gate.client import Client, NoGate
+from bot.gate.client import Client, NoGate, read_json
 
 CLIENTS = ("claude", "codex")
 WAIT_SECONDS = 300.0
@@ -146,19 +146,8 @@ def _of_dialog(tool: str, given: dict[str, Any]) -> str:
     return sha256(json.dumps([tool, given], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise NoGate("a key stands twice in the call")
-    return found
-
-
-def _no_number(word: str) -> Any:
-    raise NoGate(f"{word} is no number")
-
-
 def _read(data: bytes) -> dict[str, Any]:
-    event = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+    event = read_json(data)
     if not isinstance(event, dict):
         raise NoGate("the input is no JSON object")
     return event

@@ -23,7 +23,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NoReturn
 
-from bot.gate.client import Client, NoGate
+from bot.gate.client import Ambiguous, Client, NoGate, read_json
 
 WAIT_SECONDS = 45.0
 _MOST_BYTES = 64 * 2**20
@@ -33,28 +33,13 @@ _LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """What some readers end a line at."""
 
 
-class Ambiguous(ValueError):
-    """A line that two readers may read differently."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Ambiguous("a key stands twice")
-    return found
-
-
-def _no_number(word: str) -> Any:
-    raise Ambiguous(f"{word} is no number")
-
-
 def read_line(line: bytes) -> Any:
     """What a line says, as every reader reads it. Raises `Ambiguous`."""
     try:
         text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         if _LINE_ENDS.search(text):
             raise Ambiguous("a line ends within the line")
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        return read_json(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise Ambiguous(str(error)) from error
 

@@ -42,6 +42,7 @@ from engine.language.codec import Json
 from engine.language.errors import (
     DayBudgetSpent,
     EmptyMessage,
+    Fenced,
     LockHeld,
     NotAllowed,
     Owned,
@@ -133,6 +134,7 @@ class Engine:
         self.dropped_spans: Callable[[], int] | None = None
         """How many spans of traces could not be sent so far; None where none are made."""
         self._policy, self._entropy, self._label = policy, entropy, label
+        self._one_try = asyncio.Lock()
         # In the words of the parts, which document them.
         self.apply = self.stepper.apply
         self.subscribe = self.stepper.subscribe
@@ -401,7 +403,7 @@ class Engine:
         run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `MigrationRefused`, `FileRefused` where its folder cannot be copied; nothing is stored then.
         """
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
-        return await self._fork(session_id, at, new_id, actor, text, answers, copied)
+        return await self._fork(await self.journal(session_id), at, new_id, actor, text, answers, copied)
 
     async def retry(
         self, session_id: str, *, actor: Actor, copied: Callable[[int], None] = lambda events: None
@@ -414,15 +416,21 @@ class Engine:
         """
         from engine.decide import past
 
-        failed = past.failed_at(await self.journal(session_id))
+        journal = await self.journal(session_id)
+        failed = past.failed_at(journal)
         new_id = past.next_try(session_id)
-        if await self.writer.call(self.store.sessions.head, new_id) is not None:
-            raise past.TriedAgain(f"It is tried again already, as {new_id}.")
-        return await self._fork(session_id, failed.seq, new_id, actor, copied=copied, again=failed.path)
+        begun = past.TriedAgain(f"It is tried again already, as {new_id}.")
+        async with self._one_try:
+            if await self.writer.call(self.store.sessions.head, new_id) is not None:
+                raise begun
+            try:
+                return await self._fork(journal, failed.seq, new_id, actor, copied=copied, again=failed.path)
+            except Fenced as error:
+                raise begun from error  # by another process
 
     async def _fork(
         self,
-        session_id: str,
+        journal: Sequence[Event],
         at: int,
         new_id: str,
         actor: Actor,
@@ -435,7 +443,7 @@ class Engine:
         from engine.decide import past
         from engine.run.export import copied_files
 
-        journal = await self.journal(session_id)
+        session_id = derive_state(journal[:1]).session_id
         folders = self.executor.jobs.folder(session_id), self.executor.jobs.folder(new_id)
         paths = str(folders[0]), str(folders[1])
         begun = past.fork(journal, at, new_id, actor, self.now(), self._entropy(), paths, again)

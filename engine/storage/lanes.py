@@ -190,8 +190,9 @@ class LaneTable(Tables):
 
     @writes
     def wake_forgotten(self, now: str, within: float) -> None:
-        """Wake the lanes in which something waits although nobody will look within so many seconds: taken by who did not learn it, rows that were
-        copied here, or what a command left that was killed. Then drop the rows of lanes and of processes that are over."""
+        """Wake the lanes in which something waits although nobody will look within so many seconds: rows that were copied here,
+        what a command left that was killed, and a lane whose owner was cut off as it took it, and never learned that it has it.
+        Then drop the rows of lanes and of processes that are over."""
         if self._db.run(_FORGOTTEN, (now, round(within * 1000))):
             self._db.notify()
         self._db.run(_DROP_IDLE)

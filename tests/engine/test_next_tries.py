@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,22 @@ async def test_it_is_tried_again_once_and_its_next_try_again_once(rig: EngineRig
     assert [child, grandchild] == [next_try(parent), next_try(child)]
     await rig.shop.finish("b")
     assert (await rig.engine.parked(grandchild)).status == "complete"
+
+
+async def test_two_who_try_again_in_the_same_moment_begin_one_session_with_its_files(rig: EngineRig) -> None:
+    """One of them is told so, and takes nothing away from the session that the other one began."""
+    parent = await rig.start(PLAIN)
+    await rig.shop.finish("b", NO)
+    await failed(rig, parent)
+    folder = rig.engine.executor.jobs.folder(parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kept.txt").write_text("of the past")
+    tries = [rig.engine.retry(parent, actor=person) for person in (ANA, BEN)]
+    done = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in done) == ["TriedAgain", "str"], done
+    await rig.shop.finish("b")
+    assert (await rig.engine.parked(next_try(parent))).status == "complete"
+    assert (rig.engine.executor.jobs.folder(next_try(parent)) / "kept.txt").read_text() == "of the past"
 
 
 async def test_the_item_that_failed_is_tried_again_and_those_that_were_done_stay_done(rig: EngineRig) -> None:

@@ -212,6 +212,16 @@ def test_what_nobody_was_woken_for_is_found(two: Two) -> None:
     assert sorted(one.lanes.take(8)) == [Lane("T", 1), Lane("session-1", 1)]
 
 
+def test_a_lane_whose_owner_never_learned_that_it_took_it_is_looked_at_again(two: Two) -> None:
+    """The answer to the taking was lost: the lane has an owner that lives, and no time at which anybody looks."""
+    one, other = two
+    says(one, "a")
+    assert one.lanes.take(8)
+    assert (one.lanes.take(8), other.lanes.take(8)) == ([], [])
+    other.lanes.wake_forgotten(NOW, 15.0)
+    assert (other.lanes.take(8), one.lanes.take(8)) == ([], [Lane("T", 1)])
+
+
 def test_rows_of_lanes_that_are_over_are_dropped(two: Two) -> None:
     """What is due or owned stays."""
     one, _ = two
