@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -88,6 +89,16 @@ class Gate:
             return next((m for m in self.workspace.messages("ops") if "works for" in words(m)), None)
 
         return ThreadView(self.workspace, "ops", (await self.workspace.wait_for(root))["ts"])
+
+
+def from_npm(factory: pytest.TempPathFactory, *packages: str) -> Path:
+    """The folder of these packages, as npm installs them."""
+    if shutil.which("npm") is None:
+        pytest.skip(f"npm is not here, which brings {', '.join(packages)}")
+    folder = factory.mktemp("npm")
+    command = ["npm", "install", "--no-audit", "--no-fund", *packages]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "node_modules"
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate.conftest import Gate
+from tests.gate.conftest import Gate, from_npm
 from tests.gate.test_hooks import SAYSO, Hooks
 from tests.support.bot import counted
 
@@ -29,14 +28,9 @@ VERSION = "2.1.332"
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program: `SAYSO_TEST_CLAUDE`, else what npm installs."""
     given = os.environ.get("SAYSO_TEST_CLAUDE")
-    if given is not None:
-        return given
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not here, which brings Claude Code")
-    folder = tmp_path_factory.mktemp("npm")
-    command = ["npm", "install", "--no-audit", "--no-fund", f"@anthropic-ai/claude-code@{VERSION}"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return str(folder / "node_modules" / ".bin" / "claude")
+    return given or str(
+        from_npm(tmp_path_factory, f"@anthropic-ai/claude-code@{VERSION}") / ".bin" / "claude"
+    )
 
 
 class Api(BaseHTTPRequestHandler):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.gate.conftest import Gate
+from tests.gate.conftest import Gate, from_npm
 from tests.gate.test_hooks import Hooks
 from tests.support.bot import counted
 
@@ -28,14 +27,7 @@ VERSION = "0.169.0"
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program: `SAYSO_TEST_CODEX`, else what npm installs."""
     given = os.environ.get("SAYSO_TEST_CODEX")
-    if given is not None:
-        return given
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not here, which brings Codex")
-    folder = tmp_path_factory.mktemp("npm")
-    command = ["npm", "install", "--no-audit", "--no-fund", f"@openai/codex@{VERSION}"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return str(folder / "node_modules" / ".bin" / "codex")
+    return given or str(from_npm(tmp_path_factory, f"@openai/codex@{VERSION}") / ".bin" / "codex")
 
 
 class Api(BaseHTTPRequestHandler):

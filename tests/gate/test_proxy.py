@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +15,7 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.gate.conftest import RULES, Gate
+from tests.gate.conftest import RULES, Gate, from_npm
 from tests.gate.test_hooks import SAYSO, Hooks
 from tests.support.bot import ROOT, counted, words
 
@@ -230,16 +228,8 @@ async def test_the_official_client_and_server_work_through_it(gate: Gate, tmp_pa
 def reference_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where npm's reference servers are: `SAYSO_TEST_NPM`, else what npm installs."""
     given = os.environ.get("SAYSO_TEST_NPM")
-    if given is not None:
-        return Path(given)
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not here, which brings the reference servers")
-    folder = tmp_path_factory.mktemp("npm")
     names = [f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem")]
-    subprocess.run(
-        ["npm", "install", "--no-audit", "--no-fund", *names], cwd=folder, check=True, capture_output=True
-    )
-    return folder
+    return Path(given) if given else from_npm(tmp_path_factory, *names).parent
 
 
 @pytest.mark.long

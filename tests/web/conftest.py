@@ -7,8 +7,8 @@ import html
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import pytest
 from aiohttp import ClientSession, CookieJar
 from yarl import URL
 
-from bot.config.settings import load_settings
+from bot.cli.web import _room
+from bot.config.settings import SettingsError, load_settings
 from bot.pages import LOOPBACK
 from bot.web.access import Access
 from bot.web.server import Room
@@ -93,6 +94,14 @@ class Visitor:
         """Return once the room has read all sessions."""
         while not (await self.get("sessions"))["complete"]:
             pass
+
+
+def refuse_to_serve(home: Path, given: Mapping[str, str | None]) -> None:
+    """With these settings, without those that are None, nothing is served to others."""
+    environ = {name: value for name, value in given.items() if value is not None}
+    settings = load_settings(environ, cwd=home, home=str(home))
+    with closing(open_sqlite(home / "sayso.db")) as store, pytest.raises(SettingsError):
+        _room(settings, store, "0.0.0.0", time.monotonic, write=False)
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from bot.web import oidc
 from bot.web.oidc import SLACK_ID
 from engine.storage.sqlite import open_sqlite
 from tests.support.browser import page_port
-from tests.web.conftest import Visitor
+from tests.web.conftest import Visitor, refuse_to_serve
 from tests.web.provider import CLIENT, SECRET, Provider, running_provider
 
 ENV = {
@@ -246,10 +246,7 @@ def test_settings_that_would_let_anybody_in_are_refused(
     tmp_path: Path, changed: dict[str, str | None]
 ) -> None:
     """Something is missing, goes over the network in the clear, or names nobody."""
-    given = {name: value for name, value in {**ENV, **changed}.items() if value is not None}
-    settings = load_settings(given, cwd=tmp_path, home=str(tmp_path))
-    with closing(open_sqlite(tmp_path / "sayso.db")) as store, pytest.raises(SettingsError):
-        _room(settings, store, "0.0.0.0", time.monotonic, write=False)
+    refuse_to_serve(tmp_path, {**ENV, **changed})
 
 
 def test_without_authlib_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

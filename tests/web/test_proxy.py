@@ -15,13 +15,13 @@ from aiohttp import ClientSession, CookieJar
 from multidict import CIMultiDict
 
 from bot.cli.web import _room
-from bot.config.settings import SettingsError, load_settings
+from bot.config.settings import load_settings
 from bot.web import proxy
 from bot.web.proxy import SECRET
 from engine.language.actors import Actor
 from engine.language.codec import decode
 from engine.storage.sqlite import open_sqlite
-from tests.web.conftest import Json, Visitor
+from tests.web.conftest import Json, Visitor, refuse_to_serve
 
 PROOF = "0123456789abcdef0123456789abcdef"
 WHO = "X-Auth-Request-Email"
@@ -224,7 +224,4 @@ def test_settings_that_would_let_anybody_in_are_refused(
     tmp_path: Path, changed: dict[str, str | None]
 ) -> None:
     """Something is missing, can be guessed, goes over the network in the clear, or names nobody."""
-    given = {name: value for name, value in {**ENV, **changed}.items() if value is not None}
-    settings = load_settings(given, cwd=tmp_path, home=str(tmp_path))
-    with closing(open_sqlite(tmp_path / "sayso.db")) as store, pytest.raises(SettingsError):
-        _room(settings, store, "0.0.0.0", time.monotonic, write=False)
+    refuse_to_serve(tmp_path, {**ENV, **changed})
