@@ -326,8 +326,9 @@ def test_a_revision_that_is_no_plain_file_of_ours_is_passed_over(tmp_path: Path,
 
 
 @pytest.mark.parametrize("file", ["HEAD", "refs/heads/main", "commondir", "packed-refs"])
-def test_no_file_of_git_is_waited_for(checkout: Path, file: str) -> None:
-    """A pipe in place of a file of git holds nothing up."""
+def test_no_file_of_git_is_waited_for(checkout: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe in place of a file of git holds nothing up: git itself, which waits for it, is ended."""
+    monkeypatch.setattr(revision, "_GIT_SECONDS", 0.2)
     place = checkout / ".git" / file
     place.unlink(missing_ok=True)
     os.mkfifo(place)

@@ -68,10 +68,14 @@ async def test_an_answer_of_another_process_is_applied(backing: Backing, tmp_pat
 
 async def test_a_refused_request_is_consumed_with_the_reason(backing: Backing, tmp_path: Path) -> None:
     """Whoever asked finds the error's code and sentence in the row's result."""
-    async with running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig, served(rig.engine):
+    async with (
+        running(backing.open(), tmp_path, policy=nobody_but(ANA)) as rig,
+        served(rig.engine) as service,
+    ):
         session_id = (await rig.settled(ASK)).session_id
         put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=BEN))
         put(rig.store, remote_commands.item("cli:2", "session-none", "abort", actor=BEN))
+        service.notify()
         await until(lambda: None not in (outcome(rig.store, "cli:1"), outcome(rig.store, "cli:2")))
         row = rig.store.inbox.row("cli:1")
         assert row is not None
@@ -96,10 +100,11 @@ async def test_a_request_that_nobody_understands_is_refused_and_holds_nothing_up
     payload: bytes, tmp_path: Path
 ) -> None:
     """It does not block the requests behind it."""
-    async with running(Backing("memory", tmp_path).open(), tmp_path) as rig, served(rig.engine):
+    async with running(Backing("memory", tmp_path).open(), tmp_path) as rig, served(rig.engine) as service:
         session_id = (await rig.settled(ASK)).session_id
         put(rig.store, InboxItem("cli:1", "request", payload, session_id))
         put(rig.store, remote_commands.item("cli:2", session_id, "message", actor=ANA, text="fine"))
+        service.notify()
         await rig.committed.until("session:end", session_id)
         assert outcome(rig.store, "cli:1") == "refused"
 
@@ -159,10 +164,11 @@ async def test_rows_survive_a_restart(backing: Backing, tmp_path: Path) -> None:
 
 async def test_a_request_during_work_reaches_the_session(backing: Backing, tmp_path: Path) -> None:
     """An abort of another process ends a session whose node runs here."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
+    async with running(backing.open(), tmp_path) as rig, served(rig.engine) as service:
         session_id = await rig.start(WORK)
         await rig.shop.running("a")
         put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=ANA))
+        service.notify()
         await rig.committed.until("session:end", session_id)
         assert (await rig.engine.state(session_id)).status == "aborted"
 

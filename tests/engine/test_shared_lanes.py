@@ -224,7 +224,7 @@ async def test_a_row_that_is_for_somebody_else_is_passed_over_once(fleet: Fleet)
 
 async def test_a_lane_is_kept_while_its_session_runs(fleet: Fleet) -> None:
     """Whatever arrives for a session meanwhile is for the process that runs it."""
-    session_id = await fleet.one.rig.start("nodes: [{id: a, type: shell, with: {run: [a]}}]")
+    session_id = await fleet.one.rig.start("nodes: [{id: a, type: shell, with: {run: [wait]}}]")
     live = fleet.one.rig.engine.sessions.active[session_id]
     fleet.says(session_id, "a")
     await until(lambda: fleet.done("a"), pause=0.002)
